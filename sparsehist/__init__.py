@@ -1,0 +1,71 @@
+"""Release the histogram of a sensitive log under differential privacy, again and again.
+
+All releases of a series together cost what the finest of them costs, in whatever order they are made.
+Names are imported when they are first used, so that `import sparsehist` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparsehist import errors, histogram, noise, privacy
+    from sparsehist.counting import Counts, Query, check_log
+    from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
+    from sparsehist.series import Release, Series, Store, create, open, read  # noqa: A004 - sh.open, as in gzip.open
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Catalogue",
+    "Counts",
+    "Dates",
+    "Domain",
+    "Hash64",
+    "Integers",
+    "Product",
+    "Query",
+    "Release",
+    "Series",
+    "Store",
+    "Strings",
+    "__version__",
+    "check_log",
+    "create",
+    "errors",
+    "histogram",
+    "noise",
+    "open",
+    "privacy",
+    "read",
+]
+
+_MODULES = ("errors", "histogram", "noise", "privacy")
+
+_HOME = {
+    "sparsehist.counting": ("Counts", "Query", "check_log"),
+    "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings"),
+    "sparsehist.series": ("Release", "Series", "Store", "create", "open", "read"),
+}
+
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ takes every misspelt name for a public one
+
+    def __getattr__(name: str) -> object:
+        """Import a public name on first use (PEP 562)."""
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _MODULE_OF:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value: object = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted(__all__)

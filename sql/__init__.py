@@ -1,0 +1,1 @@
+"""Every SQL statement the package runs, one file each; read with `importlib.resources.files`."""

@@ -1,0 +1,58 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up a virtual environment in .venv first.
+
+PYTHON ?= $(shell for candidate in python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Written when a setup has succeeded; older than what it depends on means: set up again.
+STAMP := $(VENV)/.set-up
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format test-slow test-faults bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
+		do printf '  make %-12s %s\n' "$$name" "$$what"; done
+
+setup: $(STAMP)  ## a virtual environment in .venv with the package and everything to develop it
+
+$(STAMP): pyproject.toml setup.py
+	@if [ -z '$(PYTHON)' ]; then \
+		echo 'sparsehist needs Python 3.11 or newer, and none was found. Install one' >&2; \
+		echo '(Debian and Ubuntu: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python' >&2; \
+		exit 1; fi
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo '$(PYTHON) cannot make virtual environments (Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots]'
+	@touch $@
+
+demo: $(STAMP)  ## release a real log at three privacy levels, out of order, for the cost of one
+	$(BIN)/sparsehist demo
+
+test: lint  ## lint, types and the default test suite
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults'
+
+lint: $(STAMP)  ## ruff and mypy, nothing is changed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff format and repair what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test-slow: $(STAMP)  ## the tests of more than ten seconds
+	$(BIN)/python -m pytest -q -n 2 -m slow
+
+test-faults: $(STAMP)  ## kill the process at every write, fsync and rename; needs strace (Linux)
+	@command -v strace >/dev/null || apt-get install -y --no-install-recommends strace || \
+		{ echo 'strace is missing and could not be installed; install it and try again' >&2; exit 1; }
+	$(BIN)/python -m pytest -q -m faults
+
+bench: $(STAMP)  ## every benchmark, results as JSON in .bench/
+	@set -e; for script in benchmarks/*.py; do case "$$script" in benchmarks/_*) continue;; esac; \
+		echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info

@@ -1,0 +1,103 @@
+"""Every error sparsehist raises on purpose.
+
+    SparsehistError
+    ├── InputError                     bad input; nothing was drawn or written        (exit code 2)
+    │   ├── DeclarationError           a declared parameter; the message carries its value
+    │   │   ├── LevelError             a level that is not a positive, finite number
+    │   │   ├── LevelOrderError        levels in an order the call does not allow
+    │   │   ├── ThresholdError         a threshold that cannot be served; says which would do
+    │   │   └── DomainError            a domain that cannot be built or parsed
+    │   ├── DataError                  the log; the message names column, rule and remedy, never a value
+    │   ├── NameTakenError             a series or release of that name stands for something else
+    │   └── NotFoundError              no store, series, release or file of that name
+    ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
+    │   ├── CapExceededError
+    │   └── BudgetExceededError
+    └── StoreError                     the durable state                              (exit code 2)
+        ├── StoreInUseError            somebody else holds the lock                   (exit code 4)
+        ├── StoreVersionError          written by another version of sparsehist
+        ├── StoreDamagedError          a file is missing, truncated or altered
+        └── StoreRolledBackError       older than what was already published from it
+
+Errors about data are raised `from None`: an engine's own message may quote a key or a unit.
+"""
+
+from __future__ import annotations
+
+
+class SparsehistError(Exception):
+    """Anything this package refuses or fails at."""
+
+    exit_code = 2
+
+
+class InputError(SparsehistError, ValueError):
+    """Bad input; raised before anything is drawn or written."""
+
+
+class DeclarationError(InputError):
+    """A declared (public) parameter is wrong."""
+
+
+class LevelError(DeclarationError):
+    """A level is not a positive, finite number."""
+
+
+class LevelOrderError(DeclarationError):
+    """Levels stand in an order the call does not allow."""
+
+
+class ThresholdError(DeclarationError):
+    """A threshold cannot be served."""
+
+
+class DomainError(DeclarationError):
+    """A domain cannot be built or parsed."""
+
+
+class DataError(InputError):
+    """The log breaks a rule. The message never holds a key or a unit."""
+
+
+class NameTakenError(InputError):
+    """A series or release of that name exists and stands for another request."""
+
+
+class NotFoundError(InputError):
+    """There is no store, series, release or file of that name."""
+
+
+class RefusedError(SparsehistError):
+    """A privacy limit forbids the request; nothing was spent."""
+
+    exit_code = 3
+
+
+class CapExceededError(RefusedError):
+    """The request would exceed the cap declared for the series."""
+
+
+class BudgetExceededError(RefusedError):
+    """The request would exceed the budget declared for the population."""
+
+
+class StoreError(SparsehistError):
+    """The durable state cannot be used."""
+
+
+class StoreInUseError(StoreError):
+    """Another process or thread holds the store."""
+
+    exit_code = 4
+
+
+class StoreVersionError(StoreError):
+    """The store was written by another version of the format."""
+
+
+class StoreDamagedError(StoreError):
+    """A file of the store is missing, truncated or altered."""
+
+
+class StoreRolledBackError(StoreError):
+    """The store is older than what was already published from it, or a copy of another store."""

@@ -1,0 +1,24 @@
+"""The sparse histogram on indices 0 … d-1: groups, exceeding cells, thresholds, one round as a pure function.
+
+Core: numpy and scipy only, no I/O, state in and state out.
+"""
+
+from sparsehist.histogram.dense import DenseReleases, release_dense
+from sparsehist.histogram.exceeding import Exceeding, draw_exceeding
+from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
+from sparsehist.histogram.round import Round, draw_round
+from sparsehist.histogram.thresholds import expected_false_keys, threshold_for_false_keys
+
+__all__ = [
+    "DenseReleases",
+    "Exceeding",
+    "Round",
+    "draw_exceeding",
+    "draw_round",
+    "effective_threshold",
+    "expected_false_keys",
+    "grid_step",
+    "release_dense",
+    "round_to_grid",
+    "threshold_for_false_keys",
+]

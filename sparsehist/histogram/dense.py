@@ -1,0 +1,84 @@
+"""The dense baseline: every cell drawn, by the two adjacent levels. Same law as the sparse rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.errors import InputError
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.privacy.levels import Level, as_level
+
+
+class DenseReleases(NamedTuple):
+    """Noise of every cell at every release, and which cells were published.
+
+    Attributes:
+        noise: In counts; shape (releases, cells). Secret where `published` is false.
+        published: counts + noise above the threshold; shape (releases, cells), bool.
+    """
+
+    noise: NoiseArray
+    published: NDArray[np.bool_]
+
+
+def release_dense(
+    family: Family,
+    counts: ArrayLike,
+    levels: Sequence[Level],
+    thresholds: Sequence[float],
+    *,
+    rng: Generator,
+) -> DenseReleases:
+    """Release a dense histogram at several levels, losslessly, one after the other.
+
+    Args:
+        family: The noise.
+        counts: True counts; shape (d,). Secret.
+        levels: In the order released; any order, repeats share their noise.
+        thresholds: Effective thresholds, in counts; one a level. A cell is published when count + noise > it.
+        rng: Randomness.
+
+    Returns:
+        Noise and publication of all d cells for each release.
+
+    Raises:
+        InputError: If levels and thresholds differ in number.
+
+    Example:
+        >>> from sparsehist import entropy, noise
+        >>> drawn = release_dense(noise.Gaussian(), [0, 50], [0.1, 0.2], [9.0, 9.0], rng=entropy.seeded(1))
+        >>> drawn.published.shape
+        (2, 2)
+
+    Source: Andersson et al., Algorithms 4 and 5.
+    """
+    if len(levels) != len(thresholds):
+        raise InputError(f"{len(levels)} levels but {len(thresholds)} thresholds; give one threshold a level")
+    true_counts = np.asarray(counts, dtype=np.float64)
+    paths: dict[Fraction, NoiseArray] = {}
+    for level in map(as_level, levels):
+        if level not in paths:
+            paths[level] = noise_at_level(family, level, paths, true_counts.size, rng=rng)
+    noise = np.stack([paths[as_level(level)] for level in levels])
+    return DenseReleases(noise, noise > np.asarray(thresholds, np.float64)[:, None] - true_counts)
+
+
+def noise_at_level(
+    family: Family, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
+) -> NoiseArray:
+    """Draw the noise of a new level given the noise at others (the two adjacent ones suffice)."""
+    coarser = max((known for known in neighbours if known < level), default=None)
+    finer = min((known for known in neighbours if known > level), default=None)
+    if coarser is not None and finer is not None:
+        return family.between(neighbours[coarser], coarser, neighbours[finer], finer, level, rng=rng)
+    if finer is not None:
+        return family.coarsen(neighbours[finer], finer, level, rng=rng)
+    if coarser is not None:
+        return family.refine(neighbours[coarser], coarser, level, rng=rng)
+    return family.sample(size, level, rng=rng)

@@ -1,0 +1,247 @@
+"""Which never-published cells exceed the threshold now, and with which noise: exact, by groups of equal count.
+
+A cell that was never published has only a history A: its noise stayed at or below every past threshold. Cells
+of the same count are therefore identically distributed and are drawn by the group. A candidate takes part in
+a race of two coupled paths, X from the plain marginal at the new level and Y from the marginal above the
+threshold, made from one uniform so that Y >= X, and carried to every past level with shared randomness by
+monotone steps. Y inside A accepts, else X inside A rejects, else the race is run again. Y in A implies X in A,
+so the acceptance probability is P(A | exceed) / P(A) exactly, and an accepted path has the law given both: no
+integral is computed, and any order of levels will do. Drawing each step from its own truncated law instead
+(Andersson et al., Algorithm 6 as printed) has another joint law and is not private at the stated level.
+
+Where A itself is rare (only survivors of a count far above an old threshold) races seldom end; such groups
+take the quadrature of `sparsehist.histogram.rare`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.errors import DeclarationError, InputError
+from sparsehist.histogram.binomial import IntArray, binomial
+from sparsehist.histogram.rare import History, draw_late, draw_rare
+from sparsehist.noise.family import Family, FloatArray, NoiseArray
+from sparsehist.noise.gaussian import Gaussian
+from sparsehist.privacy.levels import Level, as_level
+
+# Candidates drawn at once: bounds the memory of a round at about 8 * levels * this many bytes.
+_BATCH = 1 << 19
+# Races before quadrature: beyond this a survivor is so rare that integrals are cheaper.
+_MOST_RACES = 200
+_HOPELESS = math.log(1e-3)
+
+
+class Exceeding(NamedTuple):
+    """Noise of the cells that newly exceed. Secret.
+
+    Attributes:
+        values: Noise at the new level, in counts; shape (q,).
+        paths: Noise at every past release, in the order given; shape (q, releases).
+        group: Which group each cell belongs to; shape (q,), int64, ascending.
+    """
+
+    values: NoiseArray
+    paths: NoiseArray
+    group: IntArray
+
+
+def draw_exceeding(
+    family: Family,
+    past: Sequence[tuple[Level, float]],
+    level: Level,
+    threshold: float,
+    n_untracked: int | Sequence[int] | IntArray,
+    *,
+    count: ArrayLike = 0,
+    rng: Generator,
+) -> Exceeding:
+    """Draw the cells, among those never published, that exceed the threshold now.
+
+    Args:
+        family: The noise; must be monotone.
+        past: (level, threshold) of every past release of this path, in any order. A cell of count c stayed
+            untracked because its noise was at most threshold - c each time.
+        level: The new level; anywhere among the past ones, or one of them again.
+        threshold: A cell of count c exceeds when its noise is above threshold - c, in counts.
+        n_untracked: Cells never published, one entry a group (or one for all); Python integers of any size.
+        count: True count of the cells of each group; scalar or one entry a group. Secret.
+        rng: Randomness.
+
+    Returns:
+        Values, paths and group of the q cells that exceed. Which cells of a group they are is a uniform
+        choice left to the caller.
+
+    Raises:
+        DeclarationError: If the family is not monotone.
+        InputError: If groups and counts differ in number, or a number of cells is negative.
+        ThresholdError: If more than 2**31 cells would have to be drawn.
+
+    Example:
+        >>> from sparsehist import entropy, noise
+        >>> drawn = draw_exceeding(noise.Gaussian(), [(0.1, 7.0)], 0.2, 5.0, 10**12, rng=entropy.seeded(1))
+        >>> bool((drawn.values > 5).all() and (drawn.paths[:, 0] <= 7).all())
+        True
+
+    Source: our own derivation; it replaces Algorithm 6 and Lemma 5.6 of Andersson et al.
+    """
+    if not family.monotone:
+        raise DeclarationError(f"{family!r} is not monotone, so cells cannot be drawn lazily with it")
+    new_level = as_level(level)
+    sizes, counts = _groups(n_untracked, count)
+    history = _history(past)
+    margins = threshold - counts
+    log_exceed = family.log_tail(margins, new_level)
+    hopeless = _hopeless(family, history, counts)
+    lazy_sizes = _without(sizes, hopeless)
+    candidates = binomial(lazy_sizes, log_exceed, family.log_cdf(margins, new_level), rng=rng)
+    groups = np.repeat(np.arange(candidates.size), candidates)
+    parts: list[tuple[NoiseArray, IntArray]] = []
+    for begin in range(0, groups.size, _BATCH):
+        group = groups[begin : begin + _BATCH]
+        parts.append(_race(family, history, new_level, margins, log_exceed, counts, group, rng=rng))
+    for g in np.flatnonzero(hopeless):
+        assert isinstance(family, Gaussian)
+        parts.append(draw_rare(family, history, new_level, margins[g], counts[g], sizes[g], int(g), rng=rng))
+    return _collect(parts, history, len(past), family.integer)
+
+
+def _groups(
+    n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
+) -> tuple[Sequence[int] | IntArray, FloatArray]:
+    counts = np.asarray(count, dtype=np.float64)
+    if np.ndim(n_untracked) == 0:
+        single = int(n_untracked)  # type: ignore[arg-type]
+        counts = np.atleast_1d(counts)
+        sizes: Sequence[int] | IntArray = [single] * counts.size
+    else:
+        sizes = n_untracked if isinstance(n_untracked, np.ndarray) else list(n_untracked)  # type: ignore[arg-type]
+        counts = np.broadcast_to(counts, (len(sizes),)) if counts.ndim == 0 else counts
+    if counts.shape != (len(sizes),):
+        raise InputError(f"{len(sizes)} groups but counts of shape {counts.shape}")
+    if len(sizes) and (sizes.min() if isinstance(sizes, np.ndarray) else min(sizes)) < 0:
+        raise InputError("the number of untracked cells of a group cannot be negative")
+    return sizes, counts
+
+
+def _history(past: Sequence[tuple[Level, float]]) -> History:
+    exact = [as_level(level) for level, _ in past]
+    levels = tuple(sorted(set(exact)))
+    position = {level: i for i, level in enumerate(levels)}
+    column = np.array([position[level] for level in exact], dtype=np.int64)
+    thresholds = np.full(len(levels), np.inf)
+    np.minimum.at(thresholds, column, np.array([bound for _, bound in past], dtype=np.float64))
+    return History(levels, thresholds, column)
+
+
+def _hopeless(family: Family, history: History, counts: FloatArray) -> NDArray[np.bool_]:
+    """Groups whose history is so rare at some level that races would hardly ever end."""
+    rarest = np.zeros(counts.size)
+    for level, threshold in zip(history.levels, history.thresholds, strict=True):
+        np.minimum(rarest, family.log_cdf(threshold - counts, level), out=rarest)
+    return (rarest < _HOPELESS) & isinstance(family, Gaussian)
+
+
+def _without(sizes: Sequence[int] | IntArray, left_out: NDArray[np.bool_]) -> Sequence[int] | IntArray:
+    if not left_out.any():
+        return sizes
+    if isinstance(sizes, np.ndarray):
+        return np.where(left_out, 0, sizes)
+    return [0 if out else n for n, out in zip(sizes, left_out.tolist(), strict=True)]
+
+
+def _race(
+    family: Family,
+    history: History,
+    level: Fraction,
+    margins: FloatArray,
+    log_exceed: FloatArray,
+    counts: FloatArray,
+    group: IntArray,
+    *,
+    rng: Generator,
+) -> tuple[NoiseArray, IntArray]:
+    """Race the candidates of one batch; rows of the result are levels of the history, then the new level."""
+    rows = len(history.levels) + 1
+    dtype = np.int64 if family.integer else np.float64
+    paths = np.empty((rows, group.size), dtype)
+    accepted = np.zeros(group.size, bool)
+    pending = np.arange(group.size)
+    for _ in range(_MOST_RACES):
+        if not pending.size:
+            break
+        mine = group[pending]
+        log_uniform = np.negative(rng.standard_exponential(pending.size))
+        exceeding = family.inverse_log_tail(log_exceed[mine] + log_uniform, level)
+        exceeding = np.maximum(exceeding, _just_above(margins[mine], family.integer))
+        if rows == 1:
+            paths[0], accepted[:] = exceeding, True
+            pending = pending[:0]
+            break
+        plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
+        inside, path = _carry_back(family, history, level, plain, exceeding, counts[mine], rng=rng)
+        won = inside[1]
+        accepted[pending[won]] = True
+        paths[:, pending[won]] = path[:, won]
+        pending = pending[~(inside[0] | inside[1])]
+    for g in np.unique(group[pending]):
+        assert isinstance(family, Gaussian), "races of this family must end"
+        late = pending[group[pending] == g]
+        drawn = draw_late(
+            family, history, level, margins[g], counts[g], float(log_exceed[g]), late.size, rng=rng
+        )
+        accepted[late[: drawn.shape[1]]] = True
+        paths[:, late[: drawn.shape[1]]] = drawn
+    return paths[:, accepted], group[accepted]
+
+
+def _carry_back(
+    family: Family,
+    history: History,
+    level: Fraction,
+    plain: NoiseArray,
+    exceeding: NoiseArray,
+    counts: FloatArray,
+    *,
+    rng: Generator,
+) -> tuple[NDArray[np.bool_], NoiseArray]:
+    """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
+    pair = np.stack([plain, exceeding])
+    inside = np.ones(pair.shape, bool)
+    path = np.empty((len(history.levels) + 1, exceeding.size), pair.dtype)
+    path[-1] = exceeding
+    at = sum(known < level for known in history.levels)
+    for leg in (range(at - 1, -1, -1), range(at, len(history.levels))):
+        current, known = pair, level
+        for i in leg:
+            current = family.carry(current, known, history.levels[i], rng=rng)
+            known = history.levels[i]
+            inside &= current <= history.thresholds[i] - counts
+            path[i] = current[1]
+        assert (current[1] >= current[0]).all(), "the family's steps are not monotone"
+    return inside, path
+
+
+def _just_above(margins: FloatArray, integer: bool) -> FloatArray:
+    return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
+
+
+def _collect(
+    parts: list[tuple[NoiseArray, IntArray]], history: History, n_past: int, integer: bool
+) -> Exceeding:
+    if not parts:
+        dtype = np.int64 if integer else np.float64
+        return Exceeding(np.empty(0, dtype), np.empty((0, n_past), dtype), np.empty(0, np.int64))
+    paths, group = parts[0]
+    if len(parts) > 1:
+        paths = np.concatenate([part for part, _ in parts], axis=1)
+        group = np.concatenate([of for _, of in parts])
+        order = np.argsort(group, kind="stable")
+        paths, group = paths[:, order], group[order]
+    return Exceeding(paths[-1], np.ascontiguousarray(paths[history.column].T), group)

@@ -1,0 +1,60 @@
+"""The grid on which noise is published.
+
+The real path stays in the state; what leaves is count + round(noise). The step is a power of two that
+depends on the standard deviation alone and divides 1, so a count of c and one of c + 1 have supports that are
+shifts of one another, and "rounded noisy count above the threshold" is the same event as "noise above
+effective_threshold - count".
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsehist.noise.family import FloatArray
+
+# Two to the minus ten of a standard deviation adds less than 1e-7 of the variance in rounding.
+_BITS_BELOW_STD = 10
+
+
+def grid_step(std: float) -> float:
+    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 10)).
+
+    Example:
+        >>> grid_step(100.0)
+        0.0625
+    """
+    exponent = math.frexp(std)[1] - 1
+    return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
+
+
+def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
+    """Round to the nearest multiple of `step`, halves down, exactly.
+
+    Args:
+        noise: In counts; any shape.
+        step: A power of two.
+
+    Returns:
+        Multiples of `step`; round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
+    """
+    units = noise / step
+    rounded = np.rint(units)
+    rounded -= units == rounded - 0.5
+    rounded *= step
+    return rounded
+
+
+def effective_threshold(threshold: float, step: float) -> float:
+    """The bound t with: rounded noisy count > threshold exactly when noise > t - count.
+
+    Args:
+        threshold: In counts, as declared.
+        step: The grid's step.
+
+    Returns:
+        (floor(threshold / step) + 1/2) * step; the floor itself for integer noise is the case step = 1
+        without the half, which integer families take.
+    """
+    return (math.floor(threshold / step) + 0.5) * step

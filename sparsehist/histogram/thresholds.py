@@ -1,0 +1,61 @@
+"""Thresholds and what they let through: functions of declared, public parameters only."""
+
+from __future__ import annotations
+
+import math
+
+from sparsehist.errors import ThresholdError
+from sparsehist.histogram.grid import effective_threshold, grid_step
+from sparsehist.noise.family import Family
+from sparsehist.privacy.levels import Level
+
+
+def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
+    """Expected number of cells of an empty histogram that a single release would publish.
+
+    Args:
+        family: The noise.
+        level: Its level.
+        threshold: The effective threshold, in counts.
+        domain_size: Number of cells; a Python integer of any size.
+
+    Returns:
+        domain_size * P[Z > threshold]; infinite where that overflows a double.
+    """
+    log_expected = math.log(domain_size) + float(family.log_tail(threshold, level))
+    return math.exp(log_expected) if log_expected < 700 else math.inf
+
+
+def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
+    """The lowest threshold on the grid at which at most `false_keys` empty cells are expected.
+
+    Args:
+        family: The noise.
+        level: Its level.
+        domain_size: Number of cells.
+        false_keys: Expected number wanted; positive and below `domain_size`.
+
+    Returns:
+        The threshold to declare, in counts; a multiple of the grid's step.
+
+    Raises:
+        ThresholdError: If `false_keys` is not between 0 and `domain_size`.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> threshold_for_false_keys(Gaussian(), 0.5, 10**9, 1.0)
+        5.998046875
+    """
+    if not (math.isfinite(false_keys) and false_keys > 0):
+        raise ThresholdError(f"false_keys must be positive and finite, got {false_keys!r}")
+    if false_keys >= domain_size:
+        raise ThresholdError(
+            f"false_keys must be below the domain's size {domain_size}, got {false_keys!r}; "
+            "to publish every cell give threshold= instead"
+        )
+    log_share = math.log(false_keys) - math.log(domain_size)
+    step = 1.0 if family.integer else grid_step(family.std(level))
+    threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
+    while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
+        threshold += step  # the inverse is rounded; never promise fewer than are expected
+    return threshold

@@ -1,0 +1,78 @@
+"""What a family of noise has to say about itself.
+
+A family D(level) is usable when D(coarse) is D(fine) convolved with a bridge (Andersson, Retschmeier, Nelson
+and Pagh, Definition 1.1): then a release at any new level needs only the noise at its two neighbours, and all
+releases together reveal no more than the finest. A larger level is finer: less noise, less privacy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.privacy.levels import Level
+
+FloatArray = NDArray[np.float64]
+NoiseArray = NDArray[Any]
+"""float64 for real families, int64 for integer families."""
+
+
+@runtime_checkable
+class Family(Protocol):
+    """The laws of one family of noise. Frozen: its fields are public parameters, calls may carry secrets."""
+
+    @property
+    def integer(self) -> bool:
+        """Whether the noise is integer (int64) rather than real (float64)."""
+
+    @property
+    def monotone(self) -> bool:
+        """Whether `carry` never reverses an order; lazy drawing of cells needs it."""
+
+    def sample(self, size: int, level: Level, *, rng: Generator) -> NoiseArray:
+        """Draw fresh noise; shape (size,)."""
+
+    def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
+        """Draw the noise of a coarser release given that of a finer one."""
+
+    def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
+        """Draw the noise of a finer release given that of a coarser one."""
+
+    def between(
+        self,
+        coarse: NoiseArray,
+        coarse_level: Level,
+        fine: NoiseArray,
+        fine_level: Level,
+        level: Level,
+        *,
+        rng: Generator,
+    ) -> NoiseArray:
+        """Draw the noise of a release whose level lies between two given ones."""
+
+    def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
+        """Coarsen or refine several rows with the same randomness in each column; shape (rows, n)."""
+
+    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """P[Z > threshold]."""
+
+    def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z > threshold]."""
+
+    def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z <= threshold]."""
+
+    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
+        """The value whose log tail is `log_probability`."""
+
+    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
+        """Draw Z given Z > threshold; shape (size,)."""
+
+    def std(self, level: Level) -> float:
+        """Standard deviation, in counts."""
+
+    def statement(self, level: Level) -> str:
+        """The privacy guarantee of one release at this level, in words."""

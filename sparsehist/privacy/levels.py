@@ -1,0 +1,90 @@
+"""Privacy levels as exact rationals.
+
+For every family a larger level is finer (less private). Levels are stored and compared exactly, so that the
+same level asked for twice is the same noise, however it was written.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from fractions import Fraction
+
+from sparsehist.errors import LevelError
+
+Level = int | float | str | Fraction | Decimal
+"""What a caller may write for a level."""
+
+# A float must hold every level with room for the arithmetic on it (squares, ratios).
+_SMALLEST, _LARGEST = Fraction(1, 10**60), Fraction(10**60)
+
+
+def as_level(value: Level) -> Fraction:
+    """Read a level exactly.
+
+    Args:
+        value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float, which
+            is read as its shortest decimal (0.1 is 1/10).
+
+    Returns:
+        The level, positive and finite.
+
+    Raises:
+        LevelError: If it is no such number; the message carries the value.
+
+    Example:
+        >>> as_level(0.1) == as_level("1/10")
+        True
+    """
+    try:
+        level = _exact(value)
+    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+        raise LevelError(_message(value)) from None
+    if not _SMALLEST <= level <= _LARGEST:
+        raise LevelError(_message(value))
+    return level
+
+
+def _exact(value: Level) -> Fraction:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, str):
+        return Fraction(value.strip())
+    if isinstance(value, Fraction | int | Decimal):
+        return Fraction(value)
+    if isinstance(value, numbers.Integral):
+        return Fraction(int(value))
+    if isinstance(value, numbers.Real):
+        return Fraction(repr(float(value)) if float(value) == value else str(value))
+    raise TypeError
+
+
+def _message(value: object) -> str:
+    return f"level must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
+
+
+def level_text(level: Fraction) -> str:
+    """Write a level as the shortest exact text: a decimal where one exists, else a fraction.
+
+    Example:
+        >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3))
+        ('0.1', '1/3')
+    """
+    denominator, twos, fives = level.denominator, 0, 0
+    while denominator % 2 == 0:
+        denominator, twos = denominator // 2, twos + 1
+    while denominator % 5 == 0:
+        denominator, fives = denominator // 5, fives + 1
+    places = max(twos, fives)
+    if denominator != 1 or places > 20:
+        return str(level)
+    digits = str(level.numerator * 10**places // level.denominator).rjust(places + 1, "0")
+    return digits if places == 0 else f"{digits[:-places]}.{digits[-places:]}"
+
+
+def level_float(level: Fraction) -> float:
+    """The level as the nearest double, for arithmetic on noise."""
+    value = float(level)
+    assert value > 0 and math.isfinite(value)
+    return value

@@ -1,0 +1,343 @@
+"""Statistical tests with one stated level for the whole suite.
+
+`SUITE_LEVEL` is the probability that a run of the complete suite raises a false alarm when every law is right and
+the seeds are drawn afresh. It is shared out evenly over `P_VALUES` tests: each spends `SHARE` of it. Whoever makes a
+p-value passes it through `assert_consistent`, which counts; `conftest.py` adds the counts up over all workers and
+fails the run when there were more than declared. Negative controls go through `assert_detected`: they must be
+rejected at that same share, or the test they accompany could not have seen the error either.
+
+All p-values are right far into the tail, where a share lies. That is why the G statistic is preferred to Pearson's
+chi-square: of a Poisson(10) cell that holds 30 the first says 4e-7 and the second 3e-10, the truth being 2e-7.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+SUITE_LEVEL = 1e-6
+P_VALUES = 1000
+SHARE = SUITE_LEVEL / P_VALUES
+MINIMUM_EXPECTED = 10.0
+
+_asked = 0
+
+
+def asked() -> int:
+    """Count the p-values this process has asked a share for."""
+    return _asked
+
+
+def assert_consistent(p_value: float, what: str = "the sample") -> None:
+    """Spend one share of the suite's level on a p-value: fail when it is below the share.
+
+    Args:
+        p_value: In [0, 1]; NaN fails.
+        what: Subject of the sentence that the failure prints.
+    """
+    global _asked  # noqa: PLW0603 - the count belongs to the process, as the level does to the suite
+    _asked += 1
+    if not p_value >= SHARE:
+        message = f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
+        raise AssertionError(message)
+
+
+def assert_detected(p_value: float, what: str = "the wrong law") -> None:
+    """Fail when a negative control is not rejected at the share a real test has. Spends nothing."""
+    if not p_value < SHARE:
+        message = f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}"
+        raise AssertionError(message)
+
+
+def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
+    """Test counts against exact probabilities by the likelihood ratio (with Williams' correction).
+
+    Neighbouring cells are pooled, in the order given, until each is expected to hold `MINIMUM_EXPECTED` or more: put
+    like next to like, and the whole mass in (a tail is a cell).
+
+    Args:
+        observed: Counts; shape (m,).
+        probabilities: Of each cell under the law tested; shape (m,), sum 1.
+
+    Returns:
+        The p-value; 0 when something was seen in a cell of probability 0.
+
+    Raises:
+        ValueError: If shapes or the sum are wrong, or fewer than two cells are left to compare.
+    """
+    counts, expected = _pooled_to_expectation(observed, probabilities)
+    if expected.size == 0:
+        return 0.0
+    statistic = 2.0 * float(special.xlogy(counts, counts / expected).sum())
+    freedom = expected.size - 1
+    williams = 1.0 + float(np.sum(expected.sum() / expected) - 1.0) / (6.0 * expected.sum() * freedom)
+    return float(special.chdtrc(freedom, max(statistic, 0.0) / williams))
+
+
+def chi_square(observed: ArrayLike, probabilities: ArrayLike) -> float:
+    """Test counts against exact probabilities by Pearson's statistic; pooled as in `g_test`.
+
+    For cells that are large (hundreds expected); in small ones its far tail is too heavy for a share.
+    """
+    counts, expected = _pooled_to_expectation(observed, probabilities)
+    if expected.size == 0:
+        return 0.0
+    return float(special.chdtrc(expected.size - 1, float(np.sum((counts - expected) ** 2 / expected))))
+
+
+def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) -> float:
+    """Test a sample against a continuous distribution function (Kolmogorov and Smirnov, two-sided).
+
+    Args:
+        sample: Shape (n,).
+        cdf: Vectorised. For a law with atoms the test is blunt, never over-eager: use `g_test`.
+    """
+    ordered = np.sort(np.asarray(sample, dtype=np.float64))
+    values = np.asarray(cdf(ordered), dtype=np.float64)
+    ranks = np.arange(ordered.size + 1) / ordered.size
+    distance = max(float(np.max(ranks[1:] - values)), float(np.max(values - ranks[:-1])))
+    return float(stats.kstwo.sf(distance, ordered.size))
+
+
+def binomial_test(successes: int, trials: int, probability: float) -> float:
+    """Test a number of successes exactly: twice the smaller tail, at most 1.
+
+    The tails are incomplete beta functions, right to many digits however small; beyond 2**53 trials a Poisson law
+    stands in, which is within `probability` of the binomial.
+    """
+    if not 0 <= successes <= trials:
+        message = f"{successes} successes in {trials} trials"
+        raise ValueError(message)
+    if trials > 2**53:
+        if probability > 1e-10:
+            message = f"{trials} trials are too many for a probability of {probability}"
+            raise ValueError(message)
+        return poisson_test(successes, float(trials) * probability)
+    at_most = special.betaincc(successes + 1, trials - successes, probability) if successes < trials else 1.0
+    at_least = special.betainc(successes, trials - successes + 1, probability) if successes > 0 else 1.0
+    return min(1.0, 2.0 * float(min(at_most, at_least)))
+
+
+def poisson_test(events: int, mean: float) -> float:
+    """Test a number of events exactly: twice the smaller tail, at most 1."""
+    at_most = special.gammaincc(events + 1, mean)
+    at_least = special.gammainc(events, mean) if events > 0 else 1.0
+    return min(1.0, 2.0 * float(min(at_most, at_least)))
+
+
+def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
+    """Test a mean when the variance of one draw is known (exact for normals, else by the central limit theorem).
+
+    For a second moment, test the sample of squares against its own mean and variance.
+    """
+    values = np.asarray(sample, dtype=np.float64)
+    deviation = float(values.mean() - mean) * math.sqrt(values.size / variance)
+    return float(2.0 * special.ndtr(-abs(deviation)))
+
+
+def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
+    """Test that vectors are uniform on the unit cube, jointly: a G-test on the grid of `cells_per_axis`**k cells.
+
+    Any joint law with known conditional distribution functions becomes this one (Rosenblatt's transform).
+
+    Args:
+        uniforms: Shape (n, k).
+        cells_per_axis: Cells along each axis.
+    """
+    values = np.asarray(uniforms, dtype=np.float64)
+    digits = np.minimum((values * cells_per_axis).astype(np.int64), cells_per_axis - 1)
+    cells = cells_per_axis ** values.shape[1]
+    index = digits @ (cells_per_axis ** np.arange(values.shape[1]))
+    return g_test(np.bincount(index, minlength=cells), np.full(cells, 1.0 / cells))
+
+
+def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
+    """Test that vectors are jointly normal with mean 0 and this covariance.
+
+    Whitened, they are spread evenly over the cube, and their squared length is chi-square: two looks, the smaller
+    p-value doubled.
+
+    Args:
+        sample: Shape (n, k).
+        covariance: Shape (k, k), positive definite.
+    """
+    values = np.asarray(sample, dtype=np.float64)
+    white = np.linalg.solve(np.linalg.cholesky(np.asarray(covariance, dtype=np.float64)), values.T).T
+    cells_per_axis = max(2, min(8, int((len(values) / 50) ** (1 / values.shape[1]))))
+    spread = uniform_cube_test(special.ndtr(white), cells_per_axis)
+    length = ks_test(np.sum(white**2, axis=1), lambda squared: special.chdtr(values.shape[1], squared))
+    return min(1.0, 2.0 * min(spread, length))
+
+
+def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
+    """Test that two lists of counts over the same cells come from one law (G-test of a 2 by m table).
+
+    Neighbouring cells are pooled until both rows are expected to hold `MINIMUM_EXPECTED`.
+    """
+    table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
+    totals = table.sum(axis=0)
+    fewer = float(min(table.sum(axis=1)) / table.sum())
+    pooled = np.add.reduceat(table, _starts(totals * fewer), axis=1)
+    if pooled.shape[1] < 2:
+        message = "too few observations: pooling left a single cell"
+        raise ValueError(message)
+    expected = pooled.sum(axis=1, keepdims=True) * pooled.sum(axis=0) / pooled.sum()
+    statistic = 2.0 * float(special.xlogy(pooled, pooled / expected).sum())
+    rows, columns = pooled.sum(axis=1), pooled.sum(axis=0)
+    inflation = float(np.sum(pooled.sum() / rows) - 1.0) * float(np.sum(pooled.sum() / columns) - 1.0)
+    williams = 1.0 + inflation / (6.0 * pooled.sum() * (pooled.shape[1] - 1))
+    return float(special.chdtrc(pooled.shape[1] - 1, max(statistic, 0.0) / williams))
+
+
+def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
+    """Test that two samples of discrete outcomes, or of rows of them, come from one joint law.
+
+    Outcomes are ordered by how often they occur in both together, so that the rare ones are pooled; that order does
+    not know the samples apart, so it does not bend the p-value.
+
+    Args:
+        first: Integers; shape (n,) or (n, k).
+        second: Integers; shape (m,) or (m, k).
+    """
+    one, two = _as_rows(first), _as_rows(second)
+    _, index = np.unique(np.concatenate([one, two]), axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    cells = int(index.max()) + 1
+    table = [np.bincount(part, minlength=cells) for part in (index[: len(one)], index[len(one) :])]
+    order = np.argsort(-(table[0] + table[1]), kind="stable")
+    return two_sample_counts(table[0][order], table[1][order])
+
+
+def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int = 16) -> float:
+    """Test that two samples of real vectors come from one joint law, by looking from several directions.
+
+    A joint law is given by its projections (Cramér and Wold). Looks: every coordinate, and fixed random
+    directions after whitening both samples alike, each by the two-sample Kolmogorov-Smirnov test; and the cells of a
+    grid along the whitened axes by `two_sample_outcomes`. The smallest p-value times the number of looks.
+
+    Args:
+        first: Shape (n, k).
+        second: Shape (m, k).
+        directions: Random directions looked from; none when k = 1.
+    """
+    one, two = _as_rows(first), _as_rows(second)
+    both = np.concatenate([one, two]).astype(np.float64)
+    width = both.shape[1]
+    centred = both - both.mean(axis=0)
+    # Singular values near 0 belong to coordinates that repeat each other; they are left as they are.
+    _, scales, axes = np.linalg.svd(centred / math.sqrt(len(both)), full_matrices=False)
+    white = (centred @ axes.T) / np.where(scales > 1e-12 * scales[0], scales, 1.0)
+    looks = [both]
+    if width > 1:
+        aims = np.random.default_rng(0).standard_normal((width, directions))
+        looks.append(white @ (aims / np.linalg.norm(aims, axis=0)))
+    p_values = [_two_sample_ks(look[: len(one)], look[len(one) :]) for look in np.concatenate(looks, axis=1).T]
+    cells_per_axis = max(2, min(8, int((len(both) / 100) ** (1 / width))))
+    edges = np.quantile(white, np.arange(1, cells_per_axis) / cells_per_axis, axis=0)
+    digits = np.stack([np.searchsorted(edges[:, j], white[:, j], side="right") for j in range(width)], axis=1)
+    p_values.append(two_sample_outcomes(digits[: len(one)], digits[len(one) :]))
+    return min(1.0, len(p_values) * min(p_values))
+
+
+def smallest_detectable_rate(trials: float, probability: float, *, power: float = 0.99) -> float:
+    """Find the smallest relative error of a probability that `binomial_test` catches with this power.
+
+    >>> round(smallest_detectable_rate(10**6, 0.01), 3)
+    0.084
+    """
+    return _margin(power) * math.sqrt((1.0 - probability) / (trials * probability))
+
+
+def smallest_detectable_shift(draws: int, *, power: float = 0.99) -> float:
+    """Find the smallest shift, in standard deviations of one draw, that `mean_test` catches with this power.
+
+    >>> round(smallest_detectable_shift(10**6), 4)
+    0.0084
+    """
+    return _margin(power) / math.sqrt(draws)
+
+
+def smallest_detectable_scale(draws: int, *, power: float = 0.99) -> float:
+    """Find the smallest relative error of a normal's scale that `ks_test` catches with this power.
+
+    A scale off by s moves the distribution function by at most s times max of x times the density, 0.242 s.
+
+    >>> round(smallest_detectable_scale(200_000), 3)
+    0.041
+    """
+    critical = math.sqrt(math.log(2.0 / SHARE) / (2.0 * draws))
+    fluctuation = float(special.ndtri(power)) * 0.5 / math.sqrt(draws)
+    return (critical + fluctuation) / float(np.exp(-0.5) / math.sqrt(2.0 * math.pi))
+
+
+def g_test_power(draws: int, probabilities: ArrayLike, alternative: ArrayLike) -> float:
+    """Approximate the probability that `g_test` at one share rejects `draws` draws of another law.
+
+    Args:
+        draws: Size of the sample.
+        probabilities: The law tested; shape (m,), each expected to hold `MINIMUM_EXPECTED`.
+        alternative: The law drawn from; shape (m,).
+    """
+    null, other = np.asarray(probabilities, dtype=np.float64), np.asarray(alternative, dtype=np.float64)
+    distance = 2.0 * draws * float(special.rel_entr(other, null).sum())
+    return float(stats.ncx2.sf(special.chdtri(null.size - 1, SHARE), null.size - 1, distance))
+
+
+def _margin(power: float) -> float:
+    return float(-special.ndtri(SHARE / 2.0) + special.ndtri(power))
+
+
+def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
+    rows = np.asarray(sample)
+    return rows[:, np.newaxis] if rows.ndim == 1 else rows
+
+
+def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
+    """Compare two samples by the asymptotic law, which is conservative; ties make it more so."""
+    both = np.concatenate([first, second])
+    gaps = np.searchsorted(np.sort(first), both, side="right") / first.size
+    gaps -= np.searchsorted(np.sort(second), both, side="right") / second.size
+    harmonic = first.size * second.size / (first.size + second.size)
+    return float(special.kolmogorov(math.sqrt(harmonic) * float(np.max(np.abs(gaps)))))
+
+
+def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
+    """First positions of runs that are each expected to hold enough; a short last run joins the one before."""
+    cumulated = np.cumsum(expected)
+    starts, reached = [0], 0.0
+    while True:
+        end = int(np.searchsorted(cumulated, reached + MINIMUM_EXPECTED)) + 1
+        if end >= expected.size or cumulated[-1] - cumulated[end - 1] < MINIMUM_EXPECTED:
+            return np.asarray(starts, dtype=np.int64)
+        starts.append(end)
+        reached = float(cumulated[end - 1])
+
+
+def _pooled_to_expectation(
+    observed: ArrayLike, probabilities: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pool cells for a one-sample test; both empty when an impossible outcome was observed."""
+    counts = np.asarray(observed, dtype=np.float64)
+    chances = np.asarray(probabilities, dtype=np.float64)
+    if counts.shape != chances.shape or counts.ndim != 1:
+        message = f"counts of shape {counts.shape} against probabilities of shape {chances.shape}"
+        raise ValueError(message)
+    if not math.isclose(math.fsum(chances), 1.0, abs_tol=1e-9):
+        message = f"the probabilities add up to {math.fsum(chances)!r}, not 1: a tail is missing"
+        raise ValueError(message)
+    if np.any((chances <= 0.0) & (counts > 0.0)):
+        return np.empty(0), np.empty(0)
+    expected = chances * counts.sum()
+    starts = _starts(expected)
+    if starts.size < 2:
+        message = "too few observations: pooling left a single cell"
+        raise ValueError(message)
+    return np.add.reduceat(counts, starts), np.add.reduceat(expected, starts)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sparsehist import errors, histogram, noise, privacy
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
-    from sparsehist.series import Release, Series, Store, create, open, read  # noqa: A004 - sh.open, as in gzip.open
+    from sparsehist.series import Release, Series, Store, create, open, read
 
 __version__ = "0.1.0"
 

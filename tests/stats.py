@@ -1,13 +1,15 @@
 """Statistical tests with one stated level for the whole suite.
 
-`SUITE_LEVEL` is the probability that a run of the complete suite raises a false alarm when every law is right and
-the seeds are drawn afresh. It is shared out evenly over `P_VALUES` tests: each spends `SHARE` of it. Whoever makes a
-p-value passes it through `assert_consistent`, which counts; `conftest.py` adds the counts up over all workers and
-fails the run when there were more than declared. Negative controls go through `assert_detected`: they must be
-rejected at that same share, or the test they accompany could not have seen the error either.
+`SUITE_LEVEL` is the probability that a run of the complete suite raises a false alarm when every law is right
+and the seeds are drawn afresh. It is shared out evenly over `P_VALUES` tests: each spends `SHARE` of it.
+Whoever makes a p-value passes it through `assert_consistent`, which counts; `conftest.py` adds the counts up
+over all workers and fails the run when there were more than declared. Negative controls go through
+`assert_detected`: they must be rejected at that same share, or the test they accompany could not have seen
+the error either.
 
-All p-values are right far into the tail, where a share lies. That is why the G statistic is preferred to Pearson's
-chi-square: of a Poisson(10) cell that holds 30 the first says 4e-7 and the second 3e-10, the truth being 2e-7.
+All p-values are right far into the tail, where a share lies. That is why the G statistic is preferred to
+Pearson's chi-square: of a Poisson(10) cell that holds 30 the first says 4e-7 and the second 3e-10; exact are
+5e-7.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def assert_consistent(p_value: float, what: str = "the sample") -> None:
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level does to the suite
     _asked += 1
     if not p_value >= SHARE:
-        message = f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
+        message = (
+            f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
+        )
         raise AssertionError(message)
 
 
@@ -60,8 +64,8 @@ def assert_detected(p_value: float, what: str = "the wrong law") -> None:
 def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
     """Test counts against exact probabilities by the likelihood ratio (with Williams' correction).
 
-    Neighbouring cells are pooled, in the order given, until each is expected to hold `MINIMUM_EXPECTED` or more: put
-    like next to like, and the whole mass in (a tail is a cell).
+    Neighbouring cells are pooled, in the order given, until each is expected to hold `MINIMUM_EXPECTED` or
+    more: put like next to like, and the whole mass in (a tail is a cell).
 
     Args:
         observed: Counts; shape (m,).
@@ -110,8 +114,8 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
     """Test a number of successes exactly: twice the smaller tail, at most 1.
 
-    The tails are incomplete beta functions, right to many digits however small; beyond 2**53 trials a Poisson law
-    stands in, which is within `probability` of the binomial.
+    The tails are incomplete beta functions, right to many digits however small; beyond 2**53 trials a Poisson
+    law stands in, which is within `probability` of the binomial.
     """
     if not 0 <= successes <= trials:
         message = f"{successes} successes in {trials} trials"
@@ -134,7 +138,7 @@ def poisson_test(events: int, mean: float) -> float:
 
 
 def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
-    """Test a mean when the variance of one draw is known (exact for normals, else by the central limit theorem).
+    """Test a mean when the variance of one draw is known (exact for normals, else the central limit theorem).
 
     For a second moment, test the sample of squares against its own mean and variance.
     """
@@ -144,7 +148,7 @@ def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
 
 
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
-    """Test that vectors are uniform on the unit cube, jointly: a G-test on the grid of `cells_per_axis`**k cells.
+    """Test that vectors are uniform on the unit cube, jointly: a G-test on `cells_per_axis`**k equal cells.
 
     Any joint law with known conditional distribution functions becomes this one (Rosenblatt's transform).
 
@@ -162,8 +166,8 @@ def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
 def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
     """Test that vectors are jointly normal with mean 0 and this covariance.
 
-    Whitened, they are spread evenly over the cube, and their squared length is chi-square: two looks, the smaller
-    p-value doubled.
+    Whitened, they are spread evenly over the cube, and their squared length is chi-square: two looks, the
+    smaller p-value doubled.
 
     Args:
         sample: Shape (n, k).
@@ -200,8 +204,8 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
     """Test that two samples of discrete outcomes, or of rows of them, come from one joint law.
 
-    Outcomes are ordered by how often they occur in both together, so that the rare ones are pooled; that order does
-    not know the samples apart, so it does not bend the p-value.
+    Outcomes are ordered by how often they occur in both together, so that the rare ones are pooled; that
+    order does not know the samples apart, so it does not bend the p-value.
 
     Args:
         first: Integers; shape (n,) or (n, k).
@@ -220,8 +224,9 @@ def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int =
     """Test that two samples of real vectors come from one joint law, by looking from several directions.
 
     A joint law is given by its projections (Cramér and Wold). Looks: every coordinate, and fixed random
-    directions after whitening both samples alike, each by the two-sample Kolmogorov-Smirnov test; and the cells of a
-    grid along the whitened axes by `two_sample_outcomes`. The smallest p-value times the number of looks.
+    directions after whitening both samples alike, each by the two-sample Kolmogorov-Smirnov test; and the
+    cells of a grid along the whitened axes by `two_sample_outcomes`. The smallest p-value times the number of
+    looks.
 
     Args:
         first: Shape (n, k).
@@ -239,7 +244,9 @@ def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int =
     if width > 1:
         aims = np.random.default_rng(0).standard_normal((width, directions))
         looks.append(white @ (aims / np.linalg.norm(aims, axis=0)))
-    p_values = [_two_sample_ks(look[: len(one)], look[len(one) :]) for look in np.concatenate(looks, axis=1).T]
+    p_values = [
+        _two_sample_ks(look[: len(one)], look[len(one) :]) for look in np.concatenate(looks, axis=1).T
+    ]
     cells_per_axis = max(2, min(8, int((len(both) / 100) ** (1 / width))))
     edges = np.quantile(white, np.arange(1, cells_per_axis) / cells_per_axis, axis=0)
     digits = np.stack([np.searchsorted(edges[:, j], white[:, j], side="right") for j in range(width)], axis=1)
@@ -310,7 +317,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """First positions of runs that are each expected to hold enough; a short last run joins the one before."""
+    """Find where runs expected to hold enough begin; a short last run joins the one before."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:

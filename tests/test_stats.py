@@ -52,7 +52,7 @@ def _p_values_under_the_law(test):
     ],
 )
 def test_p_values_are_uniform_when_the_law_holds(test):
-    """Under the law tested, p-values spread evenly over the unit interval (a bias of 0.1 anywhere is seen)."""
+    """Under the law tested, p-values spread evenly over the unit interval (a bias of 0.1 is seen)."""
     stats.assert_consistent(
         stats.ks_test(_p_values_under_the_law(test), lambda p: p), f"the p-value of {test}"
     )

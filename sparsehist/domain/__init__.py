@@ -1,0 +1,12 @@
+"""Domains: the keys a histogram could count, declared and never listed."""
+
+from sparsehist.domain.base import Domain
+from sparsehist.domain.catalogue import Catalogue
+from sparsehist.domain.dates import Dates
+from sparsehist.domain.free_cells import draw_free
+from sparsehist.domain.hash64 import Hash64
+from sparsehist.domain.integers import Integers
+from sparsehist.domain.product import Product
+from sparsehist.domain.strings import Strings
+
+__all__ = ["Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings", "draw_free"]

@@ -1,0 +1,140 @@
+"""Characters as code points, and strings as rows of them."""
+
+from __future__ import annotations
+
+import string
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparsehist.errors import DomainError
+
+NO_CHARACTER = -1
+"""Marks the entries of a matrix of code points that hold no character."""
+
+NAMED = {
+    "ascii": "".join(map(chr, range(128))),
+    "printable_ascii": "".join(map(chr, range(32, 127))),
+    "lowercase": string.ascii_lowercase,
+    "uppercase": string.ascii_uppercase,
+    "letters": string.ascii_letters,
+    "digits": string.digits,
+    "alphanumeric": string.ascii_letters + string.digits,
+}
+"""Alphabets by name. Each name repeats a letter, so none of them is an alphabet by itself."""
+
+_FIRST_OF_WIDTH = (0x80, 0x800, 0x10000)
+"""First code points that take 2, 3 and 4 bytes in UTF-8."""
+
+_SURROGATES = (0xD800, 0xE000)
+_LAST = 0x10FFFF
+
+
+def read_alphabet(text: str) -> str:
+    """Check an alphabet, given by name or as its characters, and sort it."""
+    if not isinstance(text, str) or not text:
+        raise DomainError(f"an alphabet is text with at least one character, or a name, got {text!r}")
+    if text in NAMED:
+        return "".join(sorted(NAMED[text]))
+    characters = sorted(text)
+    for one, next_one in pairwise(characters):
+        if one == next_one:
+            names = ", ".join(NAMED)
+            raise DomainError(
+                f"alphabet {text!r} has {one!r} twice; list each character once, or name one of {names}"
+            )
+    for one in characters:
+        if _SURROGATES[0] <= ord(one) < _SURROGATES[1]:
+            raise DomainError(f"alphabet has {one!r}, a lone surrogate, which no valid text holds")
+    return "".join(characters)
+
+
+@lru_cache(maxsize=16)
+def code_points(alphabet: str | None) -> NDArray[np.int32]:
+    """List the code points of an alphabet in ascending order; None stands for all Unicode scalar values."""
+    if alphabet is None:
+        low, high = np.arange(_SURROGATES[0]), np.arange(_SURROGATES[1], _LAST + 1)
+        points = np.concatenate([low, high]).astype(np.int32)
+    else:
+        points = np.frombuffer(alphabet.encode("utf-32-le"), dtype="<i4").astype(np.int32)
+    points.flags.writeable = False
+    return points
+
+
+def widths(points: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Count the UTF-8 bytes of each code point; same shape."""
+    return np.searchsorted(_FIRST_OF_WIDTH, points, side="right") + 1
+
+
+def text_of(matrix: NDArray[np.int32]) -> pl.Series:
+    """Write each row of code points as a string, leaving out NO_CHARACTER; shape (n, m) to (n,)."""
+    present = matrix != NO_CHARACTER
+    flat = matrix[present]
+    ends = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    data, starts = _encode(flat)
+    return _string_series(data, starts[ends])
+
+
+def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Read strings as code points.
+
+    Returns:
+        All code points one string after the other, and the bounds of the strings in them; shape (n + 1,).
+    """
+    data, bounds = _buffers(strings)
+    if data.size == 0 or int(data.max()) < 0x80:
+        return data, bounds
+    is_start = (data & 0xC0) != 0x80
+    starts = np.flatnonzero(is_start)
+    points = _decode(data, starts)
+    counted = np.concatenate([[0], np.cumsum(is_start)])
+    return points, counted[bounds]
+
+
+def _encode(points: NDArray[np.int32]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """UTF-8 bytes of code points, and where each begins (and the last ends)."""
+    if points.size == 0 or int(points.max()) < 0x80:
+        return points.astype(np.uint8), np.arange(points.size + 1)
+    width = widths(points)
+    starts = np.concatenate([[0], np.cumsum(width)])
+    data = np.empty(starts[-1], dtype=np.uint8)
+    data[starts[:-1][width == 1]] = points[width == 1]
+    for bytes_, marker in ((2, 0xC0), (3, 0xE0), (4, 0xF0)):
+        chosen = np.flatnonzero(width == bytes_)
+        rest, position = points[chosen], starts[chosen]
+        for offset in range(bytes_ - 1, 0, -1):
+            data[position + offset] = 0x80 | (rest & 0x3F)
+            rest = rest >> 6
+        data[position] = marker | rest
+    return data, starts
+
+
+def _decode(data: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.int32]:
+    lead = data[starts]
+    points = lead.astype(np.int32)
+    for bytes_, marker, above in ((2, 0xC0, 0xE0), (3, 0xE0, 0xF0), (4, 0xF0, 0x100)):
+        chosen = np.flatnonzero((lead >= marker) & (lead < above))
+        value = lead[chosen].astype(np.int32) - marker
+        for offset in range(1, bytes_):
+            value = (value << 6) | (data[starts[chosen] + offset] & 0x3F)
+        points[chosen] = value
+    return points
+
+
+def _string_series(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> pl.Series:
+    offsets = np.ascontiguousarray(bounds, dtype=np.int64)
+    array = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    return pl.Series("key_0", array, dtype=pl.String)
+
+
+def _buffers(strings: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of all strings, and their bounds in them."""
+    array = strings.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    whole = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+    return whole[bounds[0] : bounds[-1]], bounds - bounds[0]

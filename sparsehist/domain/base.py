@@ -1,0 +1,187 @@
+"""What every domain offers: cells and keys, without ever listing them.
+
+A domain is declared, never read off the log: everything in it is public, so its errors quote values.
+Keys travel as polars frames with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from sparsehist.errors import DomainError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparsehist.domain.catalogue import Catalogue
+
+INDEXABLE = 2**63
+"""Domains below this size number their cells in int64."""
+
+TEXT_DTYPES: tuple[type[pl.DataType], ...] = (pl.String, pl.Categorical, pl.Enum)
+"""Column types that hold text and become String without loss."""
+
+_SHORT_TEXT = 120
+
+
+class Domain(abc.ABC):
+    """The set of all keys a histogram could count, each of them one cell.
+
+    Domains are immutable, hashable and equal by value; they hold public parameters only. The cells of a
+    domain below 2**63 are numbered from 0 in a fixed order.
+
+    Example:
+        >>> domain = Domain.parse("integers(5, 10)")
+        >>> domain.size, str(domain)
+        (6, 'integers(5, 10)')
+    """
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Number of cells, exact however large."""
+
+    @property
+    def columns(self) -> int:
+        """Number of key columns."""
+        return 1
+
+    @property
+    @abc.abstractmethod
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        """Canonical dtype of each key column."""
+
+    @abc.abstractmethod
+    def accepts(self, column: int, dtype: pl.DataType) -> bool:
+        """Say whether a log column of this dtype can serve as that key column without loss."""
+
+    @abc.abstractmethod
+    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+        """Test membership.
+
+        Args:
+            keys: Columns key_0, … in canonical dtypes, without nulls; n rows.
+
+        Returns:
+            True where the key is a cell; shape (n,).
+        """
+
+    @abc.abstractmethod
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
+        """Draw n independent cells, each exactly uniform over the domain.
+
+        Args:
+            n: Number of draws, with replacement.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Returns:
+            Columns key_0, … in canonical dtypes; n rows.
+        """
+
+    @abc.abstractmethod
+    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+        """Number the cells; the size is known to be below 2**63."""
+
+    @abc.abstractmethod
+    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+        """Name the cells; the size is known to be below 2**63, the indices to be inside."""
+
+    @abc.abstractmethod
+    def __str__(self) -> str:
+        """Write the domain in the form that `Domain.parse` reads."""
+
+    def index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+        """Number the cells of a domain below 2**63.
+
+        Args:
+            keys: Columns key_0, … in canonical dtypes, all inside the domain; n rows.
+
+        Returns:
+            Numbers from 0 to size − 1; shape (n,), int64.
+
+        Raises:
+            DomainError: If the domain has 2**63 cells or more.
+        """
+        self._require_indexable()
+        return self._index(keys)
+
+    def keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+        """Name the cells with these numbers: the inverse of `index`.
+
+        Args:
+            indices: Numbers from 0 to size − 1; shape (n,), int64.
+
+        Returns:
+            Columns key_0, … in canonical dtypes; n rows.
+
+        Raises:
+            DomainError: If the domain has 2**63 cells or more, or a number is not one of a cell.
+        """
+        self._require_indexable()
+        numbers = np.asarray(indices, dtype=np.int64)
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
+            raise DomainError(f"cells of {self.describe()} are numbered 0 to {self.size - 1}")
+        return self._keys(numbers)
+
+    def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept."""
+        return keys.select(
+            pl.col(name).cast(dtype) for name, dtype in zip(key_names(self.columns), self.dtypes, strict=True)
+        )
+
+    def describe(self) -> str:
+        """Describe the domain in a short public text; a long catalogue is named by size and sha256."""
+        text = str(self)
+        return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
+
+    def attachments(self) -> Mapping[str, Catalogue]:
+        """List the catalogues whose values the text form leaves out, by sha256.
+
+        Keep a copy of each (`Catalogue.write_copy`) and hand the paths to `Domain.parse` as `files`.
+        """
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<domain {self.describe()}>"
+
+    def _require_indexable(self) -> None:
+        if self.size >= INDEXABLE:
+            raise DomainError(
+                f"only domains below 2**63 cells number them; {self.describe()} has {self.size}"
+            )
+
+    @staticmethod
+    def parse(text: str, *, files: Mapping[str, Path] | None = None) -> Domain:
+        """Read the textual form of a domain, as SQL, the command line and the store hold it.
+
+        Args:
+            text: For example ``strings(max_bytes=32)`` or
+                ``product(country=catalogue('DE', 'US'), n=integers(9))``.
+            files: Paths of copies to read instead of catalogue files, by the sha256 in the text.
+
+        Raises:
+            DomainError: If the text is not a domain; the message says what would be right.
+
+        Example:
+            >>> Domain.parse("catalogue('a', 'b')").size
+            2
+        """
+        from sparsehist.domain.text import parse  # the parser knows every domain, so it comes after them
+
+        return parse(text, files=files)
+
+
+def key_names(columns: int) -> list[str]:
+    """Name the key columns of a frame of keys."""
+    return [f"key_{column}" for column in range(columns)]
+
+
+def draw_below(size: int, n: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw n exactly uniform integers from 0 to size − 1, size at most 2**63."""
+    return rng.integers(0, size - 1, size=n, dtype=np.int64, endpoint=True)

@@ -1,0 +1,191 @@
+"""Catalogues: domains whose cells are given as a list or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
+from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
+from sparsehist.domain.integers import accepts_integers
+from sparsehist.domain.literal import write_call, write_literal
+from sparsehist.errors import DomainError, InputError
+
+_LONGEST_INLINE = 1000
+"""Longer catalogues are named by their sha256 in texts, which the parser could not hold otherwise."""
+
+_NOUNS = {
+    pl.String: "strings",
+    pl.Date: "dates",
+    pl.Boolean: "booleans",
+    pl.Int64: "integers",
+    pl.UInt64: "integers",
+}
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Catalogue(Domain):
+    """The values of a list or of a file, in their order.
+
+    Two catalogues are equal when they hold the same values in the same order, wherever they came from.
+
+    Args:
+        values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
+        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value a line), read now.
+            In text files integers, dates (2014-05-01) and true/false are recognised when every value is written
+            in exactly that way; anything else is strings.
+        column: Column of the file; may be left out when there is only one.
+        kind: "string", "integer", "date" or "boolean", to have the values read as such.
+        sha256: Digest the values must have, as recorded in the text form.
+
+    Raises:
+        DomainError: If a value occurs twice, is null, NaN, empty or of another type, or if the digest
+            differs.
+
+    Example:
+        >>> Catalogue(["DE", "US"]).size, str(Catalogue([True, False]))
+        (2, 'catalogue(True, False)')
+    """
+
+    values: pl.Series = field(hash=False)
+    sha256: str
+    file: str | None
+    column: str | None
+    kind: str | None
+
+    def __init__(
+        self,
+        values: Iterable[Any] | pl.Series | None = None,
+        *,
+        file: str | Path | None = None,
+        column: str | None = None,
+        kind: str | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        if (values is None) == (file is None):
+            raise DomainError("catalogue() needs either values or file=…; for example catalogue('DE', 'US')")
+        if file is None and column is not None:
+            raise DomainError(f"catalogue() got column={column!r} without file=…")
+        checked = (
+            read_values(values, kind) if values is not None else read_file(Path(str(file)), column, kind)
+        )
+        found = sha256_of(checked)
+        if sha256 is not None and sha256 != found:
+            source = "its values" if file is None else f"file {str(file)!r}"
+            raise DomainError(
+                f"catalogue: sha256 {sha256} was recorded, {source} now give {found}; restore the file"
+            )
+        _set_fields(self, checked, found, None if file is None else Path(file).as_posix(), column, kind)
+
+    @classmethod
+    def from_copy(
+        cls,
+        path: Path,
+        *,
+        sha256: str,
+        file: str | None = None,
+        column: str | None = None,
+        kind: str | None = None,
+    ) -> Catalogue:
+        """Read a copy made by `write_copy`; `file`, `column` and `kind` are what the text form names.
+
+        Raises:
+            DomainError: If the copy cannot be read or its values have another digest.
+        """
+        checked = read_file(path, None, None)
+        found = sha256_of(checked)
+        if found != sha256:
+            raise DomainError(f"catalogue copy {path.name!r} has sha256 {found}, {sha256} was recorded")
+        self = cls.__new__(cls)
+        _set_fields(self, checked, found, file, column, kind)
+        return self
+
+    def write_copy(self, path: Path) -> None:
+        """Write the values to a one-column Parquet file, which `from_copy` reads.
+
+        Raises:
+            InputError: If the path cannot be written.
+        """
+        try:
+            self.values.alias("value").to_frame().write_parquet(path)
+        except OSError as error:
+            raise InputError(
+                f"cannot write the catalogue copy {str(path)!r}: {error.strerror or error}"
+            ) from None
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        return (self.values.dtype,)
+
+    def accepts(self, column: int, dtype: pl.DataType) -> bool:
+        canonical = self.values.dtype
+        if column != 0:
+            return False
+        if canonical == pl.String:
+            return any(dtype == kind for kind in TEXT_DTYPES)
+        return accepts_integers(dtype, canonical) if canonical.is_integer() else bool(dtype == canonical)
+
+    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+        return np.asarray(keys["key_0"].is_in(self.values.implode()).to_numpy(), dtype=np.bool_)
+
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
+        return self._keys(draw_below(self.size, n, rng=rng))
+
+    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+        numbers = pl.int_range(self.size, dtype=pl.Int64, eager=True)
+        catalogue = pl.DataFrame({"key_0": self.values, "number": numbers})
+        found = keys.select("key_0").join(catalogue, on="key_0", how="left", maintain_order="left")["number"]
+        assert not found.has_nulls(), "index() was given a key outside the catalogue"
+        return found.to_numpy()
+
+    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+        return self.values.gather(indices).alias("key_0").to_frame()
+
+    def describe(self) -> str:
+        text = str(self)
+        if self.file is None and self.size <= _LONGEST_INLINE and len(text) <= 120:
+            return text
+        return f"catalogue of {self.size} {_NOUNS[self.values.dtype.base_type()]}, sha256 {self.sha256}"
+
+    def attachments(self) -> Mapping[str, Catalogue]:
+        return {} if self._is_inline else {self.sha256: self}
+
+    def __str__(self) -> str:
+        if self._is_inline:
+            kind = {"kind": "'date'"} if self.values.dtype == pl.Date else {}
+            return write_call("catalogue", [write_literal(value) for value in self.values.to_list()], kind)
+        named = {"file": self.file, "column": self.column, "kind": self.kind, "sha256": self.sha256}
+        return write_call("catalogue", [], {key: write_literal(text) for key, text in named.items() if text})
+
+    def __eq__(self, other: object) -> bool:
+        return self.sha256 == other.sha256 if isinstance(other, Catalogue) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    @property
+    def _is_inline(self) -> bool:
+        return self.file is None and self.size <= _LONGEST_INLINE
+
+
+def _set_fields(
+    catalogue: Catalogue,
+    values: pl.Series,
+    sha256: str,
+    file: str | None,
+    column: str | None,
+    kind: str | None,
+) -> None:
+    given = {"values": values, "sha256": sha256, "file": file, "column": column, "kind": kind}
+    for name, value in given.items():
+        object.__setattr__(catalogue, name, value)

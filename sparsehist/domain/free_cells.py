@@ -1,0 +1,84 @@
+"""Uniform draws among the cells that are not taken, without listing the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.domain.base import Domain, key_names
+
+
+def draw_free(
+    domain: Domain,
+    n: int,
+    *,
+    n_taken: int,
+    taken: Callable[[pl.DataFrame], NDArray[np.bool_]],
+    taken_keys: Callable[[], pl.DataFrame],
+    rng: np.random.Generator,
+) -> pl.DataFrame:
+    """Draw n distinct free cells, every set and order of them equally likely.
+
+    While at most half of the domain is taken or wanted, cells are drawn, and those taken or seen before are
+    thrown away: at most two draws a cell on average. Otherwise the domain is no larger than twice what the
+    caller holds, and its free cells are ranked.
+
+    Args:
+        domain: The cells.
+        n: How many free cells; at most size − n_taken.
+        n_taken: Number of taken cells.
+        taken: Says which of some keys (columns key_0, …) are taken; shape (n,).
+        taken_keys: Lists the taken cells; called only when they are ranked.
+        rng: Randomness; from `sparsehist.entropy` outside tests.
+
+    Returns:
+        Columns key_0, … in canonical dtypes; n rows in random order.
+
+    Example:
+        >>> from sparsehist.domain import Integers
+        >>> from sparsehist.entropy import seeded
+        >>> held = pl.DataFrame({"key_0": [0, 1, 3]})
+        >>> draw_free(Integers(4), 1, n_taken=3, taken=lambda keys: keys["key_0"].to_numpy() != 2,
+        ...           taken_keys=lambda: held, rng=seeded(1))["key_0"].to_list()
+        [2]
+    """
+    assert 0 <= n <= domain.size - n_taken, "more free cells wanted than there are"
+    if n == 0:
+        return domain.draw(0, rng=rng)
+    if 2 * (n_taken + n) <= domain.size:
+        return _reject_taken(domain, n, n_taken=n_taken, taken=taken, rng=rng)
+    return _rank_free(domain, n, taken_keys=taken_keys(), n_taken=n_taken, rng=rng)
+
+
+def _reject_taken(
+    domain: Domain,
+    n: int,
+    *,
+    n_taken: int,
+    taken: Callable[[pl.DataFrame], NDArray[np.bool_]],
+    rng: np.random.Generator,
+) -> pl.DataFrame:
+    """Draw until n distinct free cells have come, and keep the first n of them."""
+    names = key_names(domain.columns)
+    found = domain.draw(0, rng=rng)
+    while (missing := n - found.height) > 0:
+        enough = missing * domain.size // (domain.size - n_taken - n) + 8
+        drawn = domain.draw(enough, rng=rng)
+        free = drawn.filter(~np.asarray(taken(drawn), dtype=np.bool_))
+        # first occurrences in the order drawn: what drawing one by one would have kept
+        found = pl.concat([found, free]).unique(subset=names, keep="first", maintain_order=True)
+    return found.head(n)
+
+
+def _rank_free(
+    domain: Domain, n: int, *, taken_keys: pl.DataFrame, n_taken: int, rng: np.random.Generator
+) -> pl.DataFrame:
+    """Draw n distinct ranks among the free cells, and step over the taken cells before each."""
+    occupied = np.sort(domain.index(taken_keys))
+    assert occupied.size == n_taken, "the list of taken cells does not match their number"
+    ranks = rng.choice(domain.size - n_taken, size=n, replace=False, shuffle=True)
+    free_before = occupied - np.arange(n_taken)
+    return domain.keys(ranks + np.searchsorted(free_before, ranks, side="right"))

@@ -1,0 +1,120 @@
+"""Products of one-column domains: a cell for every combination."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.domain.base import Domain, key_names
+from sparsehist.domain.catalogue import Catalogue
+from sparsehist.domain.literal import write_call
+from sparsehist.errors import DomainError
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Product(Domain):
+    """Every combination of the cells of several domains, one for each key column.
+
+    Args:
+        components: Domains by key column name, for names that are no Python identifiers.
+        named: The same, as keyword arguments.
+
+    Raises:
+        DomainError: If there is no component, a name is given twice, or a component is no domain
+            of one column.
+
+    Example:
+        >>> from sparsehist.domain import Dates
+        >>> Product(country=Catalogue(["DE", "US"]), day=Dates("2014-05-01", "2014-05-12")).size
+        24
+    """
+
+    names: tuple[str, ...]
+    components: tuple[Domain, ...]
+
+    def __init__(self, components: Mapping[str, Domain] | None = None, /, **named: Domain) -> None:
+        given = dict(components or {})
+        twice = sorted(given.keys() & named.keys())
+        if twice:
+            raise DomainError(f"product() got column {twice[0]!r} twice; each key column has one domain")
+        given |= named
+        if not given:
+            raise DomainError(
+                "product() has no columns; write product(country=catalogue('DE', 'US'), n=integers(9))"
+            )
+        for name, component in given.items():
+            if not isinstance(name, str) or not name:
+                raise DomainError(f"product() names its columns by non-empty text, got {name!r}")
+            if not isinstance(component, Domain):
+                raise DomainError(f"column {name!r} of product() needs a domain, got {component!r}")
+            if component.columns != 1:
+                raise DomainError(
+                    f"column {name!r} of product() is itself a product; list its columns side by side"
+                )
+        object.__setattr__(self, "names", tuple(given))
+        object.__setattr__(self, "components", tuple(given.values()))
+
+    @property
+    def size(self) -> int:
+        return math.prod(component.size for component in self.components)
+
+    @property
+    def columns(self) -> int:
+        return len(self.components)
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        return tuple(component.dtypes[0] for component in self.components)
+
+    def accepts(self, column: int, dtype: pl.DataType) -> bool:
+        return 0 <= column < self.columns and self.components[column].accepts(0, dtype)
+
+    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+        inside = [component.contains(part) for component, part in self._parts(keys)]
+        return np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
+
+    def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
+        return self._joined([component.convert(part) for component, part in self._parts(keys)])
+
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
+        return self._joined([component.draw(n, rng=rng) for component in self.components])
+
+    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+        number = np.zeros(keys.height, dtype=np.int64)
+        for component, part in self._parts(keys):
+            number = number * component.size + component.index(part)
+        return number
+
+    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+        parts: list[pl.DataFrame] = []
+        rest = indices
+        for component in reversed(self.components):
+            rest, digit = np.divmod(rest, component.size)
+            parts.append(component.keys(digit))
+        return self._joined(parts[::-1])
+
+    def describe(self) -> str:
+        pairs = zip(self.names, self.components, strict=True)
+        return f"product({', '.join(f'{name}={component.describe()}' for name, component in pairs)})"
+
+    def attachments(self) -> Mapping[str, Catalogue]:
+        return {digest: found for part in self.components for digest, found in part.attachments().items()}
+
+    def __str__(self) -> str:
+        return write_call("product", [], dict(zip(self.names, map(str, self.components), strict=True)))
+
+    def _parts(self, keys: pl.DataFrame) -> list[tuple[Domain, pl.DataFrame]]:
+        return [
+            (component, keys.select(pl.col(name).alias("key_0")))
+            for name, component in zip(key_names(self.columns), self.components, strict=True)
+        ]
+
+    def _joined(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        return pl.DataFrame(
+            [part["key_0"].alias(name) for name, part in zip(key_names(self.columns), parts, strict=True)]
+        )

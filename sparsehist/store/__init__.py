@@ -1,0 +1,38 @@
+"""The durable state: a private directory, locked, whole after any crash, and never older than what left it."""
+
+from sparsehist.store.care import adopt, backup, create_store
+from sparsehist.store.opening import open_state
+from sparsehist.store.private_files import write_file
+from sparsehist.store.public_ledger import publish_ledger
+from sparsehist.store.records import (
+    NewRound,
+    NewSeries,
+    PathRecord,
+    PublishedEntry,
+    RegisteredFile,
+    ReleaseRecord,
+    SeriesRecord,
+    Tracked,
+)
+from sparsehist.store.series_files import SeriesFiles, write_series_files
+from sparsehist.store.state import State
+
+__all__ = [
+    "NewRound",
+    "NewSeries",
+    "PathRecord",
+    "PublishedEntry",
+    "RegisteredFile",
+    "ReleaseRecord",
+    "SeriesFiles",
+    "SeriesRecord",
+    "State",
+    "Tracked",
+    "adopt",
+    "backup",
+    "create_store",
+    "open_state",
+    "publish_ledger",
+    "write_file",
+    "write_series_files",
+]

@@ -1,0 +1,233 @@
+"""Making, copying and adopting stores."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from sparsehist.errors import NameTakenError, NotFoundError, StoreError, StoreRolledBackError
+from sparsehist.store.committing import insert_event
+from sparsehist.store.database import Database
+from sparsehist.store.layout import (
+    FORMAT_VERSION,
+    LOCK,
+    SERIES,
+    SPILL,
+    STATE,
+    check_format,
+    check_is_store,
+    make_spill,
+    write_format,
+)
+from sparsehist.store.lock import exclusive_lock
+from sparsehist.store.marks import raise_mark
+from sparsehist.store.opening import Identity, check_is_newest, inode_of, open_state, read_identity, settle_home
+from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.state import now, open_database
+
+_DEAD_AFTER_SECONDS = 60.0  # a directory being built has its lock file long before that
+
+
+def create_store(path: Path, *, durable: bool = True) -> None:
+    """Make an empty store: a directory nobody else can read, there at once or not at all.
+
+    Args:
+        path: Where; nothing may be there yet but an empty directory.
+        durable: False for a store that nobody needs after a power cut.
+
+    Raises:
+        NameTakenError: If something is there.
+        StoreError: If the place cannot be written.
+    """
+    _check_is_free(path)
+    path = path.resolve()
+    building, lock = _start_building(path)
+    try:
+        _fill(building, path, durable=durable)
+        _put_in_place(building, path, durable=durable)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    finally:
+        os.close(lock)
+
+
+def backup(path: Path, destination: Path, *, wait: float = 0.0) -> None:
+    """Copy a store, consistent and on the disk when this returns.
+
+    The copy is a backup, not a second store: it is refused until `adopt` takes it in the place of a lost one,
+    and for ever once the store has gone on to release something after it.
+
+    Args:
+        path: The store.
+        destination: Where to; nothing may be there yet but an empty directory.
+        wait: How long to wait for whoever holds the store, in seconds.
+    """
+    _check_is_free(destination)
+    path, destination = path.resolve(), destination.resolve()
+    with open_state(path, wait=wait):
+        pass
+    with exclusive_lock(path / LOCK, wait=wait):
+        building, lock = _start_building(destination)
+        try:
+            with disk_errors(destination):
+                ignore = shutil.ignore_patterns(LOCK, SPILL)
+                shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
+                for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
+                    directory.chmod(0o700)
+                    sync_directory(directory)
+            _put_in_place(building, destination, durable=True)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        finally:
+            os.close(lock)
+
+
+def adopt(path: Path, *, wait: float = 0.0) -> None:
+    """Take a copy of a store in the place of one that is gone for good.
+
+    Every other copy of the same age is refused from then on, where the marks of the old place or a public
+    ledger can be reached.
+
+    Args:
+        path: The copy.
+        wait: How long to wait for whoever holds it, in seconds.
+
+    Raises:
+        StoreRolledBackError: If the original is still there, or had gone on to release something since.
+    """
+    path = path.resolve()
+    check_is_store(path)
+    with exclusive_lock(path / LOCK, wait=wait):
+        check_format(path)
+        make_spill(path)
+        database = open_database(path, durable=True)
+        try:
+            identity = read_identity(database.rows("state_read_store"), path)
+            inode = inode_of(path)
+            if inode != identity.inode:
+                _check_original_is_gone(identity)
+                check_is_newest(path, identity)
+                _take_place(database, inode, identity)
+                identity = read_identity(database.rows("state_read_store"), path)
+                raise_mark(path, identity.store_id, identity.generation)
+            settle_home(path, database, identity)
+        finally:
+            database.close()
+
+
+def _check_is_free(path: Path) -> None:
+    try:
+        taken = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
+    except OSError:
+        raise StoreError(f"{path} cannot be read; check its owner and mode") from None
+    if taken:
+        raise NameTakenError(f"{path} exists already; choose another place, or open it if it is a store")
+    if not path.parent.is_dir():
+        raise NotFoundError(f"{path.parent} is no directory; make it first")
+
+
+def _start_building(path: Path) -> tuple[Path, int]:
+    """A directory beside the place, with its lock held: another run knows by it that this one is alive."""
+    _remove_dead_buildings(path)
+    building = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    with disk_errors(path.parent):
+        building.mkdir(mode=0o700)
+        try:
+            lock = os.open(building / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+    return building, lock
+
+
+def _remove_dead_buildings(path: Path) -> None:
+    with disk_errors(path.parent):
+        for building in path.parent.glob(f".{path.name}.*.new"):
+            if building.is_dir() and _is_dead(building):
+                shutil.rmtree(building, ignore_errors=True)
+
+
+def _is_dead(building: Path) -> bool:
+    try:
+        descriptor = os.open(building / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return building.exists() and time.time() - building.stat().st_mtime > _DEAD_AFTER_SECONDS
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _fill(building: Path, path: Path, *, durable: bool) -> None:
+    with disk_errors(building):
+        for name in (SERIES, SPILL):
+            (building / name).mkdir(mode=0o700)
+    database = open_database(building, durable=durable)
+    try:
+        with database.transaction():
+            when = now()
+            database.change("state_create_tables")
+            database.change(
+                "state_insert_store",
+                format_version=FORMAT_VERSION,
+                store_id=secrets.token_hex(16),
+                inode=inode_of(building),
+                home=str(path),
+                created=when,
+            )
+            insert_event(database, when, "create store")
+    finally:
+        database.close()
+    if building.joinpath(STATE + ".wal").exists():
+        raise StoreError(f"{path} cannot be written: the disk is full; nothing was made")
+    write_format(building, durable=durable)
+
+
+def _put_in_place(building: Path, path: Path, *, durable: bool) -> None:
+    try:
+        building.rename(path)  # onto nothing or an empty directory; the system refuses anything else
+    except OSError:
+        raise NameTakenError(f"{path} exists already; choose another place") from None
+    if durable:
+        with disk_errors(path.parent):
+            sync_directory(path.parent)
+
+
+def _copy_durably(source: str, target: str) -> str:
+    """Copy one file for nobody else to read."""
+    with disk_errors(Path(target)), open(source, "rb") as read:  # noqa: PTH123  shutil passes text
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        with os.fdopen(descriptor, "wb") as write:
+            shutil.copyfileobj(read, write, 1 << 20)
+            write.flush()
+            os.fsync(write.fileno())
+    return target
+
+
+def _check_original_is_gone(identity: Identity) -> None:
+    try:
+        stands = identity.home.stat().st_ino == identity.inode
+    except OSError:
+        stands = False
+    if stands:
+        raise StoreRolledBackError(
+            f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
+            "noises for one level. Use that one, or remove it first"
+        )
+
+
+def _take_place(database: Database, inode: int, identity: Identity) -> None:
+    with database.transaction():
+        database.change("state_take_place", seen=identity.generation, inode=inode)
+        insert_event(database, now(), "adopt store")

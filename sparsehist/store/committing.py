@@ -1,0 +1,197 @@
+"""The transactions: registering a series, committing a round, forgetting a series."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import secrets
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from sparsehist.errors import NameTakenError, StoreInUseError
+from sparsehist.privacy.levels import level_text
+from sparsehist.store.database import Database
+from sparsehist.store.path_history import PathHistory
+from sparsehist.store.private_files import check_file
+from sparsehist.store.records import NewRound, NewSeries
+from sparsehist.store.round_file import RoundShape, write_round
+
+
+def commit_series(
+    database: Database, directory: Path, record: NewSeries, generation: int, when: datetime
+) -> int:
+    """Register a series on top of a generation, and return the path of its cells."""
+    for file in record.files:
+        check_file(directory, file)
+    declaration = record.declaration
+    with database.transaction():
+        _claim(database, generation)
+        database.change("state_insert_population", name=declaration["population"], created=when)
+        inserted = database.change(
+            "state_insert_series",
+            series_id=record.series_id,
+            name=record.name,
+            population=declaration["population"],
+            declaration=_as_text(declaration),
+            salt=record.salt,
+            created=when,
+        )
+        if inserted == [(0,)]:
+            raise NameTakenError(f"a series {record.name!r} exists already")
+        database.change(
+            "state_insert_series_files",
+            series_id=record.series_id,
+            names=[file.name for file in record.files],
+            sizes=[file.size for file in record.files],
+            digests=[file.digest for file in record.files],
+        )
+        ((path_id,),) = database.change(
+            "state_insert_path",
+            series_id=record.series_id,
+            kind="cells",
+            workload=None,
+            strategy=None,
+            family=declaration["noise"],
+            integer_noise=record.integer_noise,
+            cap=declaration.get("cap"),
+        )
+        insert_event(database, when, "create series", series_id=record.series_id, path_id=path_id)
+    return int(path_id)
+
+
+def commit_round(
+    database: Database,
+    history: PathHistory,
+    record: NewRound,
+    generation: int,
+    when: datetime,
+    *,
+    durable: bool,
+) -> None:
+    """Write the arrays of a round and commit it on top of a generation."""
+    if any(release.name == record.name for release in history.releases):
+        raise NameTakenError(f"a release {record.name!r} exists already")
+    levels, shape = _shape(history, record)
+    # The random part: a round that failed without saying whether it committed is never written over.
+    target = history.directory / f"round-{record.path_id}-{generation + 1}-{secrets.token_hex(4)}"
+    written = write_round(
+        target,
+        shape,
+        record.positions,
+        record.counts,
+        record.level_noise,
+        [record.paths[level] for level in levels],
+        _plain(record.empty_keys),
+        durable=durable,
+    )
+    common = {"path_id": record.path_id, "generation": generation + 1}
+    ordinal = levels.index(record.level)
+    try:
+        with database.transaction():
+            _claim(database, generation)
+            if shape.spends:
+                database.change("state_insert_level", ordinal=ordinal, level=level_text(record.level), **common)
+            database.change(
+                "state_insert_release",
+                ordinal=ordinal,
+                name=record.name,
+                threshold=record.threshold,
+                request=_as_text(record.request),
+                metadata=_as_text(record.metadata),
+                released=when,
+                **common,
+            )
+            database.change(
+                "state_insert_round",
+                name=written.name,
+                size=written.size,
+                digest=written.digest,
+                n_past=shape.n_past,
+                n_new=shape.n_new,
+                n_empty=shape.n_empty,
+                n_levels=shape.n_levels,
+                spends=shape.spends,
+                **common,
+            )
+            insert_event(
+                database,
+                when,
+                "release",
+                series_id=history.directory.name,
+                path_id=record.path_id,
+                level=level_text(record.level),
+            )
+    except StoreInUseError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def forget_series(series_id: str, generation: int, when: datetime, database: Database) -> None:
+    """Take a series out of the tables, but for what it spent."""
+    _claim(database, generation)
+    database.change("state_forget_series", series_id=series_id, dropped=when)
+    for name in ("state_forget_series_files", "state_forget_rounds", "state_forget_requests"):
+        database.change(name, series_id=series_id)
+    insert_event(database, when, "drop series", series_id=series_id)
+
+
+def insert_event(
+    database: Database,
+    when: datetime,
+    what: str,
+    *,
+    series_id: str | None = None,
+    path_id: int | None = None,
+    level: str | None = None,
+) -> None:
+    """Append to the ledger of events."""
+    database.change(
+        "state_insert_event",
+        happened=when,
+        who=_who(),
+        what=what,
+        series_id=series_id,
+        path_id=path_id,
+        level=level,
+    )
+
+
+def _claim(database: Database, generation: int) -> None:
+    if database.change("state_raise_generation", seen=generation) != [(1,)]:
+        raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written, begin again")
+
+
+def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], RoundShape]:
+    """The levels of the path with this round's, and what its file will hold; a wrong record is a bug."""
+    spends = record.level not in history.levels
+    levels = [*history.levels, *([record.level] if spends else [])]
+    n_new = len(record.positions)
+    assert set(record.paths) == set(levels)
+    assert len(record.counts) == n_new and all(len(noise) == n_new for noise in record.paths.values())
+    assert (record.level_noise is not None) == spends
+    assert record.level_noise is None or len(record.level_noise) == history.n_tracked
+    n_empty = int((record.positions == -1).sum())
+    assert record.empty_keys.height == n_empty
+    shape = RoundShape(history.n_tracked, n_new, n_empty, len(levels), spends, history.integer_noise)
+    return levels, shape
+
+
+def _plain(keys: pl.DataFrame) -> pa.Table:
+    """Keys in the oldest Arrow layout, which every later reader knows and which copies only what is in them."""
+    return keys.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"

@@ -1,0 +1,138 @@
+"""Opening a store: locked, whole, the original, and no older than what left it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparsehist.errors import StoreDamagedError, StoreRolledBackError
+from sparsehist.store.database import Database
+from sparsehist.store.layout import LOCK, check_format, check_is_store, make_spill, remove_leftovers
+from sparsehist.store.lock import exclusive_lock
+from sparsehist.store.marks import mark_path, raise_mark, read_mark
+from sparsehist.store.private_files import disk_errors
+from sparsehist.store.public_ledger import LEDGER_NAME, published_generation, raise_published_generation
+from sparsehist.store.state import State, open_database
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The row of the state that says which store this is and how far it has come.
+
+    Attributes:
+        inode: Of its directory, when it was made or adopted.
+        home: Where that was.
+        publications: Directories with a public ledger that knows it.
+    """
+
+    format_version: int
+    store_id: str
+    generation: int
+    inode: int
+    home: Path
+    publications: tuple[Path, ...]
+
+
+@contextmanager
+def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterator[State]:
+    """Lock and open a store for the length of a block; nothing of it is kept afterwards.
+
+    Args:
+        path: Its directory.
+        wait: How long to wait for whoever holds it, in seconds.
+        durable: False for a store that nobody needs after a power cut: no synchronisation, no marks.
+
+    Raises:
+        NotFoundError: If there is no store.
+        StoreInUseError: If it is held by another thread or process.
+        StoreVersionError: If another version wrote it.
+        StoreDamagedError: If a file is missing, truncated or altered.
+        StoreRolledBackError: If it is older than what was published from it, or a copy.
+    """
+    path = path.resolve()
+    check_is_store(path)
+    with exclusive_lock(path / LOCK, wait=wait):
+        check_format(path)
+        make_spill(path)
+        database = open_database(path, durable=durable)
+        state = None
+        try:
+            identity = read_identity(database.rows("state_read_store"), path)
+            check_is_original(path, identity)
+            if durable:
+                check_is_newest(path, identity)
+                settle_home(path, database, identity)
+            remove_leftovers(path, database.rows("state_read_registered_files"))  # type: ignore[arg-type]
+            state = State(path, database, identity.store_id, identity.generation, durable=durable)
+            yield state
+        finally:
+            (state or database).close()
+
+
+def read_identity(rows: list[tuple[object, ...]], path: Path) -> Identity:
+    """The row of `state_read_store`."""
+    if len(rows) != 1:
+        raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
+    version, store_id, generation, inode, home, publications = rows[0]
+    return Identity(
+        version,  # type: ignore[arg-type]
+        str(store_id),
+        generation,  # type: ignore[arg-type]
+        inode,  # type: ignore[arg-type]
+        Path(str(home)),
+        tuple(map(Path, publications)),  # type: ignore[call-overload]
+    )
+
+
+def check_is_original(path: Path, identity: Identity) -> None:
+    """Refuse a copy: two of them, used side by side, would draw two noises for one level.
+
+    Moving a directory keeps its inode, copying or restoring it does not.
+    """
+    if inode_of(path) != identity.inode:
+        raise StoreRolledBackError(
+            f"store {path} is a copy of the one made at {identity.home}. If that one is gone for good, take "
+            f"this one in its place with `sparsehist adopt {path}`; otherwise keep using that one"
+        )
+
+
+def check_is_newest(path: Path, identity: Identity) -> None:
+    """Refuse a store that forgot something: it would draw again what is already out."""
+    seen = {mark_path(place): read_mark(place, identity.store_id) for place in (path, identity.home)}
+    seen |= {
+        directory / LEDGER_NAME: published_generation(directory, identity.store_id)
+        for directory in identity.publications
+    }
+    witness, newest = max(seen.items(), key=lambda item: item[1])
+    if newest > identity.generation:
+        raise StoreRolledBackError(
+            f"store {path} is at generation {identity.generation}, but {witness} shows that it had reached "
+            f"{newest}: it was put back from an older copy and would draw other noise for levels that are out. "
+            "Restore the newest copy; if there is none, make a new store under a new budget"
+        )
+
+
+def settle_home(path: Path, database: Database, identity: Identity) -> None:
+    """Finish a move or an adoption: raise every mark in reach, then record the new place.
+
+    The old place is recorded until then, so that a run that dies in between is made up for by the next.
+    """
+    if identity.home == path:
+        return
+    for place in (path, identity.home):
+        if os.access(place.parent, os.W_OK):
+            raise_mark(place, identity.store_id, identity.generation)
+    for directory in identity.publications:
+        if os.access(directory, os.W_OK):
+            raise_published_generation(directory, identity.store_id, identity.generation)
+    with database.transaction():
+        database.change("state_move_home", home=str(path))
+
+
+def inode_of(path: Path) -> int:
+    """What tells a directory from its copies."""
+    with disk_errors(path):
+        return path.stat().st_ino

@@ -1,0 +1,93 @@
+"""What happened on a noise path, and which part of which file holds the noise of a level."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from fractions import Fraction
+from pathlib import Path
+
+from sparsehist.errors import NotFoundError
+from sparsehist.privacy.levels import as_level
+from sparsehist.store.database import Database
+from sparsehist.store.records import RegisteredFile, ReleaseRecord
+from sparsehist.store.round_file import RoundFile, RoundShape
+
+
+@dataclass(frozen=True, repr=False)
+class PathHistory:
+    """The rounds of a noise path in order: one release, one file and its shape each.
+
+    Attributes:
+        levels: In the order in which they were first spent.
+    """
+
+    directory: Path
+    integer_noise: bool
+    releases: tuple[ReleaseRecord, ...]
+    files: tuple[RegisteredFile, ...]
+    shapes: tuple[RoundShape, ...]
+    levels: tuple[Fraction, ...]
+
+    @property
+    def n_tracked(self) -> int:
+        """Cells published at least once."""
+        return self.shapes[-1].n_past + self.shapes[-1].n_new if self.shapes else 0
+
+    def new_cells(self) -> Iterator[tuple[int, slice]]:
+        """The rounds that tracked new cells, with the numbers of these."""
+        for number, shape in enumerate(self.shapes):
+            if shape.n_new:
+                yield number, slice(shape.n_past, shape.n_past + shape.n_new)
+
+    def cells_with_noise(self, ordinal: int) -> Iterator[tuple[int, slice]]:
+        """The rounds that hold noise at the level of that number, with the cells it is for."""
+        for number, shape in enumerate(self.shapes):
+            spent_here = shape.spends and shape.n_levels - 1 == ordinal
+            first = 0 if spent_here else shape.n_past
+            if shape.n_levels > ordinal and (shape.n_new or spent_here):
+                yield number, slice(first, shape.n_past + shape.n_new)
+
+    def open_round(self, number: int) -> RoundFile:
+        """The file of a round."""
+        return RoundFile(self.directory, self.files[number], self.shapes[number])
+
+
+def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
+    """Read what the state knows of a noise path; no array is touched."""
+    kind = database.rows("state_read_noise_kind", path_id=path_id)
+    if not kind:
+        raise NotFoundError("no such noise path")
+    ((series_id, integer_noise),) = kind
+    releases, files, shapes = [], [], []
+    for row in database.rows("state_read_path", path_id=path_id):
+        (
+            *_, file, size, digest, n_past, n_new, n_empty, n_levels, spends,
+        ) = row  # fmt: skip
+        files.append(RegisteredFile(file, size, digest))
+        shapes.append(RoundShape(n_past, n_new, n_empty, n_levels, spends, integer_noise))
+        releases.append(_release(path_id, row[:8], n_past + n_new))
+    levels = tuple(
+        release.level for release, shape in zip(releases, shapes, strict=True) if shape.spends
+    )
+    return PathHistory(
+        series / series_id, integer_noise, tuple(releases), tuple(files), tuple(shapes), levels
+    )
+
+
+def _release(path_id: int, row: tuple[object, ...], n_tracked: int) -> ReleaseRecord:
+    release_id, name, level, threshold, request, metadata, generation, released = row
+    return ReleaseRecord(
+        release_id=release_id,  # type: ignore[arg-type]
+        path_id=path_id,
+        name=str(name),
+        level=as_level(str(level)),
+        threshold=float(threshold),  # type: ignore[arg-type]
+        request=json.loads(str(request)),
+        metadata=json.loads(str(metadata)),
+        generation=generation,  # type: ignore[arg-type]
+        released=released.replace(tzinfo=UTC),  # type: ignore[attr-defined]
+        n_tracked=n_tracked,
+    )

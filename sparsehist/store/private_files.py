@@ -1,0 +1,201 @@
+"""Files that are either whole or not there, readable by nobody else, and on the disk before anyone relies on them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from sparsehist.errors import StoreDamagedError, StoreError
+from sparsehist.store.records import RegisteredFile
+
+PRIVATE = 0o600
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into a StoreError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            reason = "the disk is full or a quota is reached; nothing was released, make room and repeat"
+        elif error.errno in _UNWRITABLE:
+            reason = "the place cannot be written; check that it exists, its owner and its mode"
+        else:
+            reason = os.strerror(error.errno) if error.errno else "the operating system refused"
+        raise StoreError(f"{path}: {reason}") from None
+
+
+class HashedFile:
+    """A file being written once from front to back; knows its size and digest. Has what pyarrow asks of a file."""
+
+    closed = False
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data).cast("B")
+        self._digest.update(view)
+        written = 0
+        while written < len(view):
+            written += os.write(self._descriptor, view[written:])
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """The descriptor belongs to `AtomicFile`."""
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class AtomicFile:
+    """Write a file under a temporary name and move it to its own: whole, on the disk, or not at all.
+
+    The temporary name is always the same, so that a killed run leaves at most one of them and the next run
+    writes over it; whoever writes holds the lock of the directory.
+    """
+
+    def __init__(self, path: Path, *, durable: bool, mode: int = PRIVATE) -> None:
+        self._path, self._durable, self._mode = path, durable, mode
+        self._temporary = path.with_name(path.name + ".new")
+
+    def __enter__(self) -> HashedFile:
+        with disk_errors(self._path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self._temporary, flags, self._mode)
+        self._file = HashedFile(self._descriptor)
+        return self._file
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with disk_errors(self._path):
+            try:
+                if kind is None:
+                    self._settle()
+            except BaseException:
+                self._forget()
+                raise
+            finally:
+                os.close(self._descriptor)
+            if kind is not None:
+                self._forget()
+                if isinstance(error, OSError):
+                    raise error
+                return
+            if self._durable:
+                sync_directory(self._path.parent)
+
+    def _settle(self) -> None:
+        if self._durable:
+            os.fsync(self._descriptor)
+        os.replace(self._temporary, self._path)
+
+    def _forget(self) -> None:
+        with suppress(OSError):
+            self._temporary.unlink()
+
+    @property
+    def registered(self) -> RegisteredFile:
+        """What the state vouches for, once it is written."""
+        return RegisteredFile(self._path.name, self._file.size, self._file.digest())
+
+
+def write_file(path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE) -> RegisteredFile:
+    """Write the parts one after the other, atomically."""
+    target = AtomicFile(path, durable=durable, mode=mode)
+    with target as file:
+        for part in parts:
+            file.write(part)
+    return target.registered
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_file(directory: Path, registered: RegisteredFile) -> Path:
+    """The path of a registered file, which has to be there at its full size."""
+    path = directory / registered.name
+    try:
+        size = path.stat().st_size
+    except OSError:
+        raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
+    if size != registered.size:
+        raise StoreDamagedError(
+            f"{path} has {size} bytes instead of {registered.size}; restore the store from a backup"
+        )
+    return path
+
+
+def verify_file(directory: Path, registered: RegisteredFile) -> None:
+    """Compare the whole content of a registered file with its digest."""
+    path = check_file(directory, registered)
+    with disk_errors(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != registered.digest:
+        raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
+
+
+class _Umask:
+    """The umask belongs to the process: the first to enter sets it, the last to leave gives it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._before = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._entered == 0:
+                self._before = os.umask(0o077)
+            self._entered += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._entered -= 1
+            if self._entered == 0:
+                os.umask(self._before)
+
+    def after_fork(self) -> None:
+        """A child has one thread, and the lock may be held by one it does not have."""
+        if self._entered:
+            os.umask(self._before)
+        self.__init__()  # type: ignore[misc]
+
+
+_umask = _Umask()
+os.register_at_fork(after_in_child=_umask.after_fork)
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """Let an engine that chooses its own modes make files for nobody else; held for single calls only."""
+    _umask.enter()
+    try:
+        yield
+    finally:
+        _umask.leave()

@@ -1,0 +1,183 @@
+"""What goes into the state and what comes out of it.
+
+Records that hold secrets (salts, counts, noise, keys) have a repr that shows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+NoiseArray = NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RegisteredFile:
+    """A file the state vouches for.
+
+    Attributes:
+        name: Inside the directory of the series.
+        size: In bytes.
+        digest: SHA-256, in hex.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, repr=False)
+class NewSeries:
+    """A series to register; its files are in place already.
+
+    Attributes:
+        series_id: Random, hex; the name of its directory.
+        name: Unique among the series of the store.
+        declaration: Public parameters, as JSON; "population", "noise" and "cap" are read by the ledger.
+        salt: Secret.
+        files: Everything in the directory of the series that is to stay.
+        integer_noise: Whether the noise of its cells is int64 instead of float64.
+    """
+
+    series_id: str
+    name: str
+    declaration: Mapping[str, Any]
+    salt: bytes
+    files: list[RegisteredFile]
+    integer_noise: bool = False
+
+
+@dataclass(frozen=True)
+class PathRecord:
+    """A noise path of a series: kind "cells", or "workload" with its workload and strategy as text."""
+
+    path_id: int
+    kind: str
+    workload: str | None
+    strategy: str | None
+    family: str
+    integer_noise: bool
+
+
+@dataclass(frozen=True, repr=False)
+class SeriesRecord:
+    """A registered series. Its salt is secret.
+
+    Attributes:
+        directory: Where its files are.
+        paths: Its noise paths; the cells come first.
+    """
+
+    series_id: str
+    name: str
+    population: str
+    declaration: Mapping[str, Any]
+    salt: bytes
+    created: datetime
+    directory: Path
+    files: tuple[RegisteredFile, ...]
+    paths: tuple[PathRecord, ...]
+
+    @property
+    def path_id(self) -> int:
+        """The noise path of the cells."""
+        return self.paths[0].path_id
+
+    def __repr__(self) -> str:
+        return f"SeriesRecord(name={self.name!r}, series_id={self.series_id!r})"
+
+
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """A release as it was committed: public parameters only, but for what `request` was given.
+
+    Attributes:
+        threshold: The effective one, on the grid.
+        request: What was asked for.
+        metadata: What was published beside the rows.
+        generation: Of the store, once this release was in it.
+        n_tracked: Cells tracked once this release was made. Secret: it counts more than was published.
+    """
+
+    release_id: int
+    path_id: int
+    name: str
+    level: Fraction
+    threshold: float
+    request: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    generation: int
+    released: datetime
+    n_tracked: int = field(repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Tracked:
+    """The cells published at least once, by cell number.
+
+    Attributes:
+        position: In the counts file, -1 for an empty cell; shape (t,).
+        count: True counts; shape (t,).
+    """
+
+    position: IntArray
+    count: IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class NewRound:
+    """A round to commit.
+
+    Attributes:
+        path_id: The noise path it belongs to.
+        name: Of the release.
+        level: Exact.
+        request: What the caller asked for, as JSON.
+        threshold: The effective one.
+        metadata: Public, as JSON.
+        level_noise: Noise at this level of the cells tracked so far, shape (t,); None when the level was
+            spent before.
+        positions: Of the newly tracked cells in the counts file, -1 for an empty one; shape (q,).
+        counts: True counts of the newly tracked cells; shape (q,).
+        empty_keys: Columns key_0 …; a row for each position of -1, in order.
+        paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
+    """
+
+    path_id: int
+    name: str
+    level: Fraction
+    request: Mapping[str, Any]
+    threshold: float
+    metadata: Mapping[str, Any]
+    level_noise: NoiseArray | None
+    positions: IntArray
+    counts: IntArray
+    empty_keys: pl.DataFrame
+    paths: Mapping[Fraction, NoiseArray]
+
+
+@dataclass(frozen=True)
+class PublishedEntry:
+    """A release as a public ledger shows it: nothing in it is secret.
+
+    Attributes:
+        digest: SHA-256 of the published file, in hex; None if no file was written.
+    """
+
+    store_id: str
+    series: str
+    release: str
+    level: Fraction
+    noise: str
+    threshold: float
+    generation: int
+    digest: str | None

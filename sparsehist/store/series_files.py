@@ -1,0 +1,278 @@
+"""The files of a series, written once: keys by count, groups of equal count, and the hashes of the keys.
+
+`counts` is an Arrow IPC file, sorted by count and, within a group of equal count, in an order that is uniform
+over all orders: so the cells of a group that were published are always its first ones, and the next to be
+published, chosen uniformly, are simply the next in order. Its rows stand in batches of one size, so that a position
+says where its row is, and opening it reads the index of batches (24 bytes for a million rows) and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparsehist.errors import StoreDamagedError
+from sparsehist.store.key_hash import hash_keys
+from sparsehist.store.private_files import (
+    AtomicFile,
+    check_file,
+    disk_errors,
+    sync_directory,
+    verify_file,
+    write_file,
+)
+from sparsehist.store.records import IntArray, RegisteredFile
+from sparsehist.store.support import SUPPORT, Support, write_support
+
+COUNTS, GROUPS = "counts", "groups"
+BATCH_ROWS = 1 << 17
+_BATCH_ROWS_KEY = b"rows_per_batch"
+_COUNT = "count"
+_DIGIT_BITS = 16
+
+Progress = Callable[[int, int], None]
+
+
+class Registered(Protocol):
+    """What a series record tells about its files."""
+
+    @property
+    def files(self) -> tuple[RegisteredFile, ...] | list[RegisteredFile]: ...
+
+    @property
+    def salt(self) -> bytes: ...
+
+
+class Groups(NamedTuple):
+    """The groups of equal count, by rising count; each array has shape (G,).
+
+    Attributes:
+        count: Strictly rising.
+        start: First position of the group in the counts file.
+        size: Number of cells.
+    """
+
+    count: IntArray
+    start: IntArray
+    size: IntArray
+
+
+def write_series_files(
+    directory: Path,
+    counted: pl.DataFrame,
+    *,
+    salt: bytes,
+    durable: bool = True,
+    progress: Progress | None = None,
+    rng: np.random.Generator,
+) -> list[RegisteredFile]:
+    """Write the files of a series.
+
+    Args:
+        directory: Of the series; exists.
+        counted: Columns key_0 … and count; one row a nonzero cell, without nulls. Secret.
+        salt: Of the series. Secret.
+        durable: Whether to wait for the disk.
+        progress: Called with (rows written, all rows) now and then.
+        rng: Randomness.
+
+    Returns:
+        What the state has to vouch for.
+
+    Raises:
+        StoreError: If the disk refuses.
+    """
+    counts = counted[_COUNT].cast(pl.Int64).to_numpy()
+    order = _order_by_count(counts, rng=rng)
+    groups = write_file(directory / GROUPS, _as_npy(_group(counts, order)), durable=durable)
+    hashes = np.empty(len(order), dtype=np.uint64)
+    target = AtomicFile(directory / COUNTS, durable=durable)
+    with target as file:
+        schema = _plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
+        with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
+            for low in range(0, len(order), BATCH_ROWS):
+                rows = counted[order[low : low + BATCH_ROWS]]
+                hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt)
+                writer.write_batch(_plain(rows).combine_chunks().to_batches()[0])
+                if progress is not None:
+                    progress(low + rows.height, len(order))
+    del order
+    support = write_support(directory, hashes, durable=durable)
+    if durable:
+        with disk_errors(directory):
+            sync_directory(directory)
+    return [target.registered, groups, support]
+
+
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:
+    """Positions by rising count, in uniformly random order where counts are equal.
+
+    A uniform permutation followed by a stable sort: sorting random numbers would need them to be distinct. The
+    stable sort goes by digits of 16 bits, for which numpy has a radix sort.
+    """
+    order = np.arange(len(counts), dtype=np.uint32 if len(counts) <= 1 << 32 else np.uint64)
+    rng.shuffle(order)
+    largest = int(counts.max(initial=0))
+    for shift in range(0, max(largest.bit_length(), 1), _DIGIT_BITS):
+        digit = (counts >> shift).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
+
+
+def _group(counts: IntArray, order: NDArray[np.unsignedinteger]) -> Groups:
+    ordered = counts[order]
+    start = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return Groups(ordered[start], start, np.diff(start, append=len(ordered)))
+
+
+def _as_npy(groups: Groups) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, np.stack(groups).astype("<i8"), allow_pickle=False)
+    return sink.getvalue()
+
+
+def _plain(rows: pl.DataFrame) -> pa.Table:
+    """The oldest Arrow layout: offsets and bytes in place of views, known to every later reader."""
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+class SeriesFiles:
+    """The files of a series, memory-mapped; made by `open` in constant time."""
+
+    def __init__(self, directory: Path, record: Registered) -> None:
+        self._directory, self._record = directory, record
+        files = {file.name: file for file in record.files}
+        if not {COUNTS, GROUPS, SUPPORT} <= set(files):
+            raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
+        paths = {name: check_file(directory, files[name]) for name in files}
+        self._support_path = paths[SUPPORT]
+        self.groups = _read_groups(paths[GROUPS])
+        self.n_nonzero = int(self.groups.size.sum())
+        try:
+            self._counts = pa.ipc.open_file(pa.memory_map(str(paths[COUNTS])))
+            self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+            raise _altered(paths[COUNTS]) from None
+        if self._counts.num_record_batches != -(-self.n_nonzero // self._batch_rows):
+            raise _altered(paths[COUNTS])
+        self._columns = [name for name in self._counts.schema.names if name != _COUNT]
+
+    @classmethod
+    def open(cls, directory: Path, record: Registered) -> SeriesFiles:
+        """Open the files of a series.
+
+        Args:
+            directory: Of the series.
+            record: Says which files there have to be, and holds the salt.
+
+        Raises:
+            StoreDamagedError: If one is missing or truncated.
+        """
+        return cls(directory, record)
+
+    def __repr__(self) -> str:
+        return "SeriesFiles()"
+
+    def verify(self) -> None:
+        """Compare every file with its digest; reads all of them."""
+        for file in self._record.files:
+            verify_file(self._directory, file)
+
+    def keys(self, positions: IntArray) -> pl.DataFrame:
+        """The keys at some positions.
+
+        Args:
+            positions: Of nonzero cells, in any order; shape (n,).
+
+        Returns:
+            Columns key_0 …; n rows in the order asked, sharing no memory with any other key.
+        """
+        return pl.DataFrame(pl.from_arrow(self._take(np.asarray(positions, dtype=np.int64))))
+
+    def positions(self, keys: pl.DataFrame) -> IntArray:
+        """Where keys stand in the counts file.
+
+        Args:
+            keys: Columns key_0 … of the same types; n rows.
+
+        Returns:
+            Shape (n,); -1 for keys without a count.
+        """
+        found = np.full(keys.height, -1, dtype=np.int64)
+        keys = keys.select(self._columns)
+        for asked, position in Support(self._support_path).candidates(hash_keys(keys, self._record.salt)):
+            same = _equal(keys[asked], self.keys(position))
+            found[asked[same]] = position[same]
+        return found
+
+    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+        """Which keys have a count; the arguments are those of `positions`."""
+        return self.positions(keys) >= 0
+
+    def all_keys(self) -> pl.DataFrame:
+        """Every key, in the order of positions; reads the whole file."""
+        return self._whole(self._columns)
+
+    def all_counted(self) -> pl.DataFrame:
+        """Every key with its count, in the order of positions; reads the whole file."""
+        return self._whole([*self._columns, _COUNT])
+
+    def _whole(self, columns: list[str]) -> pl.DataFrame:
+        try:
+            return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(columns)))
+        except (pa.ArrowException, OSError):
+            raise _altered(self._directory / COUNTS) from None
+
+    def _take(self, positions: IntArray) -> pa.Table:
+        if len(positions) and not (0 <= positions.min() and positions.max() < self.n_nonzero):
+            raise _altered(self._directory / COUNTS)
+        batch = positions // self._batch_rows
+        order = None
+        if np.any(np.diff(batch) < 0):
+            order = np.argsort(batch, kind="stable")
+            positions, batch = positions[order], batch[order]
+        parts = list(self._parts(positions, batch))
+        schema = pa.schema([self._counts.schema.field(name) for name in self._columns])
+        table = pa.Table.from_batches(parts, schema=schema)
+        if order is None:
+            return table
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return table.take(pa.array(back))
+
+    def _parts(self, positions: IntArray, batch: IntArray) -> Iterator[pa.RecordBatch]:
+        """One piece for each batch that is asked for, copied out of the mapped file."""
+        bounds = np.flatnonzero(np.diff(batch, prepend=-1, append=-1 if len(batch) else []))
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            number = int(batch[low])
+            try:
+                rows = self._counts.get_batch(number).select(self._columns)
+                yield rows.take(pa.array(positions[low:high] - number * self._batch_rows))
+            except (pa.ArrowException, OSError):
+                raise _altered(self._directory / COUNTS) from None
+
+
+def _equal(left: pl.DataFrame, right: pl.DataFrame) -> NDArray[np.bool_]:
+    same = np.ones(left.height, dtype=np.bool_)
+    for one, other in zip(left.iter_columns(), right.iter_columns(), strict=True):
+        same &= (one == other).to_numpy()
+    return same
+
+
+def _read_groups(path: Path) -> Groups:
+    with disk_errors(path):
+        try:
+            return Groups(*np.load(path, allow_pickle=False))
+        except (ValueError, TypeError, EOFError):
+            raise _altered(path) from None
+
+
+def _altered(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(f"{path} was altered; restore the store from a backup")

@@ -1,0 +1,262 @@
+"""The state of an open store: what was declared, released and drawn. Arrays in, arrays out.
+
+It knows no law of noise. What changes is metadata in `state.duckdb`, one transaction a round, and one file a
+round for the arrays (`round_file`), written before and vouched for in that transaction.
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from sparsehist.errors import NotFoundError, StoreInUseError
+from sparsehist.store import committing
+from sparsehist.store.database import Database
+from sparsehist.store.layout import SERIES, SPILL, STATE
+from sparsehist.store.marks import raise_mark
+from sparsehist.store.path_history import PathHistory, read_history
+from sparsehist.store.private_files import disk_errors, sync_directory, verify_file
+from sparsehist.store.reading import event_frame, ledger_frame, series_from_row
+from sparsehist.store.records import (
+    NewRound,
+    NewSeries,
+    NoiseArray,
+    ReleaseRecord,
+    SeriesRecord,
+    Tracked,
+)
+from sparsehist.store.rewriting import rewrite_state
+from sparsehist.store.series_files import SeriesFiles
+
+
+class State:
+    """An open, locked store; made by `open_state` and useless once its block is left.
+
+    Attributes:
+        path: The directory.
+        store_id: Random, hex; a copy has the same.
+        generation: Raised by one in every commit.
+    """
+
+    def __init__(self, path: Path, database: Database, store_id: str, generation: int, *, durable: bool) -> None:
+        self.path, self.store_id, self.generation = path, store_id, generation
+        self._database, self._durable = database, durable
+        self._histories: dict[int, PathHistory] = {}
+
+    def series(self, name: str) -> SeriesRecord | None:
+        """The series of that name, if there is one that was not dropped."""
+        found = self._read_series(name)
+        return found[0] if found else None
+
+    def all_series(self) -> list[SeriesRecord]:
+        """Every series that was not dropped, in order of creation."""
+        return self._read_series(None)
+
+    def new_series_directory(self, series_id: str) -> Path:
+        """Make the directory for the files of a series; it is removed unless the series is committed."""
+        directory = self.path / SERIES / series_id
+        with disk_errors(directory):
+            directory.mkdir(mode=0o700)
+        return directory
+
+    def series_files(self, record: SeriesRecord) -> SeriesFiles:
+        """Open the files of a series, in constant time."""
+        return SeriesFiles.open(record.directory, record)
+
+    def releases(self, path_id: int) -> list[ReleaseRecord]:
+        """What was released on a noise path, in order."""
+        return list(self._history(path_id).releases)
+
+    def levels(self, path_id: int) -> list[Fraction]:
+        """The levels spent on a noise path, in the order in which they were first spent."""
+        return list(self._history(path_id).levels)
+
+    def tracked(self, path_id: int) -> Tracked:
+        """The cells of a path that were published at least once."""
+        history = self._history(path_id)
+        position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
+        for number, cells in history.new_cells():
+            with history.open_round(number) as file:
+                file.positions(position[cells])
+                file.counts(count[cells])
+        return Tracked(position, count)
+
+    def empty_keys(self, path_id: int) -> pl.DataFrame:
+        """The tracked cells that are empty.
+
+        Returns:
+            Columns cell (its number), key_0 …, in the order of cells.
+        """
+        history = self._history(path_id)
+        numbers = [number for number, shape in enumerate(history.shapes) if shape.n_empty]
+        tables, cells = [], []
+        for number in numbers:
+            with history.open_round(number) as file:
+                position = np.empty(history.shapes[number].n_new, dtype=np.int64)
+                file.positions(position)
+                tables.append(file.empty_keys())
+            cells.append(np.flatnonzero(position == -1) + history.shapes[number].n_past)
+        if not tables:
+            keys, cell = self._no_keys(path_id), np.empty(0, dtype=np.int64)
+        else:
+            keys, cell = pl.DataFrame(pl.from_arrow(pa.concat_tables(tables))), np.concatenate(cells)
+        return keys.insert_column(0, pl.Series("cell", cell, dtype=pl.Int64))
+
+    def noise(self, path_id: int, level: Fraction, n_tracked: int) -> NoiseArray:
+        """The noise of the tracked cells of a path at a level it has spent.
+
+        Args:
+            path_id: The noise path.
+            level: Exact.
+            n_tracked: How many cells the caller believes are tracked.
+
+        Returns:
+            By cell number, shape (n_tracked,); float64, or int64 for integer families. Secret.
+
+        Raises:
+            NotFoundError: If the level was never spent.
+        """
+        history = self._history(path_id)
+        if n_tracked != history.n_tracked:
+            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
+        if level not in history.levels:
+            raise NotFoundError(f"level {level} was never spent on this path")
+        ordinal = history.levels.index(level)
+        out: NoiseArray = np.empty(n_tracked, dtype=np.int64 if history.integer_noise else np.float64)
+        for number, cells in history.cells_with_noise(ordinal):
+            with history.open_round(number) as file:
+                file.noise(ordinal, out[cells])
+        return out
+
+    def commit_series(self, record: NewSeries) -> int:
+        """Register a series whose files are in place.
+
+        Returns:
+            The path id of its cells.
+
+        Raises:
+            NameTakenError: If a series of that name exists.
+            StoreDamagedError: If a file is not there at its full size.
+        """
+        directory = self.path / SERIES / record.series_id
+        if self._durable:
+            for place in (directory, directory.parent):
+                sync_directory(place)
+        path_id = committing.commit_series(self._database, directory, record, self.generation, now())
+        self._committed()
+        return path_id
+
+    def commit_round(self, record: NewRound) -> int:
+        """Commit a round: afterwards, and only then, may it be published.
+
+        Returns:
+            The new generation.
+
+        Raises:
+            NameTakenError: If the path has a release of that name.
+            StoreInUseError: If somebody else committed meanwhile; nothing was written.
+            StoreError: If the disk refused; nothing was written.
+        """
+        history = self._history(record.path_id)
+        committing.commit_round(
+            self._database, history, record, self.generation, now(), durable=self._durable
+        )
+        self._committed()
+        return self.generation
+
+    def drop_series(self, name: str) -> None:
+        """Remove a series and its secrets; what it spent stays in the ledger.
+
+        Raises:
+            NotFoundError: If there is no such series.
+        """
+        record = self.series(name)
+        if record is None:
+            raise NotFoundError(f"no series {name!r} in store {self.path}")
+        change = partial(committing.forget_series, record.series_id, self.generation, now())
+        self._database.close()
+        try:
+            rewrite_state(self.path, change, durable=self._durable)
+        finally:
+            self._database = open_database(self.path, durable=self._durable)
+        self._committed()
+        with disk_errors(record.directory):
+            shutil.rmtree(record.directory)
+            if self._durable:
+                sync_directory(record.directory.parent)
+
+    def record_publication(self, directory: Path) -> None:
+        """Remember a directory whose public ledger will know this store; before anything is published there."""
+        with self._database.transaction():
+            self._database.change("state_insert_publication", directory=str(directory.resolve()))
+
+    def ledger(self) -> pl.DataFrame:
+        """What was spent, a row for each noise path, dropped series included.
+
+        Returns:
+            series, series_id, population, path_id, kind, workload, strategy, family, level (the finest spent,
+            exact text), level_float, n_releases, cap (exact text), first_release, last_release, dropped (UTC).
+        """
+        return ledger_frame(self._database.rows("state_read_ledger"))
+
+    def events(self) -> pl.DataFrame:
+        """Who did what, when: event_id, happened (UTC), who, what, series, path_id, level, generation."""
+        return event_frame(self._database.rows("state_read_events"))
+
+    def verify(self) -> None:
+        """Compare every registered file with its digest; reads all of them.
+
+        Raises:
+            StoreDamagedError: Naming the first file that is missing, truncated or altered.
+        """
+        for record in self.all_series():
+            for file in record.files:
+                verify_file(record.directory, file)
+            for path in record.paths:
+                for file in self._history(path.path_id).files:
+                    verify_file(record.directory, file)
+
+    def close(self) -> None:
+        """Let go of the state file; called by `open_state`."""
+        self._database.close()
+
+    def _committed(self) -> None:
+        """Raise what guards against an old copy, before anything is published."""
+        self.generation += 1
+        self._histories.clear()
+        if self._durable:
+            raise_mark(self.path, self.store_id, self.generation)
+
+    def _read_series(self, name: str | None) -> list[SeriesRecord]:
+        rows = self._database.rows("state_read_series", name=name)
+        return [series_from_row(row, self.path / SERIES) for row in rows]
+
+    def _history(self, path_id: int) -> PathHistory:
+        if path_id not in self._histories:
+            self._histories[path_id] = read_history(self._database, path_id, self.path / SERIES)
+        return self._histories[path_id]
+
+    def _no_keys(self, path_id: int) -> pl.DataFrame:
+        for record in self.all_series():
+            if any(path.path_id == path_id for path in record.paths):
+                return self.series_files(record).keys(np.empty(0, dtype=np.int64))
+        raise NotFoundError("no such noise path")
+
+
+def now() -> datetime:
+    """The time, in UTC, as the state keeps it."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def open_database(store: Path, *, durable: bool) -> Database:
+    """Connect to the state file of a store."""
+    return Database(store / STATE, spill=store / SPILL, durable=durable)
+
+

@@ -1,0 +1,6 @@
+-- Close the new file, complete in itself.
+--
+-- in:  nothing
+-- out: nothing
+
+detach rewritten;

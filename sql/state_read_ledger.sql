@@ -1,0 +1,38 @@
+-- What was spent, by noise path, dropped series included.
+--
+-- in:  nothing
+-- out: series, series_id, population, path_id, kind, workload, strategy, family,
+--      levels (list of exact texts), n_releases, cap, first_release, last_release, dropped
+
+with spent as (
+    select path_id, list(level order by ordinal) as levels
+    from level
+    group by path_id
+),
+
+released as (
+    select path_id, count(*) as n_releases, min(released) as first_release, max(released) as last_release
+    from release
+    group by path_id
+)
+
+select
+    series.name as series,
+    series.series_id,
+    series.population,
+    path.path_id,
+    path.kind,
+    path.workload,
+    path.strategy,
+    path.family,
+    coalesce(spent.levels, []) as levels,
+    coalesce(released.n_releases, 0) as n_releases,
+    path.cap,
+    released.first_release,
+    released.last_release,
+    series.dropped
+from path
+join series using (series_id)
+left join spent using (path_id)
+left join released using (path_id)
+order by path.path_id;

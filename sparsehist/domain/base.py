@@ -27,6 +27,9 @@ INDEXABLE = 2**63
 TEXT_DTYPES: tuple[type[pl.DataType], ...] = (pl.String, pl.Categorical, pl.Enum)
 """Column types that hold text and become String without loss."""
 
+GREATEST_SIZE = 10**4000
+"""Python refuses to write integers of more than 4300 digits, and sizes are written in metadata and errors."""
+
 _SHORT_TEXT = 120
 
 
@@ -152,9 +155,11 @@ class Domain(abc.ABC):
 
     def _require_indexable(self) -> None:
         if self.size >= INDEXABLE:
-            raise DomainError(
-                f"only domains below 2**63 cells number them; {self.describe()} has {self.size}"
-            )
+            raise DomainError(f"only domains below 2**63 cells number them; {self.describe()} has {self.size}")
+
+    def _require_writable_size(self) -> None:
+        if self.size > GREATEST_SIZE:
+            raise DomainError(f"{self.describe()} has more than 10**4000 cells; bound its keys, or use hash64()")
 
     @staticmethod
     def parse(text: str, *, files: Mapping[str, Path] | None = None) -> Domain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
@@ -38,8 +38,8 @@ class Catalogue(Domain):
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
         file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value a line), read now.
-            In text files integers, dates (2014-05-01) and true/false are recognised when every value is written
-            in exactly that way; anything else is strings.
+            In text files integers, dates (2014-05-01) and true/false are recognised where all values are so
+            written; anything else is strings.
         column: Column of the file; may be left out when there is only one.
         kind: "string", "integer", "date" or "boolean", to have the values read as such.
         sha256: Digest the values must have, as recorded in the text form.
@@ -72,15 +72,11 @@ class Catalogue(Domain):
             raise DomainError("catalogue() needs either values or file=…; for example catalogue('DE', 'US')")
         if file is None and column is not None:
             raise DomainError(f"catalogue() got column={column!r} without file=…")
-        checked = (
-            read_values(values, kind) if values is not None else read_file(Path(str(file)), column, kind)
-        )
+        checked = read_values(values, kind) if values is not None else read_file(Path(str(file)), column, kind)
         found = sha256_of(checked)
         if sha256 is not None and sha256 != found:
             source = "its values" if file is None else f"file {str(file)!r}"
-            raise DomainError(
-                f"catalogue: sha256 {sha256} was recorded, {source} now give {found}; restore the file"
-            )
+            raise DomainError(f"catalogue: sha256 {sha256} was recorded, {source} now give {found}; restore the file")
         _set_fields(self, checked, found, None if file is None else Path(file).as_posix(), column, kind)
 
     @classmethod
@@ -106,7 +102,7 @@ class Catalogue(Domain):
         _set_fields(self, checked, found, file, column, kind)
         return self
 
-    def write_copy(self, path: Path) -> None:
+    def write_copy(self, path: Path | IO[bytes]) -> None:
         """Write the values to a one-column Parquet file, which `from_copy` reads.
 
         Raises:
@@ -115,9 +111,7 @@ class Catalogue(Domain):
         try:
             self.values.alias("value").to_frame().write_parquet(path)
         except OSError as error:
-            raise InputError(
-                f"cannot write the catalogue copy {str(path)!r}: {error.strerror or error}"
-            ) from None
+            raise InputError(f"cannot write the catalogue copy {str(path)!r}: {error.strerror or error}") from None
 
     @property
     def size(self) -> int:

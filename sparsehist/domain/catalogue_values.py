@@ -61,9 +61,7 @@ def read_file(path: Path, column: str | None, kind: str | None) -> pl.Series:
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         raise DomainError(f"catalogue file {str(path)!r} cannot be read: {error}") from None
     if column is None and frame.width != 1:
-        raise DomainError(
-            f"catalogue file {str(path)!r} has columns {frame.columns}; say which with column=…"
-        )
+        raise DomainError(f"catalogue file {str(path)!r} has columns {frame.columns}; say which with column=…")
     if column is not None and column not in frame.columns:
         raise DomainError(f"catalogue file {str(path)!r} has no column {column!r}, only {frame.columns}")
     series = frame[column if column is not None else frame.columns[0]]
@@ -81,9 +79,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
     if canonical.dtype == pl.String and (empty := canonical == "").any():
         raise DomainError(f"the catalogue has an empty string at position {_first(empty)}; leave it out")
     if (repeated := ~canonical.is_first_distinct()).any():
-        raise DomainError(
-            f"the catalogue lists {canonical[_first(repeated)]!r} twice; each value is one cell"
-        )
+        raise DomainError(f"the catalogue lists {canonical[_first(repeated)]!r} twice; each value is one cell")
     return canonical.alias("value")
 
 
@@ -103,9 +99,7 @@ def sha256_of(values: pl.Series) -> str:
 def _typed_series(listed: list[Any]) -> pl.Series:
     kinds = set(map(type, listed))
     if kinds and all(issubclass(kind, float | np.floating) for kind in kinds):
-        raise DomainError(
-            f"{listed[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})"
-        )
+        raise DomainError(f"{listed[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})")
     if type(None) in kinds:
         return pl.Series([None])
     for name, fitting in _PYTHON_TYPES.items():
@@ -144,9 +138,7 @@ def _canonical(series: pl.Series) -> pl.Series:
     if dtype in (pl.Date, pl.Boolean):
         return series
     if dtype.is_float():
-        raise DomainError(
-            f"{series[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})"
-        )
+        raise DomainError(f"{series[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})")
     raise DomainError(f"{_ONE_TYPE}; got a column of {dtype}")
 
 
@@ -196,9 +188,7 @@ def _from_text(text: pl.Series, kind: str) -> pl.Series:
 
 def _read_lines(path: Path) -> pl.DataFrame:
     text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    return pl.DataFrame(
-        {"value": pl.Series(text.removesuffix("\n").split("\n") if text else [], dtype=pl.String)}
-    )
+    return pl.DataFrame({"value": pl.Series(text.removesuffix("\n").split("\n") if text else [], dtype=pl.String)})
 
 
 def _first(mask: pl.Series) -> int:

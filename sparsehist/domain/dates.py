@@ -37,9 +37,7 @@ class Dates(Domain):
     def __init__(self, start: date | str, end: date | str) -> None:
         first, last = read_date(start), read_date(end)
         if last < first:
-            raise DomainError(
-                f"dates('{first}', '{last}') holds no day; the first must not come after the last"
-            )
+            raise DomainError(f"dates('{first}', '{last}') holds no day; the first must not come after the last")
         object.__setattr__(self, "start", first)
         object.__setattr__(self, "end", last)
 

@@ -42,9 +42,7 @@ class Hash64(Domain):
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
         column = keys["key_0"]
-        return (
-            keys.select("key_0") if column.dtype == pl.UInt64 else self.of(column).alias("key_0").to_frame()
-        )
+        return keys.select("key_0") if column.dtype == pl.UInt64 else self.of(column).alias("key_0").to_frame()
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         return pl.DataFrame({"key_0": rng.integers(0, 2**64 - 1, size=n, dtype=np.uint64, endpoint=True)})
@@ -66,14 +64,10 @@ class Hash64(Domain):
             DomainError: If the series holds anything but text.
         """
         if not any(strings.dtype == kind for kind in TEXT_DTYPES):
-            raise DomainError(
-                f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first"
-            )
+            raise DomainError(f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()
         with duckdb.connect(":memory:") as connection:
-            hashed: pl.DataFrame = (
-                connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()
-            )
+            hashed: pl.DataFrame = connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()
         return hashed["hash"].alias(strings.name)
 
     def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:

@@ -53,9 +53,7 @@ class Integers(Domain):
         low, last = (0, int(first) - 1) if high is None else (int(first), int(high))
         if last < low:
             got = f"integers({first})" if high is None else f"integers({first}, {high})"
-            raise DomainError(
-                f"{got} holds no integer; give n of at least 1, or low and high with low <= high"
-            )
+            raise DomainError(f"{got} holds no integer; give n of at least 1, or low and high with low <= high")
         if not (_INT64[0] <= low and last <= _INT64[1]) and not (_UINT64[0] <= low and last <= _UINT64[1]):
             raise DomainError(
                 f"integers from {low} to {last} do not fit 64 bits; "
@@ -81,9 +79,7 @@ class Integers(Domain):
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         signed = self.dtypes[0] == pl.Int64
-        drawn = rng.integers(
-            self.low, self.high, size=n, dtype=np.int64 if signed else np.uint64, endpoint=True
-        )
+        drawn = rng.integers(self.low, self.high, size=n, dtype=np.int64 if signed else np.uint64, endpoint=True)
         return pl.DataFrame({"key_0": drawn})
 
     def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ class Product(Domain):
 
     Raises:
         DomainError: If there is no component, a name is given twice, or a component is no domain
-            of one column.
+            of one column, or there are more than 10**4000 cells.
 
     Example:
         >>> from sparsehist.domain import Dates
@@ -44,20 +44,17 @@ class Product(Domain):
             raise DomainError(f"product() got column {twice[0]!r} twice; each key column has one domain")
         given |= named
         if not given:
-            raise DomainError(
-                "product() has no columns; write product(country=catalogue('DE', 'US'), n=integers(9))"
-            )
+            raise DomainError("product() has no columns; write product(country=catalogue('DE', 'US'), n=integers(9))")
         for name, component in given.items():
             if not isinstance(name, str) or not name:
                 raise DomainError(f"product() names its columns by non-empty text, got {name!r}")
             if not isinstance(component, Domain):
                 raise DomainError(f"column {name!r} of product() needs a domain, got {component!r}")
-            if component.columns != 1:
-                raise DomainError(
-                    f"column {name!r} of product() is itself a product; list its columns side by side"
-                )
+            if isinstance(component, Product) or component.columns != 1:
+                raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
         object.__setattr__(self, "names", tuple(given))
         object.__setattr__(self, "components", tuple(given.values()))
+        self._require_writable_size()
 
     @property
     def size(self) -> int:

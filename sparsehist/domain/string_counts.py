@@ -72,8 +72,7 @@ class StringCounts:
     def before(self) -> NDArray[np.int64]:
         """Strings of length r whose first cost is below c; shape (longest + 1, 5), sizes below 2**63."""
         rows = [
-            [0, *accumulate(self._blocks(self.of_length, r))][: GREATEST_COST + 1]
-            for r in range(self.longest + 1)
+            [0, *accumulate(self._blocks(self.of_length, r))][: GREATEST_COST + 1] for r in range(self.longest + 1)
         ]
         return np.array(rows, dtype=np.int64)
 

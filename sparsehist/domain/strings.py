@@ -42,8 +42,8 @@ class Strings(Domain):
             "letters", "digits", "alphanumeric". All Unicode scalar values by default, so all valid UTF-8.
 
     Raises:
-        DomainError: If the bound is not from 1 to 4096 or too small for any character, or the
-            alphabet is wrong.
+        DomainError: If the bound is not from 1 to 4096 or too small for any character, the
+            alphabet is wrong, or there are more than 10**4000 cells (all Unicode: 1,851 bytes, 661 characters).
 
     Example:
         >>> f"{Strings(max_bytes=32).size:.3g}", Strings(max_chars=2, alphabet="digits").size
@@ -58,15 +58,9 @@ class Strings(Domain):
         self, *, max_bytes: int | None = None, max_chars: int | None = None, alphabet: str | None = None
     ) -> None:
         if (max_bytes is None) == (max_chars is None):
-            raise DomainError(
-                "strings() needs either max_bytes or max_chars; for example strings(max_bytes=32)"
-            )
+            raise DomainError("strings() needs either max_bytes or max_chars; for example strings(max_bytes=32)")
         name, bound = ("max_bytes", max_bytes) if max_chars is None else ("max_chars", max_chars)
-        if (
-            isinstance(bound, bool | np.bool_)
-            or not isinstance(bound, int | np.integer)
-            or not 1 <= bound <= LONGEST
-        ):
+        if isinstance(bound, bool | np.bool_) or not isinstance(bound, int | np.integer) or not 1 <= bound <= LONGEST:
             raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {bound!r}")
         object.__setattr__(self, "max_bytes", None if max_bytes is None else int(max_bytes))
         object.__setattr__(self, "max_chars", None if max_chars is None else int(max_chars))
@@ -74,8 +68,9 @@ class Strings(Domain):
         if self.size == 0:
             least = int(self._costs.min())
             raise DomainError(
-                f"strings(max_bytes={bound}): the alphabet's shortest character takes {least} bytes"
+                f"strings(max_bytes={bound}): each character of the alphabet takes {least} bytes or more"
             )
+        self._require_writable_size()
 
     @property
     def size(self) -> int:
@@ -127,8 +122,9 @@ class Strings(Domain):
             costs = counts.cost_choice(to_come).draw(active.size, rng=rng)
             for cost in range(1, GREATEST_COST + 1):
                 rows = active[costs == cost]
-                chosen = draw_below(counts.characters[cost], rows.size, rng=rng) if rows.size else rows
-                matrix[rows, lengths[rows] - to_come] = points[counts.first_character[cost] + chosen]
+                if rows.size:
+                    chosen = draw_below(counts.characters[cost], rows.size, rng=rng)
+                    matrix[rows, lengths[rows] - to_come] = points[counts.first_character[cost] + chosen]
             remaining[active] -= costs
         return text_of(matrix)
 

@@ -100,9 +100,7 @@ def _pairs(keyword: ast.keyword) -> list[tuple[str, ast.expr]]:
     if keyword.arg is not None:
         return [(keyword.arg, keyword.value)]
     if not isinstance(keyword.value, ast.Dict):
-        raise DomainError(
-            f"** needs names in braces, such as **{{'a name': …}}, got {ast.unparse(keyword.value)}"
-        )
+        raise DomainError(f"** needs names in braces, such as **{{'a name': …}}, got {ast.unparse(keyword.value)}")
     pairs = []
     for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -135,9 +133,7 @@ def _refuse_joined_text(text: str) -> None:
     """Refuse 'a' 'b', which Python would silently read as 'ab'."""
     ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
     kinds = [
-        token.type
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in ignored
+        token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in ignored
     ]
     if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
         raise DomainError(f"in {_shorten(text)} two texts stand side by side; put a comma between them")

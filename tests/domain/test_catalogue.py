@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from datetime import date, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist.domain import Catalogue, Domain, Product
+from sparsehist.errors import DomainError, InputError
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(ANY_TEXT, min_size=1, unique=True))
+def test_any_unicode_text_round_trips(values):
+    """A catalogue of any Unicode text is read back from its text, value for value."""
+    again = Domain.parse(str(Catalogue(values)))
+    assert isinstance(again, Catalogue)
+    assert again.values.to_list() == values
+    assert again == Catalogue(values)
+    assert str(again) == str(Catalogue(values))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "values"),
+    [
+        ("a.txt", b"\xef\xbb\xbfx\r\ny z\n", ["x", "y z"]),
+        ("a.txt", b"10\n-2\n", [10, -2]),
+        ("a.txt", b"18446744073709551615\n1", [2**64 - 1, 1]),
+        ("a.txt", b"01\n2\n", ["01", "2"]),
+        ("a.txt", b"1.0\n2.0\n", ["1.0", "2.0"]),
+        ("a.txt", b"2014-05-01\n2014-05-02\n", [date(2014, 5, 1), date(2014, 5, 2)]),
+        ("a.txt", b"2014-5-01\n", ["2014-5-01"]),
+        ("a.txt", b"true\nfalse\n", [True, False]),
+        ("a.csv", b'c\nNA\n"a,b"\n"q""r"\n', ["NA", "a,b", 'q"r']),
+        ("a.csv", b"c\n3\n4\n", [3, 4]),
+    ],
+)
+def test_text_files_hold_what_is_written(tmp_path, name, content, values):
+    """Values of text files are read as integers, dates or booleans only when all are written exactly so."""
+    (tmp_path / name).write_bytes(content)
+    assert Catalogue(file=tmp_path / name).values.to_list() == values
+
+
+def test_a_file_can_be_read_as_text(tmp_path):
+    """kind= overrides what a text file looks like, and is part of the text form."""
+    path = tmp_path / "zip.csv"
+    path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
+    domain = Catalogue(file=path, column="code", kind="string")
+    assert domain.values.to_list() == ["10115", "20095"]
+    assert Domain.parse(str(domain)) == domain
+    assert Catalogue(file=path, column="code").values.to_list() == [10115, 20095]
+    assert "kind='string'" in str(domain)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series(["x", "é"]),
+        pl.Series(["x", "é"], dtype=pl.Categorical),
+        pl.Series([1, 2], dtype=pl.Int16),
+        pl.Series([2**63], dtype=pl.UInt64),
+        pl.Series([True]),
+        pl.Series([date(2014, 5, 1)]),
+        np.array([3, 4], dtype=np.uint8),
+        (str(i) for i in range(3)),
+        range(4),
+    ],
+    ids=lambda values: type(values).__name__,
+)
+def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
+    """A catalogue, its Parquet copy and a catalogue of that file are equal and have one digest."""
+    domain = Catalogue(values)
+    domain.write_copy(tmp_path / "copy.parquet")
+    from_file = Catalogue(file=tmp_path / "copy.parquet")
+    assert domain == from_file == Catalogue.from_copy(tmp_path / "copy.parquet", sha256=domain.sha256)
+    assert domain.dtypes == from_file.dtypes
+    assert hash(domain) == hash(from_file)
+
+
+def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
+    """The text of a file catalogue holds the digest; with the file gone, a copy by that digest serves."""
+    path, copy = tmp_path / "areas.csv", tmp_path / "copy.parquet"
+    path.write_text("id,url\n1,/a\n2,/b'c\n")
+    domain = Catalogue(file=path, column="url")
+    text = str(Product(area=domain))
+    assert f"sha256='{domain.sha256}'" in text
+    assert Domain.parse(text) == Product(area=domain)
+    attached = Domain.parse(text).attachments()
+    assert attached == {domain.sha256: domain}
+    attached[domain.sha256].write_copy(copy)
+    path.unlink()
+    with pytest.raises(DomainError, match=r"areas\.csv' does not exist"):
+        Domain.parse(text)
+    again = Domain.parse(text, files={domain.sha256: copy})
+    assert again == Product(area=domain)
+    assert str(again) == text
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    """A file whose values are not those recorded is refused, and so is a wrong copy."""
+    path, copy = tmp_path / "a.txt", tmp_path / "copy.parquet"
+    path.write_text("x\ny\n")
+    text, digest = str(Catalogue(file=path)), Catalogue(file=path).sha256
+    path.write_text("x\nz\n")
+    with pytest.raises(DomainError, match=f"{digest} was recorded"):
+        Domain.parse(text)
+    Catalogue(["x"]).write_copy(copy)
+    with pytest.raises(DomainError, match=f"{digest} was recorded"):
+        Domain.parse(text, files={digest: copy})
+
+
+def test_long_catalogues_are_named_by_their_digest(tmp_path):
+    """Beyond a thousand values the text holds the digest only, and needs a copy to be read."""
+    domain = Catalogue(range(1001))
+    assert str(domain) == f"catalogue(sha256='{domain.sha256}')"
+    assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"
+    with pytest.raises(DomainError, match="but no values"):
+        Domain.parse(str(domain))
+    domain.write_copy(tmp_path / "copy.parquet")
+    assert (
+        Domain.parse(str(domain), files=domain.attachments() and {domain.sha256: tmp_path / "copy.parquet"}) == domain
+    )
+    assert Catalogue(range(1000)).attachments() == {}
+
+
+def test_order_and_type_are_part_of_a_catalogue():
+    """Another order, another type or other bounds between values make another catalogue."""
+    catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
+    assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
+    assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)
+
+
+BAD = [
+    ([], "empty; it needs at least one value"),
+    (["a", "b", "a"], "lists 'a' twice"),
+    (["a", None], "null at position"),
+    (["a", ""], "empty string at position 1"),
+    ([1.5, 2.0], "1.5 is a float"),
+    ([float("nan")], "nan is a float"),
+    (np.array([1.0]), "1.0 is a float"),
+    (pl.Series([1.0]), "1.0 is a float"),
+    (pl.Series([[1]]), "got a column of List"),
+    ([1, "a"], "values of type int, str"),
+    ([1, True], "values of type bool, int"),
+    ([datetime(2014, 5, 1)], "values of type datetime"),  # noqa: DTZ001 - refused anyway
+    ([b"a"], "values of type bytes"),
+    ([-1, 2**63], "do not fit 64 bits"),
+    ([2**64], "do not fit 64 bits"),
+    (["a\udc80"], "lone surrogate"),
+    ("abc", "got the text 'abc'"),
+    (3, "got 3"),
+    (None, "either values or file"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_values_are_refused(values, message):
+    """A value that is no key is refused and quoted: a catalogue is public."""
+    with pytest.raises(DomainError, match=message):
+        Catalogue(values)
+
+
+def test_bad_arguments_are_refused(tmp_path):
+    """Wrong files, columns, kinds and places to write say what was got."""
+    (tmp_path / "two.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "blank.txt").write_text("a\n\nb\n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    (tmp_path / "none.csv").write_text("a\nx\n\n")
+    (tmp_path / "a.json").write_text("[]")
+    cases = [
+        ({"file": tmp_path / "two.csv"}, r"columns \['a', 'b'\]; say which"),
+        ({"file": tmp_path / "two.csv", "column": "c"}, "no column 'c'"),
+        ({"file": tmp_path / "blank.txt"}, "empty string at position 1"),
+        ({"file": tmp_path / "latin.txt"}, "cannot be read"),
+        ({"file": tmp_path / "broken.parquet"}, "cannot be read"),
+        ({"file": tmp_path / "missing.csv"}, "does not exist"),
+        ({"file": tmp_path / "a.json"}, "must end in .parquet, .csv or .txt"),
+        ({"file": tmp_path}, "must end in"),
+        ({"values": ["a"], "file": "a.csv"}, "either values or file"),
+        ({"values": ["a"], "column": "b"}, "column='b' without file"),
+        ({"values": ["a"], "kind": "float"}, "'float' is not one of 'string'"),
+        ({"values": ["a"], "kind": "integer"}, "'a' in the catalogue cannot be read as kind 'integer'"),
+        ({"values": ["2014-13-01"], "kind": "date"}, "'2014-13-01' is not a date"),
+        ({"values": [True], "kind": "integer"}, "Boolean cannot be read as kind 'integer'"),
+        ({"values": ["a"], "sha256": "00"}, "sha256 00 was recorded"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(DomainError, match=message):
+            Catalogue(**arguments)
+    with pytest.raises(InputError, match="cannot write the catalogue copy"):
+        Catalogue(["a"]).write_copy(tmp_path / "missing" / "copy.parquet")

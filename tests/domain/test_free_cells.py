@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sparsehist.domain import Catalogue, Hash64, Integers, Product, Strings, draw_free
+from sparsehist.domain.free_cells import _rank_free, _reject_taken
+from sparsehist.entropy import seeded
+from tests.stats import assert_consistent, assert_detected, g_test, two_sample_counts
+
+DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(5))
+TAKEN = np.array([0, 3, 4, 9])
+REPEATS = 1200
+PAIRS = list(itertools.permutations(sorted(set(range(10)) - set(TAKEN.tolist())), 2))
+
+
+def holding(domain, numbers):
+    """Arguments of draw_free for the cells with these numbers being taken."""
+    return {
+        "n_taken": len(numbers),
+        "taken": lambda keys: np.isin(domain.index(keys), numbers),
+        "taken_keys": lambda: domain.keys(np.asarray(numbers, dtype=np.int64)),
+    }
+
+
+def pair_counts(draw):
+    """How often each ordered pair of free cells comes."""
+    place = {pair: position for position, pair in enumerate(PAIRS)}
+    drawn = (tuple(DOMAIN.index(draw()).tolist()) for _ in range(REPEATS))
+    return np.bincount([place[pair] for pair in drawn], minlength=len(PAIRS))
+
+
+def reject(rng):
+    """Two free cells, by rejection."""
+    arguments = holding(DOMAIN, TAKEN)
+    return _reject_taken(DOMAIN, 2, n_taken=arguments["n_taken"], taken=arguments["taken"], rng=rng)
+
+
+def rank(rng):
+    """Two free cells, by ranking."""
+    return _rank_free(DOMAIN, 2, taken_keys=holding(DOMAIN, TAKEN)["taken_keys"](), n_taken=len(TAKEN), rng=rng)
+
+
+def test_both_routes_draw_every_ordered_pair_equally_often():
+    """Rejection and ranking give each ordered pair of free cells the same probability, and agree in law."""
+    first, second = seeded(31), seeded(32)
+    rejected, ranked = pair_counts(lambda: reject(first)), pair_counts(lambda: rank(second))
+    law = np.full(len(PAIRS), 1 / len(PAIRS))
+    assert_consistent(g_test(rejected, law), "pairs by rejection")
+    assert_consistent(g_test(ranked, law), "pairs by ranking")
+    assert_consistent(two_sample_counts(rejected, ranked), "both routes")
+
+
+def test_a_draw_that_favours_a_cell_would_be_seen():
+    """Taking the free cells in their own order instead of at random is rejected by the same test."""
+    rng = seeded(33)
+
+    def in_order():
+        return DOMAIN.keys(np.sort(DOMAIN.index(reject(rng))))
+
+    law = np.full(len(PAIRS), 1 / len(PAIRS))
+    assert_detected(g_test(pair_counts(in_order), law), "pairs in their own order")
+
+
+@pytest.mark.parametrize(
+    ("domain", "taken", "n"),
+    [
+        (Integers(1000), range(0, 1000, 3), 100),  # rejection
+        (Integers(1000), range(0, 1000, 3), 400),  # ranking
+        (Integers(-500, 499), range(1, 1000), 1),
+        (Integers(1000), [], 1000),
+        (Integers(1000), [], 500),
+        (Integers(1000), range(1000), 0),
+        (Strings(max_bytes=2, alphabet="aé"), [0, 2], 1),
+        (DOMAIN, TAKEN, 6),
+    ],
+    ids=str,
+)
+def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
+    """On either route n distinct cells come, none of them taken."""
+    taken = np.array(taken, dtype=np.int64)
+    drawn = draw_free(domain, n, **holding(domain, taken), rng=seeded(34))
+    numbers = domain.index(drawn)
+    assert tuple(drawn.dtypes) == domain.dtypes
+    assert len(set(numbers.tolist())) == n
+    assert not np.isin(numbers, taken).any()
+
+
+def test_taken_cells_are_listed_only_when_they_are_ranked():
+    """While at most half of the domain is taken or wanted, nothing is listed; beyond, nothing is rejected."""
+
+    def never(*_):
+        raise AssertionError
+
+    few, many = holding(Integers(100), range(40)), holding(Integers(100), range(41))
+    assert draw_free(Integers(100), 10, **few | {"taken_keys": never}, rng=seeded(1)).height == 10
+    assert draw_free(Integers(100), 10, **many | {"taken": never}, rng=seeded(1)).height == 10
+
+
+def test_more_than_the_free_cells_is_an_internal_error():
+    """Asking for more than is free, or miscounting what is taken, is caught."""
+    with pytest.raises(AssertionError, match="more free cells"):
+        draw_free(Integers(10), 7, **holding(Integers(10), range(4)), rng=seeded(1))
+    with pytest.raises(AssertionError, match="does not match"):
+        draw_free(Integers(10), 2, **holding(Integers(10), range(4)) | {"n_taken": 6}, rng=seeded(1))
+
+
+def test_large_domains_cost_what_is_drawn():
+    """Drawing 1000 cells holds about as much memory and asks for as few candidates at 10**4 and 10**69 cells."""
+    peaks, asked = [], []
+    for domain in (Integers(10**4), Integers(10**18), Hash64(), Strings(max_bytes=32)):
+        candidates = []
+
+        def nothing_taken(keys, candidates=candidates):
+            candidates.append(keys.height)
+            return np.zeros(keys.height, dtype=bool)
+
+        def run(domain=domain, taken=nothing_taken):
+            return draw_free(domain, 1000, n_taken=0, taken=taken, taken_keys=pl.DataFrame, rng=seeded(2))
+
+        run()
+        candidates.clear()
+        tracemalloc.start()
+        run()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        asked.append(sum(candidates))
+    assert max(peaks) < 2_000_000
+    assert max(asked) < 1300

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import hashlib
+from datetime import date, datetime
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
+from sparsehist.entropy import seeded
+from sparsehist.errors import DomainError
+from tests.stats import assert_consistent, assert_detected, g_test
+
+SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+
+SMALL = [
+    (Integers(7), list(range(7))),
+    (Integers(-3, 4), list(range(-3, 5))),
+    (Integers(2**64 - 5, 2**64 - 1), list(range(2**64 - 5, 2**64))),
+    (Dates("2014-02-27", "2014-03-02"), [date(2014, 2, 27), date(2014, 2, 28), date(2014, 3, 1), date(2014, 3, 2)]),
+    (Catalogue(["b", "a", "c"]), ["b", "a", "c"]),
+    (Catalogue([5, -1]), [5, -1]),
+    (Catalogue([2**64 - 1, 3]), [2**64 - 1, 3]),
+    (Catalogue([True, False]), [True, False]),
+    (Catalogue([date(2014, 5, 1), date(1969, 1, 1)]), [date(2014, 5, 1), date(1969, 1, 1)]),
+]
+
+
+def frame(*columns, dtypes=None):
+    """A frame of keys."""
+    return pl.DataFrame({f"key_{i}": pl.Series(values) for i, values in enumerate(columns)}).cast(dtypes or {})
+
+
+@pytest.mark.parametrize(("domain", "cells"), SMALL, ids=lambda value: str(value)[:30])
+def test_small_domains_hold_their_cells_in_order(domain, cells):
+    """Size, numbering, membership, dtypes and text form of a small domain agree with its listed cells."""
+    keys = domain.keys(np.arange(domain.size))
+    assert keys["key_0"].to_list() == cells
+    assert (domain.size, domain.columns) == (len(cells), 1)
+    assert tuple(keys.dtypes) == domain.dtypes == tuple(domain.draw(1, rng=seeded(1)).dtypes)
+    assert domain.contains(keys).tolist() == [True] * len(cells)
+    assert domain.index(keys[::-1]).tolist() == list(range(len(cells)))[::-1]
+    assert domain.accepts(0, domain.dtypes[0])
+    assert not domain.accepts(1, domain.dtypes[0])
+    assert not domain.accepts(0, pl.Float64())
+    assert domain.convert(keys).equals(keys)
+    again = Domain.parse(str(domain))
+    assert again == domain
+    assert hash(again) == hash(domain)
+
+
+@pytest.mark.parametrize("domain", [SMALL[1][0], SMALL[3][0], SMALL[4][0]], ids=str)
+def test_draws_are_uniform(domain):
+    """Every cell is equally likely, and a cell 5 % too likely would be seen."""
+    observed = np.bincount(domain.index(domain.draw(200_000, rng=seeded(21))), minlength=domain.size)
+    assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
+    tilted = np.r_[1.05, np.ones(domain.size - 1)]
+    assert_detected(g_test(observed, tilted / tilted.sum()), "a cell 5 % too likely")
+
+
+def test_integers_reach_both_ends_of_64_bits():
+    """Ranges up to all of Int64 and of UInt64 have exact sizes and draw from both halves."""
+    for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
+        domain = Integers(*bounds)
+        drawn = domain.draw(1000, rng=seeded(3))["key_0"]
+        middle = sum(bounds) // 2
+        assert domain.size == 2**64
+        assert drawn.dtype == dtype
+        assert 300 < (drawn > middle).sum() < 700
+        assert domain.contains(drawn.to_frame()).all()
+
+
+def test_index_near_the_limit_does_not_overflow():
+    """The largest ranges that can be numbered are, at their ends, from negative bounds and above Int64."""
+    for low in (SIGNED[0], -5, 2**63):
+        domain = Integers(low, low + 2**63 - 2)
+        ends = np.array([0, domain.size - 1])
+        assert domain.keys(ends)["key_0"].to_list() == [low, low + 2**63 - 2]
+        assert domain.index(domain.keys(ends)).tolist() == ends.tolist()
+
+
+def test_values_outside_are_told():
+    """Neighbours of the ends, foreign values and other days are outside."""
+    assert Integers(5, 10).contains(frame([4, 5, 10, 11])).tolist() == [False, True, True, False]
+    days = frame([date(2014, 4, 30), date(2014, 5, 1), date(2014, 5, 12), date(2014, 5, 13)])
+    assert Dates("2014-05-01", "2014-05-12").contains(days).tolist() == [False, True, True, False]
+    assert Catalogue(["a", "b"]).contains(frame(["b", "c", "", "A"])).tolist() == [True, False, False, False]
+
+
+ACCEPTED = [
+    (Integers(9), [pl.Int8, pl.Int32, pl.Int64, pl.UInt32], [pl.UInt64, pl.Int128, pl.String, pl.Boolean, pl.Date]),
+    (Integers(2**64 - 1), [pl.UInt8, pl.UInt64], [pl.Int64, pl.Int8, pl.String]),
+    (Dates("2014-05-01", "2014-05-12"), [pl.Date], [pl.Datetime, pl.String, pl.Int32]),
+    (Strings(max_bytes=3), [pl.String, pl.Categorical, pl.Enum(["a"])], [pl.Binary, pl.Int64, pl.Null]),
+    (Catalogue(["a"]), [pl.String, pl.Categorical, pl.Enum(["a"])], [pl.Int64, pl.Boolean]),
+    (Catalogue([1]), [pl.Int16, pl.UInt32], [pl.UInt64, pl.String, pl.Boolean]),
+    (Catalogue([True]), [pl.Boolean], [pl.Int8, pl.String]),
+    (Hash64(), [pl.String, pl.Enum(["a"]), pl.UInt64], [pl.Int64, pl.UInt32, pl.Binary]),
+]
+
+
+@pytest.mark.parametrize(("domain", "fitting", "others"), ACCEPTED, ids=lambda value: str(value)[:30])
+def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others):
+    """Dtypes that fit are accepted and converted; all others, floats above all, are not."""
+    for dtype in fitting:
+        assert domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
+    for dtype in (*others, pl.Float32, pl.Float64, pl.Decimal(10, 2)):
+        assert not domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
+
+
+def test_conversion_keeps_values_and_order():
+    """Narrow integers and categories become canonical, row by row."""
+    narrow = Integers(9).convert(frame([3, 1], dtypes={"key_0": pl.Int8}))
+    category = Strings(max_bytes=3).convert(frame(["b", "a"], dtypes={"key_0": pl.Categorical}))
+    assert narrow.to_dict(as_series=False) == {"key_0": [3, 1]}
+    assert category.to_dict(as_series=False) == {"key_0": ["b", "a"]}
+    assert (narrow.dtypes, category.dtypes) == ([pl.Int64], [pl.String])
+
+
+@given(st.lists(st.text(max_size=20), max_size=20))
+def test_hash_is_the_last_eight_bytes_of_md5(texts):
+    """The hash is what hashlib gives for the UTF-8, in row order."""
+    wanted = [int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little") for text in texts]
+    assert Hash64.of(pl.Series(texts, dtype=pl.String)).to_list() == wanted
+
+
+def test_hashes_of_a_log():
+    """Text is hashed and hashes stay; nulls stay null; every hash is a cell; none can be numbered."""
+    domain, text = Hash64(), frame(["b", "a", "b"])
+    hashed = domain.convert(text)
+    assert hashed["key_0"].to_list() == Hash64.of(text["key_0"]).to_list()
+    assert domain.convert(text.cast(pl.Categorical)).equals(hashed)
+    assert domain.convert(hashed).equals(hashed)
+    assert domain.contains(hashed).all()
+    assert Hash64.of(pl.Series(["a", None]))[1] is None
+    assert (domain.size, domain.dtypes, str(domain)) == (2**64, (pl.UInt64,), "hash64()")
+    assert domain == Domain.parse("hash64()")
+    with pytest.raises(DomainError, match="below 2"):
+        domain.index(hashed)
+    with pytest.raises(DomainError, match="hashes text, got a series of Int64"):
+        Hash64.of(pl.Series([1]))
+
+
+def test_hash_draws_use_all_bits():
+    """Each of the 64 bits of a drawn hash is set in about half the draws."""
+    drawn = Hash64().draw(20_000, rng=seeded(4))["key_0"].to_numpy()
+    for bits in (drawn & np.uint64(0xFF), drawn >> np.uint64(56)):
+        assert_consistent(g_test(np.bincount(bits.astype(int), minlength=256), np.full(256, 1 / 256)), "hash bits")
+
+
+def test_a_product_is_every_combination():
+    """Size, numbers, dtypes, membership and draws of a product are those of its components."""
+    domain = Product(country=Catalogue(["DE", "US"]), day=Dates("2014-05-01", "2014-05-03"), n=Integers(5, 6))
+    keys = domain.keys(np.arange(domain.size))
+    assert (domain.size, domain.columns, domain.names) == (12, 3, ("country", "day", "n"))
+    assert domain.dtypes == (pl.String, pl.Date, pl.Int64) == tuple(keys.dtypes)
+    assert keys.columns == ["key_0", "key_1", "key_2"]
+    assert keys.n_unique() == 12
+    assert domain.index(keys).tolist() == list(range(12))
+    assert domain.contains(keys).all()
+    assert domain.accepts(1, pl.Date())
+    assert not domain.accepts(0, pl.Date())
+    assert not domain.accepts(3, pl.Date())
+    outside = keys.head(3).with_columns(key_2=pl.Series([5, 7, 6]))
+    assert domain.contains(outside).tolist() == [True, False, True]
+    narrow = keys.cast({"key_0": pl.Categorical, "key_2": pl.Int8})
+    assert domain.convert(narrow).equals(keys)
+    observed = np.bincount(domain.index(domain.draw(100_000, rng=seeded(22))), minlength=12)
+    assert_consistent(g_test(observed, np.full(12, 1 / 12)), "draws of a product")
+
+
+def test_products_with_hashes_and_strings():
+    """A component too large to be numbered still counts, converts and draws."""
+    domain = Product({"q": Strings(max_bytes=32), "h": Hash64()})
+    assert domain.size == Strings(max_bytes=32).size * 2**64
+    assert domain.draw(3, rng=seeded(1)).dtypes == [pl.String, pl.UInt64]
+    hashed = domain.convert(frame(["a"], ["b"]))
+    assert hashed["key_1"].to_list() == Hash64.of(pl.Series(["b"])).to_list()
+
+
+def test_the_order_of_columns_makes_another_product():
+    """Products are equal when names, components and their order are."""
+    one, other = Product(a=Integers(2), b=Integers(3)), Product(b=Integers(3), a=Integers(2))
+    assert one == Product({"a": Integers(2)}, b=Integers(3))
+    assert one != other
+    assert len({one, other, Product(a=Integers(2), b=Integers(3))}) == 2
+
+
+BAD = [
+    (lambda: Integers(0), r"integers\(0\) holds no integer"),
+    (lambda: Integers(-5), r"integers\(-5\) holds no integer"),
+    (lambda: Integers(5, 4), r"integers\(5, 4\) holds no integer"),
+    (lambda: Integers(1.0), "got 1.0"),
+    (lambda: Integers(True), "got True"),
+    (lambda: Integers(0, "9"), "got '9'"),
+    (lambda: Integers(10**77), "do not fit 64 bits"),
+    (lambda: Integers(-1, 2**63), "do not fit 64 bits"),
+    (lambda: Dates("2014-05-12", "2014-05-01"), "holds no day"),
+    (lambda: Dates("2014-02-30", "2014-05-01"), "'2014-02-30' is not a date"),
+    (lambda: Dates("20140501", "2014-05-01"), "'20140501' is not a date"),
+    (lambda: Dates(datetime(2014, 5, 1, 3), "2014-05-01"), "is not a date"),  # noqa: DTZ001 - refused anyway
+    (lambda: Dates(3, "2014-05-01"), "3 is not a date"),
+    (lambda: Product(), "has no columns"),
+    (lambda: Product(a=3), "'a' of product.. needs a domain, got 3"),
+    (lambda: Product(a=Product(b=Integers(2))), "itself a product"),
+    (lambda: Product({"a": Integers(2)}, a=Integers(2)), "'a' twice"),
+    (lambda: Product({"": Integers(2)}), "non-empty text, got ''"),
+    (lambda: Product({str(i): Strings(max_bytes=1500) for i in range(2)}), r"more than 10\*\*4000"),
+]
+
+
+@pytest.mark.parametrize(("declare", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_declarations_are_refused(declare, message):
+    """A wrong parameter is refused with what was got."""
+    with pytest.raises(DomainError, match=message):
+        declare()
+
+
+def test_domains_show_no_more_than_a_line():
+    """The repr and description of long domains stay short."""
+    long = Product({f"column_{i}": Catalogue([f"value {i}{j}" for j in range(900)]) for i in range(2)})
+    assert len(long.describe()) < 300
+    assert long.components[0].sha256 in repr(long)
+    assert len(Strings(max_bytes=3, alphabet="".join(map(chr, range(256, 900)))).describe()) <= 120

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist.domain import Domain, Strings
+from sparsehist.domain.alphabet import code_points, points_of, text_of
+from sparsehist.entropy import seeded
+from sparsehist.errors import DomainError
+from tests.stats import assert_consistent, assert_detected, g_test
+
+SCALAR_VALUES = [chr(point) for point in itertools.chain(range(0xD800), range(0xE000, 0x110000))]
+MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
+
+
+def listed(alphabet, longest, measure):
+    """All strings over an alphabet by brute force."""
+    candidates = ("".join(some) for m in range(1, longest + 1) for some in itertools.product(alphabet, repeat=m))
+    return [text for text in candidates if measure(text) <= longest]
+
+
+def utf8_bytes(text):
+    """Length as Python encodes it."""
+    return len(text.encode())
+
+
+def frame(values):
+    """A frame of string keys."""
+    return pl.DataFrame({"key_0": pl.Series(values, dtype=pl.String)})
+
+
+def named(value):
+    """Name a case by its domain, not by its cells."""
+    return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
+
+
+SMALL = [
+    (Strings(max_bytes=6, alphabet=MIXED), listed(MIXED, 6, utf8_bytes)),
+    (Strings(max_bytes=3, alphabet="digits"), listed("0123456789", 3, len)),
+    (Strings(max_chars=3, alphabet=MIXED), listed(MIXED, 3, len)),
+    (Strings(max_chars=7, alphabet="x"), listed("x", 7, len)),
+    (Strings(max_bytes=5, alphabet="😀"), ["😀"]),
+]
+
+
+def test_sizes_of_all_unicode_match_pythons_own_utf8():
+    """Strings of at most 2 bytes or 1 character, listed with Python's encoder, are as many as size says."""
+    one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
+    assert Strings(max_bytes=1).size == one == 128
+    assert Strings(max_bytes=2).size == one + one * one + two
+    assert Strings(max_chars=1).size == len(SCALAR_VALUES) == 1_112_064
+    assert Strings(max_chars=2).size == 1_112_064 + 1_112_064**2
+
+
+def test_size_of_32_bytes_is_the_known_integer():
+    """There are 1.17e69 valid UTF-8 strings of 1 to 32 bytes; the recursion over widths gives them exactly."""
+    counts = [1]
+    for length in range(1, 33):
+        widths = ((1, 128), (2, 1920), (3, 61440), (4, 1048576))
+        counts.append(sum(number * counts[length - width] for width, number in widths if width <= length))
+    assert Strings(max_bytes=32).size == sum(counts[1:])
+    assert f"{Strings(max_bytes=32).size:.3g}" == "1.17e+69"
+
+
+@pytest.mark.parametrize(("domain", "cells"), SMALL, ids=named)
+def test_cells_are_those_listed_by_brute_force(domain, cells):
+    """Numbering all cells gives each string of the brute-force list once, and every one is a member."""
+    keys = domain.keys(np.arange(domain.size))
+    assert domain.size == len(cells)
+    assert sorted(keys["key_0"].to_list()) == sorted(cells)
+    assert domain.contains(keys).all()
+    assert domain.index(keys).tolist() == list(range(domain.size))
+
+
+@pytest.mark.parametrize(("domain", "cells"), SMALL[:3], ids=named)
+def test_draws_are_uniform(domain, cells):
+    """Every cell is equally likely; cells that are 5 % off would be seen."""
+    drawn = domain.index(domain.draw(200_000, rng=seeded(5)))
+    observed = np.bincount(drawn, minlength=domain.size)
+    assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
+    tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)
+    assert_detected(g_test(observed, tilted / tilted.sum()), "every other string 5 % too likely")
+
+
+def test_first_characters_of_all_unicode_have_their_exact_law():
+    """The widths of the first characters, and the lengths, of strings of 32 bytes follow the exact counts."""
+    domain = Strings(max_bytes=32)
+    drawn = domain.draw(200_000, rng=seeded(6))["key_0"]
+    below = [0] + [Strings(max_bytes=length).size for length in range(1, 33)]
+    exactly = [1] + [below[r] - below[r - 1] for r in range(1, 33)]
+    numbers = dict(zip((1, 2, 3, 4), (128, 1920, 61440, 1048576), strict=True))
+    law = [sum(numbers[w] * exactly[r - w] for r in range(w, 33)) / domain.size for w in numbers]
+    widths = np.bincount(drawn.str.slice(0, 1).str.len_bytes().to_numpy(), minlength=5)[1:]
+    assert_consistent(g_test(widths, law), "widths of first characters")
+    lengths = np.bincount(drawn.str.len_bytes().to_numpy(), minlength=33)
+    assert_consistent(g_test(lengths[::-1], [exactly[r] / domain.size for r in range(32, 0, -1)] + [0.0]), "lengths")
+
+
+def test_draws_are_valid_utf8_within_the_bound():
+    """Python decodes every string drawn, first to last, and all are members."""
+    for domain in (Strings(max_bytes=32), Strings(max_chars=5), Strings(max_bytes=9, alphabet=MIXED)):
+        drawn = domain.draw(20_000, rng=seeded(7))
+        data = drawn["key_0"].cast(pl.Binary).to_list()
+        assert all(raw.decode("utf-8", errors="strict").encode() == raw for raw in data)
+        assert domain.contains(drawn).all()
+        assert drawn.schema == {"key_0": pl.String}
+        assert len(set(data)) > 1000
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_draws(n):
+    """No draw and one draw give a frame of that height."""
+    assert Strings(max_bytes=32).draw(n, rng=seeded(1)).height == n
+
+
+def test_membership():
+    """Empty, too long and foreign strings are outside; bounds count bytes or characters as declared."""
+    keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
+    assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
+    assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
+    assert Strings(max_bytes=3, alphabet="abé").contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 0, 0]
+    assert Strings(max_chars=9, alphabet="ascii").contains(keys).tolist() == [0, 1, 0, 0, 1, 1, 0, 1, 0]
+
+
+def test_the_order_of_numbers_is_by_length_then_bytes():
+    """Numbers run by length in the declared measure, then in the order of the UTF-8 bytes."""
+    domain = Strings(max_bytes=5, alphabet=MIXED)
+    keys = [text.encode() for text in domain.keys(np.arange(domain.size))["key_0"]]
+    assert keys == sorted(keys, key=lambda raw: (len(raw), raw))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Strings(max_bytes=8),
+        Strings(max_chars=3),
+        Strings(max_chars=62, alphabet="ab"),
+        Strings(max_bytes=3000, alphabet="x"),
+    ],
+    ids=named,
+)
+def test_index_and_keys_are_inverse_on_large_domains(domain):
+    """Numbers → strings → numbers is the identity, at both ends and in between, just below 2**63."""
+    inner = seeded(8).integers(0, domain.size, 5000)
+    numbers = np.concatenate([[0, domain.size - 1], inner])
+    keys = domain.keys(numbers)
+    assert domain.contains(keys).all()
+    assert np.array_equal(domain.index(keys), numbers)
+
+
+@given(st.lists(st.text(max_size=6), max_size=20))
+def test_code_points_round_trip(texts):
+    """Strings → code points → strings is the identity for any Unicode text."""
+    points, bounds = points_of(pl.Series(texts, dtype=pl.String))
+    assert [list(map(ord, text)) for text in texts] == [
+        points[low:high].tolist() for low, high in itertools.pairwise(bounds)
+    ]
+    matrix = np.full((len(texts), 6), -1, dtype=np.int32)
+    for row, text in zip(matrix, texts, strict=True):
+        row[: len(text)] = list(map(ord, text))
+    assert text_of(matrix).to_list() == texts
+
+
+def test_slices_of_longer_series_are_read_from_their_own_start():
+    """A slice of a series is read as the strings it shows."""
+    series = pl.Series(["aa", "é", "bcd", "", "e"])[1:4]
+    points, bounds = points_of(series)
+    assert points.tolist() == [0xE9, *b"bcd"]
+    assert bounds.tolist() == [0, 1, 4, 4]
+
+
+def test_all_code_points_are_pythons():
+    """The alphabet of all Unicode is every scalar value, in order."""
+    assert "".join(map(chr, code_points(None))) == "".join(SCALAR_VALUES)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(lambda t: "".join(set(t))))
+def test_any_alphabet_round_trips(alphabet):
+    """A domain over any alphabet is read back from its text, equal and with the same hash."""
+    domain = Strings(max_chars=3, alphabet=alphabet)
+    again = Domain.parse(str(domain))
+    assert again == domain and hash(again) == hash(domain)
+    assert again.size == len(alphabet) + len(alphabet) ** 2 + len(alphabet) ** 3
+
+
+def test_the_order_of_an_alphabet_does_not_matter():
+    """Alphabets are sets: their order makes no other domain, and a name is the same as its characters."""
+    assert Strings(max_bytes=3, alphabet="cab") == Strings(max_bytes=3, alphabet="abc")
+    assert Strings(max_bytes=3, alphabet="9876543210") == Strings(max_bytes=3, alphabet="digits")
+    assert str(Strings(max_bytes=3, alphabet="9876543210")) == "strings(max_bytes=3, alphabet='digits')"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "either max_bytes or max_chars"),
+        ({"max_bytes": 3, "max_chars": 3}, "either max_bytes or max_chars"),
+        ({"max_bytes": 0}, "from 1 to 4096, got 0"),
+        ({"max_bytes": True}, "got True"),
+        ({"max_chars": 2.0}, "got 2.0"),
+        ({"max_chars": 10**6}, "from 1 to 4096, got 1000000"),
+        ({"max_bytes": 4096}, r"more than 10\*\*4000 cells"),
+        ({"max_bytes": 3, "alphabet": ""}, "at least one character"),
+        ({"max_bytes": 3, "alphabet": "aba"}, "'a' twice"),
+        ({"max_bytes": 3, "alphabet": "a\udc80"}, "lone surrogate"),
+        ({"max_bytes": 3, "alphabet": "😀"}, "takes 4 bytes or more"),
+    ],
+)
+def test_bad_declarations_are_refused(arguments, message):
+    """A wrong bound or alphabet is refused with what was got."""
+    with pytest.raises(DomainError, match=message):
+        Strings(**arguments)
+
+
+def test_a_huge_domain_has_no_numbers():
+    """Numbering more than 2**63 cells is refused; drawing from them is not."""
+    domain = Strings(max_bytes=1800)
+    with pytest.raises(DomainError, match=r"below 2\*\*63"):
+        domain.index(frame(["a"]))
+    with pytest.raises(DomainError, match=r"below 2\*\*63"):
+        domain.keys(np.array([0]))
+    assert domain.contains(domain.draw(3, rng=seeded(9))).all()
+
+
+@pytest.mark.parametrize("number", [-1, 110])
+def test_numbers_outside_are_refused(number):
+    """A number that is no cell's is refused."""
+    with pytest.raises(DomainError, match="numbered 0 to 109"):
+        Strings(max_chars=2, alphabet="digits").keys(np.array([number]))

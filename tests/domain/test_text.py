@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
+from sparsehist.errors import DomainError
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+COMPONENTS = st.one_of(
+    st.integers(1, 10**6).map(Integers),
+    st.tuples(st.integers(-(2**63), -1), st.integers(0, 2**63 - 1)).map(lambda bounds: Integers(*bounds)),
+    st.lists(ANY_TEXT, min_size=1, max_size=4, unique=True).map(Catalogue),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4, unique=True).map(Catalogue),
+    st.lists(st.booleans(), min_size=1, max_size=2, unique=True).map(Catalogue),
+    st.lists(st.dates(), min_size=1, max_size=4, unique=True).map(Catalogue),
+    st.lists(st.dates(), min_size=2, max_size=2).map(lambda days: Dates(min(days), max(days))),
+    st.integers(1, 40).map(lambda bound: Strings(max_bytes=bound)),
+    st.just(Hash64()),
+)
+
+
+@given(st.dictionaries(ANY_TEXT, COMPONENTS, min_size=1, max_size=4))
+def test_every_product_round_trips(components):
+    """A product of any domains under any column names is read back equal, with the order of its columns."""
+    domain = Product(components)
+    again = Domain.parse(str(domain))
+    assert again == domain
+    assert again.names == tuple(components)
+    assert str(again) == str(domain)
+    assert again.size == domain.size
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("strings(max_bytes=32)", Strings(max_bytes=32)),
+        (" strings( max_chars = 8,\n alphabet='abc' ) ", Strings(max_chars=8, alphabet="abc")),
+        ("integers(1000)", Integers(1000)),
+        ("integers(-5, 10)", Integers(-5, 10)),
+        ("integers(first=3)", Integers(3)),
+        ("Catalogue('a', \"b\",)", Catalogue(["a", "b"])),
+        ("catalogue(1, -2)", Catalogue([1, -2])),
+        ("catalogue('2014-05-01', kind='date')", Catalogue(["2014-05-01"], kind="date")),
+        ("dates('2014-05-01', '2014-05-12')", Dates("2014-05-01", "2014-05-12")),
+        ("hash64()", Hash64()),
+        ("product(country=catalogue('DE'), n=integers(9))", Product(country=Catalogue(["DE"]), n=Integers(9))),
+        ("product(**{'for': integers(9)}, a=integers(2))", Product({"for": Integers(9), "a": Integers(2)})),
+    ],
+)
+def test_texts_say_which_domain_they_mean(text, domain):
+    """The documented forms are read as the domains they name, in any layout."""
+    assert Domain.parse(text) == domain
+
+
+BAD = [
+    ("", "cannot read the domain"),
+    ("strings(max_bytes=32", "cannot read the domain"),
+    ("strings(max_bytes=32) + 1", "is no domain; write one of strings"),
+    ("strings", "is no domain"),
+    ("sh.strings(max_bytes=3)", "is no domain"),
+    ("urls(max_bytes=32)", "there is no domain 'urls'; write one of"),
+    ("__import__('os')", "there is no domain '__import__'"),
+    ("strings(32)", r"strings\(\): too many positional arguments; write strings\(max_bytes=32\)"),
+    ("strings(max_byte=32)", "unexpected keyword argument 'max_byte'"),
+    ("strings(max_bytes=3.5)", "'3.5' is not a value"),
+    ("strings(max_bytes=2**5)", "is not a value"),
+    ("strings(max_bytes='32')", "got '32'"),
+    ("strings(max_bytes=len('abc'))", "is not a value"),
+    ("strings(max_bytes=-True)", "only an integer can have a sign"),
+    ("integers()", "missing a required argument"),
+    ("integers(1, 2, 3)", "too many positional arguments"),
+    ("integers(None)", "'None' is not a value"),
+    ("integers(True)", "got True"),
+    ("catalogue()", "no values"),
+    ("catalogue('a' 'b')", "side by side; put a comma"),
+    ("catalogue('a', 'c'\n 'b')", "side by side; put a comma"),
+    ("catalogue(f'a')", "is not a value"),
+    ("catalogue(b'a')", "is not a value"),
+    ("catalogue(['a'])", "is not a value"),
+    ("catalogue(*'ab')", "is not a value"),
+    ("catalogue('a', colour='b')", "unknown argument 'colour'"),
+    ("catalogue(file=3)", "file is text, got 3"),
+    ("catalogue('a', 'a')", "'a' twice"),
+    ("catalogue('\\udc80')", "lone surrogate"),
+    ("product(integers(3))", "names each of its columns"),
+    ("product(a=3)", "'3' is no domain"),
+    ("product(**'ab')", "needs names in braces"),
+    ("product(**{3: integers(3)})", "names that are text"),
+    ("product(**{'a': integers(3)}, a=integers(3))", "'a' twice"),
+    ("product(a=product(b=integers(3)))", "itself a product"),
+    ("dates('2014-05-01')", "missing a required argument"),
+    ("hash64(3)", "too many positional arguments"),
+    ("(" * 5000, "cannot read the domain"),
+    ("catalogue('a\x00')", "cannot read the domain"),
+    (None, "written as text, got None"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[str(case) for case in range(len(BAD))])
+def test_bad_texts_are_refused(text, message):
+    """A text that is no domain is refused with the reason and what would be right, and never evaluated."""
+    with pytest.raises(DomainError, match=message) as refused:
+        Domain.parse(text)
+    assert len(str(refused.value)) < 500
+
+
+def test_texts_are_stable():
+    """The text of each domain is what stores already hold."""
+    domains = {
+        "strings(max_bytes=32)": Strings(max_bytes=32),
+        "strings(max_chars=8, alphabet='abc')": Strings(max_chars=8, alphabet="cba"),
+        "integers(1000)": Integers(1000),
+        "integers(-5, 10)": Integers(-5, 10),
+        "catalogue('a', 'it\\'s \"b\"', '\\n')": Catalogue(["a", 'it\'s "b"', "\n"]),
+        "catalogue(1, -2)": Catalogue([1, -2]),
+        "dates('2014-05-01', '2014-05-12')": Dates("2014-05-01", "2014-05-12"),
+        "hash64()": Hash64(),
+        "product(a=integers(2), b=hash64())": Product(a=Integers(2), b=Hash64()),
+        "product(**{'a b': integers(2), 'c': hash64()})": Product({"a b": Integers(2), "c": Hash64()}),
+    }
+    assert {str(domain): domain for domain in domains.values()} == domains

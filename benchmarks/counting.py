@@ -1,0 +1,138 @@
+"""What does counting with bounding cost, next to the plain counts that need none?
+
+    python benchmarks/counting.py --rows 10_000_000 --runs 5 --out counting.json
+
+Each contender runs in a process of its own, in turns; CPU is user plus system time, memory is the peak resident
+set, both of the whole process including imports. Ratios are to the cheaper plain count, each measure for itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+PLAIN = ("plain polars", "plain duckdb")
+
+COUNT = """
+import tempfile
+from sparsehist.counting import count_keys
+from sparsehist.domain.base import Domain
+with tempfile.TemporaryDirectory() as directory:
+    result = count_keys(path, unit="user_id", key=["query"], max_keys={max_keys},
+                        domain=Domain.parse("strings(max_bytes=32)"), salt=bytes(range(16)), engine="{engine}",
+                        temporary_directory=directory)
+"""
+
+CONTENDERS = {
+    "plain polars": """
+import polars as pl
+result = pl.scan_parquet(path).group_by("query").agg(pl.col("user_id").n_unique()).collect(engine="streaming")
+""",
+    "plain duckdb": """
+import duckdb
+connection = duckdb.connect()
+connection.execute("set enable_progress_bar = false")
+connection.execute("create temp table result as select query, count(distinct user_id) as units "
+                   "from read_parquet($path) group by query", {{"path": path}})
+""",
+    "sparsehist polars": COUNT.replace("{engine}", "polars"),
+    "sparsehist duckdb": COUNT.replace("{engine}", "duckdb"),
+}
+
+REPORT = """
+import json, resource
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": time.monotonic() - begin,
+                  "peak_mb": usage.ru_maxrss / 1024}))
+"""
+
+
+def measure(code: str, path: Path) -> dict[str, float]:
+    """Run one contender in a process of its own."""
+    program = f"import time\nbegin = time.monotonic()\npath = {str(path)!r}\n{code}\n{REPORT}"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    measured: dict[str, float] = json.loads(run.stdout.strip().splitlines()[-1])
+    return measured
+
+
+def commit() -> str:
+    """Name the commit that is measured."""
+    run = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return run.stdout.strip() or "unknown"
+
+
+def machine() -> dict[str, object]:
+    """Describe the machine."""
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "python": platform.python_version(),
+    }
+
+
+def table(medians: dict[str, dict[str, float]]) -> str:
+    """Lay out the medians with their ratios to the cheaper plain count."""
+    best = {what: min(medians[name][what] for name in PLAIN) for what in ("cpu_s", "wall_s", "peak_mb")}
+    lines = [f"{'':20}{'CPU s':>8}{'ratio':>7}{'wall s':>8}{'ratio':>7}{'peak MB':>9}{'ratio':>7}"]
+    for name, found in medians.items():
+        ratio = {what: found[what] / best[what] for what in best}
+        lines.append(
+            f"{name:20}{found['cpu_s']:8.2f}{ratio['cpu_s']:7.2f}{found['wall_s']:8.2f}{ratio['wall_s']:7.2f}"
+            f"{found['peak_mb']:9.0f}{ratio['peak_mb']:7.2f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--max-keys", type=int, default=20)
+    parser.add_argument("--text-units", action="store_true")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS))
+    parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of a generated one")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    names = [*PLAIN, *(name for name in options.contenders.split(",") if name not in PLAIN)]
+    with tempfile.TemporaryDirectory() as directory:
+        path = options.log or Path(directory) / "log.parquet"
+        if options.log is None:
+            generator = Path(__file__).with_name("generated_log.py")
+            scale = [f"--rows={options.rows}", f"--units={options.rows // 10}", f"--keys={options.rows // 2}"]
+            extra = ["--text-units"] if options.text_units else []
+            subprocess.run([sys.executable, str(generator), str(path), *scale, *extra], check=True)
+        runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for _ in range(options.runs):
+            for name in names:
+                code = CONTENDERS[name].replace("{{", "{").replace("}}", "}").replace("{max_keys}", str(options.max_keys))
+                runs[name].append(measure(code, path))
+    medians = {
+        name: {what: statistics.median(run[what] for run in found) for what in found[0]} for name, found in runs.items()
+    }
+    print(table(medians))
+    if options.out:
+        result = {
+            "question": "counting with bounding next to plain counts",
+            "when": time.strftime("%Y-%m-%d"),
+            "commit": commit(),
+            "versions": {name: version(name) for name in ("polars", "duckdb", "numpy")},
+            "machine": machine(),
+            "rows": options.rows, "runs": options.runs, "max_keys": options.max_keys,
+            "text_units": options.text_units, "medians": medians, "all": runs,
+        }
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

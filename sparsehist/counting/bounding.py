@@ -1,0 +1,82 @@
+"""Which keys an over-full unit keeps: the first ones in an order made of hashes of values.
+
+A pair stands at the place that a mix of the salted hash of its unit and the salted hash of its key gives it
+among the pairs of that unit; pairs whose mixes agree are ordered by the keys themselves. Nothing else enters,
+so no other unit can change the choice, and a collision of hashes costs nothing but a comparison.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.counting.codes import first_of_runs
+
+WORD_BITS = 64
+
+
+def salted_hash(values: pl.DataFrame, salt: bytes, purpose: bytes) -> NDArray[np.uint64]:
+    """Hash rows by value; shape (rows,).
+
+    Polars takes 64 bits of seed, so two hashes carry the 128 bits of the salt.
+    """
+    seeds = hashlib.blake2b(purpose, key=salt, digest_size=16).digest()
+    first = values.hash_rows(int.from_bytes(seeds[:8], "little")).to_numpy()
+    second = values.hash_rows(int.from_bytes(seeds[8:], "little")).to_numpy()
+    return mix(first, second)
+
+
+def mix(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix two hashes into one (the finaliser of SplitMix64 on their sum)."""
+    mixed = first + second
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def first_keys(
+    group: NDArray[np.unsignedinteger],
+    hashes: NDArray[np.uint64],
+    max_keys: int,
+    rank_keys: Callable[[NDArray[np.intp]], NDArray[np.unsignedinteger]],
+) -> NDArray[np.bool_]:
+    """Keep the first pairs of each unit.
+
+    Args:
+        group: Number of the unit of each pair, beginning at 0, not decreasing; shape (pairs,).
+        hashes: Hash of each pair; shape (pairs,).
+        max_keys: How many pairs a unit may keep.
+        rank_keys: Given positions of pairs, ranks their keys by value; asked only where hashes agree.
+
+    Returns:
+        True where a pair is kept; shape (pairs,).
+    """
+    if not group.size:
+        return np.zeros(0, dtype=bool)
+    group_bits = np.uint64(int(group[-1]).bit_length())
+    # What a word has no room for only matters where words tie, and ties are put in order by all 64 bits.
+    words = hashes >> group_bits
+    if group_bits:
+        words |= group.astype(np.uint64) << np.uint64(WORD_BITS - int(group_bits))
+    order = np.argsort(words)
+    ordered = words[order]
+    first = first_of_runs(ordered)
+    if not first.all():
+        tied = ~first
+        tied[:-1] |= ~first[1:]
+        places = np.flatnonzero(tied)
+        rows = order[places]
+        order[places] = rows[np.lexsort((rank_keys(rows), hashes[rows], group[rows]))]
+    starts = np.flatnonzero(first_of_runs(group))
+    sizes = np.diff(starts, append=group.size)
+    position = np.arange(group.size) - np.repeat(starts, sizes)
+    kept = np.zeros(group.size, dtype=bool)
+    kept[order[position < max_keys]] = True
+    return kept

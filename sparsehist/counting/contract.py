@@ -1,0 +1,141 @@
+"""What goes into counting and what comes out, whichever engine does it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DeclarationError
+
+Choice = Literal["error", "drop"]
+SALT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Query:
+    """A log given as the result of a SQL query, run by DuckDB.
+
+    Attributes:
+        sql: One SELECT statement.
+        connection: DuckDB connection to run it on; a fresh one in memory if None.
+
+    Example:
+        >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
+        'select'
+    """
+
+    sql: str
+    connection: Any = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts made elsewhere, each unit already bounded to `max_keys` keys and to one per key.
+
+    Attributes:
+        frame: Key columns and a count column; anything tabular.
+        count: Name of the count column: whole numbers, none negative; rows that count 0 are left out.
+
+    Example:
+        >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units").count
+        'units'
+    """
+
+    frame: Any = field(repr=False)
+    count: str = "count"
+
+
+@dataclass(frozen=True)
+class CountedKeys:
+    """Every key of the log that lies in the domain, with its number of units. Secret.
+
+    Attributes:
+        frame: Columns key_0, … in the canonical dtypes of the domain and count (Int64, at least 1); each key
+            once; in no order that means anything.
+        engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
+            only with the same salt and the same engine.
+    """
+
+    frame: pl.DataFrame = field(repr=False)
+    engine: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to count, checked as far as it can be without reading the log."""
+
+    unit: str | None
+    key: tuple[str, ...]
+    max_keys: int
+    domain: Domain
+    salt: bytes = field(repr=False)
+    on_null: Choice
+    on_outside: Choice
+    threads: int | None
+    memory_limit: str | None
+    temporary_directory: Path
+    report: Callable[[str], None] = field(repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the log that are read: the unit, if there is one, then the key."""
+        return (*((self.unit,) if self.unit is not None else ()), *self.key)
+
+
+def request(
+    *,
+    unit: str | None,
+    key: Sequence[str],
+    max_keys: int,
+    domain: Domain,
+    salt: bytes,
+    on_null: Choice,
+    on_outside: Choice,
+    memory_limit: str | int | None,
+    threads: int | None,
+    temporary_directory: Path,
+    progress: Callable[[str], None] | None,
+) -> Request:
+    """Check the declared parameters of a count.
+
+    Raises:
+        DeclarationError: If one is wrong; the message carries its value.
+    """
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
+        raise DeclarationError(f"max_keys must be a whole number of at least 1, not {max_keys!r}")
+    if len(names) != domain.columns:
+        raise DeclarationError(
+            f"{domain.describe()} has {domain.columns} key column(s), but key names {len(names)}: {list(names)}"
+        )
+    columns = [*names, *([unit] if unit is not None else [])]
+    if len(set(columns)) != len(columns):
+        raise DeclarationError(f"unit and key must name different columns, not {columns}")
+    for name, value in (("on_null", on_null), ("on_outside", on_outside)):
+        if value not in ("error", "drop"):
+            raise DeclarationError(f'{name} must be "error" or "drop", not {value!r}')
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise DeclarationError(f"threads must be a whole number of at least 1, not {threads!r}")
+    if len(salt) != SALT_BYTES:
+        raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
+    return Request(
+        unit, names, max_keys, domain, salt, on_null, on_outside, threads, _memory_text(memory_limit),
+        Path(temporary_directory), progress or (lambda _: None),
+    )
+
+
+def _memory_text(limit: str | int | None) -> str | None:
+    """Write a memory limit as DuckDB reads it; a number is in bytes."""
+    if limit is None:
+        return None
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return f"{limit}B"
+    if isinstance(limit, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*([KMGT]i?)?B\s*", limit, re.IGNORECASE):
+        return limit.strip()
+    raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {limit!r}')

@@ -1,0 +1,138 @@
+"""Count the keys of a log: check the declaration, choose the engine, run it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import polars as pl
+
+from sparsehist.counting import with_duckdb, with_polars
+from sparsehist.counting.contract import Choice, CountedKeys, Counts, Request, request
+from sparsehist.counting.given import given_counts
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, open_log
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError
+
+Engine = Literal["auto", "polars", "duckdb"]
+
+# Bytes of memory the Polars engine takes for a byte of file, with room to spare: measured 7 for Parquet.
+EXPANSION = {"parquet": 10, "csv": 3}
+GZIP = 8
+
+
+class CountingEngine(Protocol):
+    """What an engine module offers."""
+
+    def name(self) -> str:
+        """Name the engine and its version."""
+        ...
+
+    def kept_pairs(self, log: Log, wanted: Request) -> pl.DataFrame:
+        """List the (unit, key) pairs that count."""
+        ...
+
+    def count(self, log: Log, wanted: Request) -> pl.DataFrame:
+        """Count units by key."""
+        ...
+
+
+def count_keys(
+    source: object,
+    *,
+    unit: str | None,
+    key: Sequence[str],
+    max_keys: int,
+    domain: Domain,
+    salt: bytes,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    engine: Engine = "auto",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    temporary_directory: Path,
+    progress: Callable[[str], None] | None = None,
+) -> CountedKeys:
+    """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
+
+    A unit with more distinct keys keeps the first `max_keys` of them in an order of its own, which depends on
+    the salt and on the values of that unit and its keys only: what others do, how rows are ordered or spread
+    over files, and how many threads run, change nothing. Rows without a usable key are left out first, and
+    keys that the domain takes for one cell count once.
+
+    `engine="auto"` is Polars, unless `memory_limit` or `threads` is given, the source is a DuckDB relation or
+    a Query, or the files look larger than half the machine's memory once read (ten times a Parquet file, three
+    times a CSV file, 24 times one that is compressed).
+
+    Args:
+        source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
+            DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
+        unit: Column of the unit: text, whole numbers, dates or the like, not floating point. None for Counts.
+        key: Column or columns of the key, as many as the domain has.
+        max_keys: Distinct keys a unit may have.
+        domain: Where the keys belong.
+        salt: 16 secret random bytes.
+        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
+        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
+        engine: "auto", "polars" or "duckdb".
+        memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills.
+        threads: For DuckDB.
+        temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
+        progress: Called with the name of each phase as it begins.
+
+    Returns:
+        Distinct keys with their number of units.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        NotFoundError: If a file does not exist.
+        DataError: If the log breaks a rule; the message names column, rule and remedy, never a value.
+
+    Example:
+        >>> import sparsehist as sh, tempfile
+        >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", "a"]})
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     counted = count_keys(log, unit="user_id", key=["query"], max_keys=2, domain=sh.Strings(max_bytes=32),
+        ...                          salt=bytes(16), temporary_directory=directory)
+        >>> counted.frame.sort("key_0").rows()
+        [('a', 2), ('b', 1)]
+    """
+    wanted = request(
+        unit=unit, key=key, max_keys=max_keys, domain=domain, salt=salt, on_null=on_null, on_outside=on_outside,
+        memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory, progress=progress,
+    )
+    if isinstance(source, Counts):
+        return CountedKeys(given_counts(source, wanted), "given")
+    if unit is None:
+        raise DeclarationError("unit is needed unless the source is Counts")
+    wanted.report("reading")
+    log = open_log(source, wanted.columns)
+    check_unit_dtype(log, unit)
+    check_key_dtypes(log, wanted.key, wanted.domain)
+    chosen = choose_engine(log, wanted, engine)
+    frame = chosen.count(log, wanted)
+    if frame.is_empty():
+        raise DataError("the log is empty: it has no rows, or none that may be counted")
+    return CountedKeys(frame, chosen.name())
+
+
+def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
+    """Choose by what is declared and by the sizes of the files; never by what is in them."""
+    if engine == "duckdb":
+        return with_duckdb
+    limited = wanted.memory_limit is not None or wanted.threads is not None
+    if engine == "polars":
+        if limited:
+            raise DeclarationError('memory_limit and threads are for engine="duckdb"; Polars has neither per call')
+        return with_polars
+    if engine != "auto":
+        raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')
+    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log) else with_polars
+
+
+def _looks_too_large(log: Log) -> bool:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sizes = [Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in log.files if "://" not in file]
+    return sum(sizes) * EXPANSION.get(log.kind, 1) > memory / 2

@@ -1,0 +1,45 @@
+"""Counts that were made elsewhere: check and convert them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from sparsehist.counting.contract import Counts, Request
+from sparsehist.counting.keys import has_duplicates, place
+from sparsehist.counting.sources import check_key_dtypes, engine_errors, open_log
+from sparsehist.domain.base import key_names
+from sparsehist.errors import DataError, DeclarationError
+
+
+def given_counts(source: Counts, wanted: Request) -> pl.DataFrame:
+    """Bring counts made elsewhere to columns key_0, …, count.
+
+    Raises:
+        DeclarationError: If a unit is named too, or a column is missing.
+        DataError: If a count is null, negative or fractional, or a key breaks a rule or occurs twice.
+    """
+    if wanted.unit is not None:
+        raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
+    log = open_log(source.frame, (*wanted.key, source.count))
+    check_key_dtypes(log, wanted.key, wanted.domain)
+    with engine_errors(log.label, log):
+        frame = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
+    counts = _whole_counts(frame[source.count])
+    keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
+    if has_duplicates(keys):
+        raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
+    placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
+    if has_duplicates(placed.cells):
+        raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
+    result = placed.cells.with_columns(count=counts.filter(pl.Series(placed.usable))).filter(pl.col("count") > 0)
+    return result.select([*key_names(wanted.domain.columns), "count"])
+
+
+def _whole_counts(counts: pl.Series) -> pl.Series:
+    """Refuse counts that are null, negative, fractional or not numbers."""
+    if not counts.dtype.is_numeric():
+        raise DataError(f"count column {counts.name!r} has dtype {counts.dtype}: counts must be whole numbers")
+    whole = counts.cast(pl.Int64, strict=False)
+    if whole.has_nulls() or not (whole.cast(pl.Float64) == counts.cast(pl.Float64)).all() or (whole < 0).any():
+        raise DataError(f"count column {counts.name!r}: counts must be whole numbers, none null or negative")
+    return whole

@@ -1,0 +1,129 @@
+"""Distinct keys of a log → cells of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.counting.contract import Choice
+from sparsehist.domain.base import Domain, key_names
+from sparsehist.errors import DataError
+
+NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
+OUTSIDE_REMEDY = (
+    'declare a domain that holds them, or pass on_outside="drop" to leave such rows out before bounding'
+)
+
+
+@dataclass(frozen=True)
+class PlacedKeys:
+    """Where each distinct key of a log belongs. Secret.
+
+    Attributes:
+        usable: True where the key is a cell; shape (n,).
+        cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
+        unchanged: All keys are usable and no two of them share a cell.
+    """
+
+    usable: NDArray[np.bool_] = field(repr=False)
+    cells: pl.DataFrame = field(repr=False)
+    unchanged: bool
+
+
+def is_missing(column: pl.Series) -> pl.Series:
+    """Find nulls, NaN and empty strings or bytes."""
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing |= column.is_nan().fill_null(value=False)
+    elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        missing |= (column.cast(pl.String) == "").fill_null(value=False)
+    elif column.dtype == pl.Binary:
+        missing |= (column.bin.size() == 0).fill_null(value=False)
+    return missing
+
+
+def missing_error(column: str, role: str) -> DataError:
+    """Refuse null, NaN or empty values."""
+    return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
+
+
+def place(
+    keys: pl.DataFrame, names: Sequence[str], domain: Domain, *, on_null: Choice, on_outside: Choice
+) -> PlacedKeys:
+    """Bring distinct keys to the domain.
+
+    Args:
+        keys: Distinct keys; columns key_0, … in the dtypes of the log; n rows.
+        names: What the key columns are called in the log.
+        domain: Where the keys belong.
+        on_null: What to do about null, NaN and empty keys.
+        on_outside: What to do about keys outside the domain.
+
+    Raises:
+        DataError: If there are such keys and they are not to be dropped.
+    """
+    missing = missing_by_column(keys)
+    if on_null == "error":
+        for name, column in zip(names, missing, strict=True):
+            if column.any():
+                raise missing_error(name, "key")
+    usable = ~missing.select(pl.any_horizontal(pl.all())).to_series().to_numpy()
+    cells, inside = find_cells(keys if usable.all() else keys.filter(pl.Series(usable)), domain)
+    if on_outside == "error" and not inside.all():
+        listed = ", ".join(repr(name) for name in names)
+        raise DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}")
+    if not inside.all():
+        usable[usable] = inside
+        cells = cells.filter(pl.Series(inside))
+    whole = cells.height == keys.height
+    return PlacedKeys(usable, cells, unchanged=whole and (cells.equals(keys) or not has_duplicates(cells)))
+
+
+def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:
+    """Find nulls, NaN and empty values, column by column."""
+    return pl.DataFrame([is_missing(column).alias(column.name) for column in keys])
+
+
+def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+    """Convert keys without nulls to canonical dtypes and test membership.
+
+    Text is parsed where the domain wants whole numbers or dates, as CSV files need; what does not parse is
+    outside.
+    """
+    parsed = keys.select(
+        _parsed(keys[name], domain.dtypes[column]) if needs_parsing(domain, column, keys[name].dtype) else keys[name]
+        for column, name in enumerate(key_names(domain.columns))
+    )
+    legible = np.ones(keys.height, dtype=bool)
+    if parsed.null_count().sum_horizontal().item():
+        legible = ~parsed.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
+        parsed = parsed.with_columns(pl.all().fill_null(strategy="forward").fill_null(strategy="backward"))
+    if not legible.any():
+        return pl.DataFrame(schema=_canonical(domain)).clear(keys.height), legible
+    cells = domain.convert(parsed)
+    return cells, legible & domain.contains(cells)
+
+
+def needs_parsing(domain: Domain, column: int, dtype: pl.DataType) -> bool:
+    """Say whether text stands where the domain wants whole numbers or dates."""
+    wanted = domain.dtypes[column]
+    return dtype == pl.String and not domain.accepts(column, dtype) and (wanted.is_integer() or wanted == pl.Date)
+
+
+def has_duplicates(keys: pl.DataFrame) -> bool:
+    """Say whether a key occurs twice."""
+    return keys.n_unique() < keys.height
+
+
+def _canonical(domain: Domain) -> Mapping[str, pl.DataType]:
+    return dict(zip(key_names(domain.columns), domain.dtypes, strict=True))
+
+
+def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if dtype == pl.Date:
+        return column.str.to_date("%Y-%m-%d", strict=False)
+    return column.cast(dtype, strict=False)

@@ -1,0 +1,264 @@
+"""Anything a log can be given as → something either engine can read, with its columns and dtypes.
+
+CSV files are read as text throughout, so that an id is read alike in every file whatever its neighbours look
+like; keys are parsed afterwards where the domain wants whole numbers or dates. Only an empty field is null:
+`NA` is text, with quotes or without, since the readers cannot tell the two apart. A log that writes missing
+values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import polars as pl
+
+from sparsehist.counting.contract import Query
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError
+
+Kind = Literal["parquet", "csv", "lazy", "stream"]
+SUFFIXES: dict[str, Kind] = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".tsv.gz": "csv",
+}
+ENGINE_FAILURES = (
+    duckdb.Error, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError, RuntimeError,
+)
+"""What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that can be read, once or more.
+
+    Attributes:
+        kind: How it is read.
+        files: The files, for kinds "parquet" and "csv".
+        content: A LazyFrame, or an object that offers an Arrow stream, for the other kinds.
+        dtypes: Dtype of every column.
+        label: What errors call it.
+    """
+
+    kind: Kind
+    files: tuple[str, ...]
+    content: Any = field(repr=False)
+    dtypes: dict[str, pl.DataType]
+    label: str
+
+    @property
+    def separator(self) -> str:
+        """What separates the fields of a CSV file."""
+        return "\t" if ".tsv" in self.files[0].lower() else ","
+
+    def lazy(self, columns: Sequence[str]) -> pl.LazyFrame:
+        """Read these columns with Polars."""
+        if self.kind == "csv":
+            return scan_csv(self.files, self.separator).select(columns)
+        if self.kind == "parquet":
+            wanted = [pl.col(name).cast(self.dtypes[name]) for name in columns]
+            scans = [pl.scan_parquet(file, glob=False).select(wanted) for file in self.files]
+            return pl.concat(scans) if len(scans) > 1 else scans[0]
+        if self.kind == "lazy":
+            frame: pl.LazyFrame = self.content.select(columns)
+            return frame
+        return pl.DataFrame(self.content).lazy().select(columns)
+
+
+def open_log(source: object, columns: Sequence[str]) -> Log:
+    """Find out what a source is and what columns it has.
+
+    Args:
+        source: Path, glob or list of them (Parquet, CSV); LazyFrame, DataFrame; DuckDB relation; Query; anything
+            with an Arrow stream, such as a pandas or pyarrow table.
+        columns: Columns that will be read.
+
+    Raises:
+        DeclarationError: If the source is of another kind or lacks a column.
+        NotFoundError: If no file has that name.
+        DataError: If a file cannot be read, or the files disagree on a column.
+    """
+    log = _open(source, columns)
+    missing = [name for name in columns if name not in log.dtypes]
+    if missing:
+        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; its columns are {list(log.dtypes)}")
+    return log
+
+
+def _open(source: object, columns: Sequence[str]) -> Log:
+    if isinstance(source, (str, Path)):
+        return _open_files([source], columns)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
+        return _open_files(source, columns)
+    if isinstance(source, pl.DataFrame):
+        return Log("lazy", (), source.lazy(), dict(source.schema), "the frame")
+    if isinstance(source, pl.LazyFrame):
+        with engine_errors("the lazy frame"):
+            return Log("lazy", (), source, dict(source.collect_schema()), "the lazy frame")
+    if isinstance(source, Query):
+        with engine_errors("the query"):
+            connection = source.connection if source.connection is not None else duckdb.connect(":memory:")
+            return _open_relation(connection.sql(source.sql), "the query")
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        with engine_errors("the relation"):
+            return _open_relation(source, "the relation")
+    if hasattr(source, "__arrow_c_stream__"):
+        with engine_errors("the table"):
+            frame = pl.DataFrame(source)
+            return Log("lazy", (), frame.lazy(), dict(frame.schema), "the table")
+    raise DeclarationError(
+        "a log is a path, a list of paths, a Polars frame, a DuckDB relation, a Query, Counts or anything with an "
+        f"Arrow stream, not {type(source).__name__}"
+    )
+
+
+def _open_relation(relation: Any, label: str) -> Log:
+    if relation is None:
+        raise DeclarationError("a Query must hold one SELECT statement")
+    return Log("stream", (), relation, dict(relation.limit(0).pl().schema), label)
+
+
+def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
+    files = [file for path in paths for file in _matches(str(path))]
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise DeclarationError("the files of a log must all be Parquet or all be CSV")
+    log = _open_file(files[0], columns)
+    label = log.label if len(files) == 1 else "the files"
+    dtypes = dict(log.dtypes)
+    for file in files[1:]:
+        other = _open_file(file, columns)
+        for name in columns:
+            if name in dtypes and name not in other.dtypes:
+                raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
+            if name in dtypes:
+                dtypes[name] = _common(dtypes[name], other.dtypes[name], name, file)
+    result = Log(log.kind, tuple(files), None, dtypes, label)
+    if log.kind == "csv" and len(files) > 1:
+        _refuse_mixed_text(result, columns)
+    return result
+
+
+def _open_file(file: str, columns: Sequence[str]) -> Log:
+    label = f"file {file!r}"
+    with engine_errors(label):
+        if _kind(file) == "csv":
+            separator = "\t" if ".tsv" in file.lower() else ","
+            return Log("csv", (file,), None, dict(scan_csv([file], separator).collect_schema()), label)
+        return Log("parquet", (file,), None, dict(pl.read_parquet_schema(file)), label)
+
+
+def scan_csv(files: Sequence[str], separator: str) -> pl.LazyFrame:
+    """Read CSV files as text; only empty fields are null."""
+    return pl.scan_csv(list(files), infer_schema=False, separator=separator, glob=False)
+
+
+def _matches(path: str) -> list[str]:
+    if "://" in path or Path(path).is_file():
+        return [path]
+    found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
+    if not found:
+        raise NotFoundError(f"there is no file {path!r}")
+    return found
+
+
+def _kind(file: str) -> Kind:
+    for suffix, kind in SUFFIXES.items():
+        if file.lower().endswith(suffix):
+            return kind
+    raise DeclarationError(f"file {file!r} must end in one of {', '.join(SUFFIXES)}")
+
+
+def _common(first: pl.DataType, second: pl.DataType, name: str, file: str) -> pl.DataType:
+    """Find the dtype in which two files agree on a column: whole numbers of any width, text of any kind."""
+    if first == second:
+        return first
+    if first.is_integer() and second.is_integer():
+        return pl.Int64() if first.is_signed_integer() and second.is_signed_integer() else pl.Int128()
+    if all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in (first, second)):
+        return pl.String()
+    raise DataError(
+        f"column {name!r} is {first} in the first file and {second} in {file!r}: one id must not be two; "
+        "write the column alike in all files"
+    )
+
+
+def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
+    """Refuse CSV files where a column is whole numbers in some and other text in the rest: 1 and 1.0 are one id."""
+    number = r"^[+-]?[0-9]+$"
+    for name in columns:
+        for_file = []
+        for file in log.files:
+            with engine_errors(f"file {file!r}"):
+                scan = scan_csv([file], log.separator).select(pl.col(name).replace("", None).drop_nulls())
+                shape = pl.col(name).str.contains(number).all(), pl.len()
+                for_file.append(scan.select(shape[0], shape[1].alias("rows")).collect(engine="streaming").row(0))
+        kinds = {whole for whole, rows in for_file if rows}
+        if len(kinds) > 1:
+            raise DataError(
+                f"column {name!r} holds whole numbers in some files and other text in the rest: one id must not be "
+                "two; write the column alike in all files, or give the log as a Polars frame"
+            )
+
+
+@contextmanager
+def engine_errors(label: str, log: Log | None = None) -> Iterator[None]:
+    """Turn whatever an engine raises into a DataError without the engine's words, which may quote the log."""
+    try:
+        yield
+    except (SparsehistError, MemoryError, KeyboardInterrupt):
+        raise
+    except ENGINE_FAILURES as failure:
+        if isinstance(failure, duckdb.OutOfMemoryException):
+            raise DeclarationError(
+                "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
+            ) from None
+        broken = _first_unreadable(log) if log is not None else None
+        raise DataError(
+            f"{f'file {broken!r}' if broken else label} cannot be read ({type(failure).__name__}): check that it is "
+            "whole and that its columns can be read"
+        ) from None
+
+
+def _first_unreadable(log: Log) -> str | None:
+    """Look for the file that fails; only done once reading has failed."""
+    for file in log.files if len(log.files) > 1 else ():
+        single = Log(log.kind, (file,), None, log.dtypes, file)
+        try:
+            single.lazy(list(log.dtypes)).select(pl.all().null_count()).collect(engine="streaming")
+        except ENGINE_FAILURES:
+            return file
+    return log.files[0] if len(log.files) == 1 else None
+
+
+def check_unit_dtype(log: Log, unit: str) -> None:
+    """Refuse a unit column whose values cannot be compared exactly."""
+    dtype = log.dtypes[unit]
+    if log.kind == "csv":
+        with engine_errors(log.label, log):
+            looks = pl.scan_csv(list(log.files), separator=log.separator, glob=False).collect_schema()[unit]
+        dtype = looks if looks.is_float() else dtype
+    if dtype.is_float() or dtype.is_decimal():
+        raise DataError(
+            f"unit column {unit!r} holds fractional numbers ({dtype}): cast it to whole numbers or text first"
+        )
+    if dtype.is_nested() or dtype in (pl.Null, pl.Object):
+        raise DataError(
+            f"unit column {unit!r} has dtype {dtype}: a unit must be text, a whole number, a date or the like"
+        )
+
+
+def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
+    """Refuse key columns that the domain does not take; the text of CSV files may be parsed for it."""
+    for column, name in enumerate(key):
+        wanted = domain.dtypes[column]
+        parsed = log.kind == "csv" and (wanted.is_integer() or wanted == pl.Date)
+        if not parsed and not domain.accepts(column, log.dtypes[name]):
+            raise DataError(
+                f"key column {name!r} has dtype {log.dtypes[name]}, which {domain.describe()} does not take as key "
+                f"column {column}; it wants {wanted}"
+            )

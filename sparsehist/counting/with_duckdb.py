@@ -1,0 +1,163 @@
+"""Count with DuckDB, which spills to disk what `memory_limit` has no room for.
+
+Everything happens on a fresh connection in memory, so nothing of the log stays in anybody's catalog; a caller's
+relation is only read. Distinct keys pass through Polars once, where the domain looks at them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from sparsehist.counting.contract import Request
+from sparsehist.counting.keys import missing_error, place
+from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.domain.base import key_names
+from sparsehist.statements import statement
+
+
+@dataclass(frozen=True)
+class Session:
+    """A connection of our own and the private directory it spills to."""
+
+    connection: duckdb.DuckDBPyConnection = field(repr=False)
+    directory: Path
+
+    def run(self, name: str, **values: object) -> duckdb.DuckDBPyConnection:
+        """Run one of the package's statements."""
+        return self.connection.execute(statement(name), values or None)
+
+    def read(self, name: str) -> pl.DataFrame:
+        """Read the result of one of the package's statements."""
+        return self.connection.sql(statement(name)).pl()
+
+
+def name() -> str:
+    """Name the engine and its version."""
+    return f"duckdb {duckdb.__version__}"
+
+
+def count(log: Log, wanted: Request) -> pl.DataFrame:
+    """Count units by key: columns key_0, …, count."""
+    with open_session(log, wanted) as session:
+        _keep(session, log, wanted)
+        wanted.report("counting")
+        counted = session.read("count_keys")
+        keys = unpacked(counted["key"], wanted)
+        return wanted.domain.convert(keys).with_columns(counted["count"].cast(pl.Int64))
+
+
+def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
+    """List the pairs that count: columns unit, key_0, …."""
+    with open_session(log, wanted) as session:
+        _keep(session, log, wanted)
+        kept = session.connection.table("kept").pl()
+        return wanted.domain.convert(unpacked(kept["key"], wanted)).select(kept["unit"], pl.all())
+
+
+@contextmanager
+def open_session(log: Log, wanted: Request) -> Iterator[Session]:
+    """Open a connection with the limits asked for; clean up after it."""
+    with (
+        engine_errors(log.label, log),
+        tempfile.TemporaryDirectory(prefix="count-", dir=wanted.temporary_directory) as directory,
+        duckdb.connect(":memory:") as connection,
+    ):
+        settings = {
+            "temp_directory": directory,
+            "preserve_insertion_order": False,
+            "enable_progress_bar": False,
+            "memory_limit": wanted.memory_limit,
+            "threads": wanted.threads,
+        }
+        for setting, value in settings.items():
+            if value is not None:
+                connection.execute(f"set {setting} = $value", {"value": value})  # noqa: S608  fixed names
+        yield Session(connection, Path(directory))
+
+
+def _keep(session: Session, log: Log, wanted: Request) -> None:
+    """Make the table kept (unit, key)."""
+    load(session, log, wanted)
+    wanted.report("sorting")
+    session.run("count_pairs")
+    if session.run("count_missing_units").fetchall()[0][0]:
+        if wanted.on_null == "error":
+            raise missing_error(wanted.columns[0], "unit")
+        session.run("count_drop_missing_units")
+    wanted.report("placing keys")
+    session.connection.table(_place(session, wanted)).create_view("bounded_source")
+    wanted.report("bounding")
+    session.run("count_hash")
+    session.run("count_kept", max_keys=wanted.max_keys, salt=wanted.salt)
+
+
+def _place(session: Session, wanted: Request) -> str:
+    """Bring the distinct keys to the domain; returns the table that holds the pairs then."""
+    keys = session.read("count_distinct_keys")["key"]
+    placed = place(
+        unpacked(keys, wanted), wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside
+    )
+    if placed.unchanged:
+        return "pairs"
+    cells = pl.DataFrame([keys.filter(pl.Series(placed.usable)), packed(placed.cells)])
+    session.connection.register("cells", cells)
+    session.run("count_placed")
+    session.connection.unregister("cells")
+    session.connection.execute("drop table pairs")
+    return "placed"
+
+
+def unpacked(keys: pl.Series, wanted: Request) -> pl.DataFrame:
+    """Give each part of the key its column."""
+    names = key_names(wanted.domain.columns)
+    if len(names) == 1:
+        return keys.alias(names[0]).to_frame()
+    return keys.struct.unnest()
+
+
+def packed(cells: pl.DataFrame) -> pl.Series:
+    """Undo `unpacked`."""
+    return cells.to_series().alias("cell") if cells.width == 1 else cells.to_struct("cell")
+
+
+def load(session: Session, log: Log, wanted: Request) -> None:
+    """Make the view log (unit, key); a key of several columns is a struct."""
+    source = _relation(session, log, wanted.columns)
+    parts = [f"{identifier(name)}" for name in wanted.key]
+    key = parts[0]
+    if len(parts) > 1:
+        key = "struct_pack(" + ", ".join(f"key_{i} := {part}" for i, part in enumerate(parts)) + ")"
+    source.project(f"{identifier(wanted.columns[0])} as unit, {key} as key").create_view("log")
+
+
+def _relation(session: Session, log: Log, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
+    connection = session.connection
+    files = list(log.files)
+    if log.kind == "parquet":
+        return connection.read_parquet(files, union_by_name=True)
+    if log.kind == "csv":
+        return connection.read_csv(
+            files, all_varchar=True, header=True, delimiter=log.separator, quotechar='"', escapechar='"',
+            na_values=[""], union_by_name=True,
+        )
+    if log.kind == "lazy":
+        path = session.directory / "log.parquet"
+        log.lazy(columns).sink_parquet(path)
+        return connection.read_parquet([str(path)])
+    connection.register("stream", log.content.to_arrow_reader())
+    # A stream can be read once, and by one reader: the rows are taken over, without their order.
+    connection.execute("create temp table taken as from stream")
+    connection.unregister("stream")
+    return connection.table("taken")
+
+
+def identifier(name: str) -> str:
+    """Quote a name chosen by a user."""
+    return '"' + name.replace('"', '""') + '"'

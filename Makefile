@@ -50,9 +50,11 @@ test-faults: $(STAMP)  ## kill the process at every write, fsync and rename; nee
 		{ echo 'strace is missing and could not be installed; install it and try again' >&2; exit 1; }
 	$(BIN)/python -m pytest -q -m faults
 
+# A script that answers a question takes --out; the others there only make its input.
 bench: $(STAMP)  ## every benchmark, results as JSON in .bench/
-	@set -e; for script in benchmarks/*.py; do case "$$script" in benchmarks/_*) continue;; esac; \
-		echo "== $$script"; $(BIN)/python "$$script"; done
+	@mkdir -p .bench
+	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py); do \
+		echo "== $$script"; $(BIN)/python "$$script" --out ".bench/$$(basename "$$script" .py).json"; done
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info

@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
@@ -21,11 +22,7 @@ SHIPPED = {
         for path in [*(CHECKOUT / "sparsehist").rglob("*.py"), CHECKOUT / "sparsehist" / "py.typed"]
     },
     **{f"sparsehist/sql/{path.name}": path for path in (CHECKOUT / "sql").glob("*.sql")},
-    **{
-        f"sparsehist/data/{path.name}": path
-        for path in (CHECKOUT / "data").glob("*.*")
-        if path.suffix != ".py"
-    },
+    **{f"sparsehist/data/{path.name}": path for path in (CHECKOUT / "data").glob("*.*") if path.suffix != ".py"},
 }
 BUILT_FROM = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md")
 
@@ -67,9 +64,7 @@ def _pip_install(target, *what, cwd):
 
 def _assert_statements_and_data_are_readable(installed, home):
     """Read all through importlib.resources, in a process that sees this install and no other."""
-    answer = json.loads(
-        _run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, installed, cwd=installed)
-    )
+    answer = json.loads(_run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, installed, cwd=installed))
     assert Path(answer["home"]).is_relative_to(home)
     wanted = {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -150,3 +145,18 @@ def test_an_editable_install_finds_its_statements_and_data(copy, tmp_path):
         assert _run(sys.executable, "-I", "-S", "-c", read, tmp_path, cwd=tmp_path).strip() == "select 1"
     finally:
         added.unlink()
+
+
+def test_the_shipped_log_is_what_its_page_says():
+    """Rows, visitors, areas and the absence of repeated pairs are as data/README.md has them."""
+    log = pl.read_csv(CHECKOUT / "data" / "msweb_1998.csv")
+    catalogue = pl.read_csv(CHECKOUT / "data" / "msweb_catalogue.csv")
+    page = (CHECKOUT / "data" / "README.md").read_text()
+    for stated in (log.height, log["user_id"].n_unique(), catalogue.height):
+        assert f"{stated:,}" in page
+    assert log.columns == ["user_id", "url"]
+    assert not log.is_duplicated().any()
+    assert log["url"].is_in(catalogue["url"].implode()).all()
+    assert catalogue["url"].is_unique().all()
+    assert "10.24432/C5VS3Q" in page
+    assert "Attribution 4.0" in page

@@ -49,9 +49,7 @@ def binomial(
     p, flip = np.exp(log_p), log_p > log_complement
     expected = float(trials @ p) + sum(n * float(p[i]) for i, n in large.items())
     if not expected <= _MOST_SUCCESSES:
-        raise ThresholdError(
-            f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it"
-        )
+        raise ThresholdError(f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it")
     rarer = np.where(flip, np.exp(log_complement), p)
     drawn = _ordinary(trials, rarer, rng=rng)
     successes = np.where(flip, trials - drawn, drawn)

@@ -106,10 +106,10 @@ def draw_exceeding(
     for begin in range(0, groups.size, _BATCH):
         group = groups[begin : begin + _BATCH]
         parts.append(_race(family, history, new_level, margins, log_exceed, counts, group, rng=rng))
-    for g in np.flatnonzero(hopeless):
+    for g in np.flatnonzero(hopeless).tolist():
         assert isinstance(family, Gaussian)
-        parts.append(draw_rare(family, history, new_level, margins[g], counts[g], sizes[g], int(g), rng=rng))
-    return _collect(parts, history, len(past), family.integer)
+        parts.append(draw_rare(family, history, new_level, margins[g], counts[g], int(sizes[g]), g, rng=rng))
+    return _collect(parts, history, len(past), integer=family.integer)
 
 
 def _groups(
@@ -179,7 +179,7 @@ def _race(
         mine = group[pending]
         log_uniform = np.negative(rng.standard_exponential(pending.size))
         exceeding = family.inverse_log_tail(log_exceed[mine] + log_uniform, level)
-        exceeding = np.maximum(exceeding, _just_above(margins[mine], family.integer))
+        exceeding = np.maximum(exceeding, _just_above(margins[mine], integer=family.integer))
         if rows == 1:
             paths[0], accepted[:] = exceeding, True
             pending = pending[:0]
@@ -193,9 +193,7 @@ def _race(
     for g in np.unique(group[pending]):
         assert isinstance(family, Gaussian), "races of this family must end"
         late = pending[group[pending] == g]
-        drawn = draw_late(
-            family, history, level, margins[g], counts[g], float(log_exceed[g]), late.size, rng=rng
-        )
+        drawn = draw_late(family, history, level, margins[g], counts[g], float(log_exceed[g]), late.size, rng=rng)
         accepted[late[: drawn.shape[1]]] = True
         paths[:, late[: drawn.shape[1]]] = drawn
     return paths[:, accepted], group[accepted]
@@ -228,13 +226,11 @@ def _carry_back(
     return inside, path
 
 
-def _just_above(margins: FloatArray, integer: bool) -> FloatArray:
+def _just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 
-def _collect(
-    parts: list[tuple[NoiseArray, IntArray]], history: History, n_past: int, integer: bool
-) -> Exceeding:
+def _collect(parts: list[tuple[NoiseArray, IntArray]], history: History, n_past: int, *, integer: bool) -> Exceeding:
     if not parts:
         dtype = np.int64 if integer else np.float64
         return Exceeding(np.empty(0, dtype), np.empty((0, n_past), dtype), np.empty(0, np.int64))

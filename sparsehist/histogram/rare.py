@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-import sparsehist.histogram.recursion as recursion
+from sparsehist.histogram import recursion
 from sparsehist.histogram.binomial import IntArray, binomial
 from sparsehist.noise.family import FloatArray, NoiseArray
 from sparsehist.noise.gaussian import Gaussian
@@ -108,4 +108,4 @@ def _paths_given_both(
     noise = np.minimum(noise, bound[:, None])
     noise[at] = np.maximum(noise[at], np.nextafter(margin, np.inf))
     past_rows = [levels.index(known) for known in history.levels]
-    return noise[[*past_rows, at]]
+    return np.asarray(noise[[*past_rows, at]])

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-_REACH = (
-    14.0  # by Brascamp-Lieb a bounded path varies no more than a free one; beyond 14 deviations lies 1e-40
-)
+_REACH = 14.0  # by Brascamp-Lieb a bounded path varies no more than a free one; beyond 14 deviations lies 1e-40
 _CHUNK = 2048  # paths drawn at once: some 20 MB
 
 

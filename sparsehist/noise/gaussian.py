@@ -157,8 +157,7 @@ class Gaussian:
         target, left, right = as_level(level), as_level(coarse_level), as_level(fine_level)
         if not left < target < right:
             raise LevelOrderError(
-                "between needs coarse_level < level < fine_level, "
-                f"got {coarse_level!r}, {level!r} and {fine_level!r}"
+                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
             )
         span = target * (right - left)
         weight_coarse, weight_fine = left * (right - target) / span, right * (target - left) / span

@@ -1,0 +1,160 @@
+"""What is fixed when a series is created: public parameters, checked before the log is touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sparsehist.domain import Domain, Product
+from sparsehist.errors import DeclarationError, DomainError
+from sparsehist.noise import Family, family_named
+from sparsehist.privacy import Level, as_level, level_text
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_LARGEST_BOUND = 2**31
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The public parameters of a series; equal declarations stand for the same series.
+
+    Attributes:
+        name: Of the series.
+        unit: Column that holds the privacy unit; None for counts bounded elsewhere.
+        key: Key columns, in the order of the domain's.
+        max_keys: Distinct keys a unit may touch.
+        domain: All keys that could occur.
+        noise: Name of the family.
+        cap: Bound on the sum of the levels of the series' paths; None for no bound.
+        population: Whose costs add up.
+        on_null: "error" or "drop", for rows without a unit or a key.
+        on_outside: "error" or "drop", for keys outside the domain.
+    """
+
+    name: str
+    unit: str | None
+    key: tuple[str, ...]
+    max_keys: int
+    domain: Domain
+    noise: str
+    cap: Fraction | None
+    population: str
+    on_null: str
+    on_outside: str
+
+    @property
+    def family(self) -> Family:
+        """The noise, with the sensitivity that max_keys implies."""
+        return family_named(self.noise, self.max_keys)
+
+    def as_json(self) -> dict[str, Any]:
+        """The declaration as it is stored."""
+        return {
+            "unit": self.unit,
+            "key": list(self.key),
+            "max_keys": self.max_keys,
+            "domain": str(self.domain),
+            "noise": self.noise,
+            "cap": None if self.cap is None else level_text(self.cap),
+            "population": self.population,
+            "on_null": self.on_null,
+            "on_outside": self.on_outside,
+        }
+
+
+def from_json(name: str, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
+    """Read a stored declaration back; `files` holds copies of catalogues by their digest."""
+    return Declaration(
+        name=name,
+        unit=stored["unit"],
+        key=tuple(stored["key"]),
+        max_keys=stored["max_keys"],
+        domain=Domain.parse(stored["domain"], files=files),
+        noise=stored["noise"],
+        cap=None if stored["cap"] is None else as_level(stored["cap"]),
+        population=stored["population"],
+        on_null=stored["on_null"],
+        on_outside=stored["on_outside"],
+    )
+
+
+def declare(
+    *,
+    name: str,
+    unit: str | None,
+    key: str | Sequence[str],
+    max_keys: int,
+    domain: Domain | str,
+    noise: str,
+    cap: Level | None,
+    population: str,
+    on_null: str,
+    on_outside: str,
+) -> Declaration:
+    """Check the parameters of a new series.
+
+    Raises:
+        DeclarationError: If one of them is wrong; the message carries its value.
+    """
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise DeclarationError(f"key must be a column's name or a list of names, got {key!r}")
+    if len(set(columns)) != len(columns):
+        raise DeclarationError(f"key names a column twice: {key!r}")
+    if unit is not None and (not isinstance(unit, str) or not unit or unit in columns):
+        raise DeclarationError(f"unit must name a column that is no key column, got {unit!r}")
+    if "noisy_count" in columns:
+        raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
+    if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 1 <= max_keys < _LARGEST_BOUND:
+        raise DeclarationError(f"max_keys must be a whole number of at least 1, got {max_keys!r}")
+    return Declaration(
+        name=checked_name("series", name),
+        unit=unit,
+        key=columns,
+        max_keys=max_keys,
+        domain=_checked_domain(domain, columns),
+        noise=_checked_noise(noise, max_keys),
+        cap=None if cap is None else as_level(cap),
+        population=checked_name("population", population),
+        on_null=_one_of("on_null", on_null, ("error", "drop")),
+        on_outside=_one_of("on_outside", on_outside, ("error", "drop")),
+    )
+
+
+def checked_name(what: str, name: str) -> str:
+    """Return the name of a series, release or population if it is one.
+
+    Raises:
+        DeclarationError: If it is not; the message carries it.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DeclarationError(
+            f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {name!r}"
+        )
+    return name
+
+
+def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def _checked_noise(noise: str, max_keys: int) -> str:
+    family_named(noise, max_keys)
+    return noise
+
+
+def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:
+    parsed = Domain.parse(domain) if isinstance(domain, str) else domain
+    if not isinstance(parsed, Domain):
+        raise DomainError(f"domain must be a domain or its text such as 'strings(max_bytes=32)', got {domain!r}")
+    if parsed.columns != len(columns):
+        raise DomainError(f"{len(columns)} key columns {columns} but a domain of {parsed.columns}: {domain!s}")
+    if isinstance(parsed, Product) and tuple(parsed.names) != columns:
+        raise DomainError(f"the domain's columns {tuple(parsed.names)} are not the key columns {columns}")
+    return parsed

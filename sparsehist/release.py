@@ -1,0 +1,154 @@
+"""A release: the rows that were published, and public metadata. Needs no store."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import polars as pl
+
+from sparsehist.errors import InputError, NotFoundError, StoreError
+
+_METADATA_KEY = "sparsehist"
+_FORMAT = 1
+
+
+class Origin(Protocol):
+    """The store a release came from, as far as a release knows it."""
+
+    def announce(self, target: Path, metadata: Mapping[str, Any], digest: str) -> None:
+        """Note in the public ledger beside `target` what is about to be written there."""
+
+
+class Release:
+    """What one round published.
+
+    Attributes:
+        frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
+            largest first, then by key.
+        metadata: Public parameters of the release: level, noise, std, threshold and so on.
+
+    Example:
+        >>> Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "public"}).name
+        'public'
+    """
+
+    __slots__ = ("_frame", "_metadata", "_origin")
+
+    def __init__(self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, origin: Origin | None = None) -> None:
+        """Hold a frame and its metadata; `origin` is told where the release is published."""
+        self._frame = frame
+        self._metadata = MappingProxyType(dict(metadata))
+        self._origin = origin
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The published rows."""
+        return self._frame
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Public parameters; read-only."""
+        return self._metadata
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self._metadata["name"])
+
+    def __len__(self) -> int:
+        """Number of published rows."""
+        return self._frame.height
+
+    def __repr__(self) -> str:
+        """Name, rows and the parameters one reads a count by."""
+        shown = {key: self._metadata.get(key) for key in ("level", "std", "threshold", "expected_false_keys")}
+        return f"Release({self._metadata.get('series')}.{self._metadata.get('name')}, rows={len(self)}, {shown})"
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to anything that reads Arrow."""
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+    def __getstate__(self) -> tuple[bytes, dict[str, Any]]:
+        """Pickle the published rows and the metadata, nothing else."""
+        return self._frame.serialize(), dict(self._metadata)
+
+    def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
+        """Read a pickle back."""
+        self._frame = pl.DataFrame.deserialize(state[0])
+        self._metadata = MappingProxyType(state[1])
+        self._origin = None
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
+
+        The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
+        there, and a store that turns out older than its entries is refused.
+
+        Args:
+            path: The file; replaced if it exists.
+
+        Raises:
+            StoreError: If it cannot be written; whatever stood there before is left.
+        """
+        target = Path(path)
+        text = json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)
+        content = io.BytesIO()
+        self._frame.write_parquet(content, metadata={_METADATA_KEY: text})
+        if self._origin is not None:
+            self._origin.announce(target, self._metadata, hashlib.sha256(content.getbuffer()).hexdigest())
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+            _sync_directory(target.parent)
+        except OSError as problem:
+            with suppress(OSError):
+                temporary.unlink()
+            raise StoreError(f"cannot write {target}: {problem.strerror or 'the write failed'}") from None
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str | os.PathLike[str]) -> Release:
+    """Read a release that was written as Parquet; needs no store.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The release: the same rows and metadata.
+
+    Raises:
+        NotFoundError: If there is no such file.
+        InputError: If it is not a release.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise NotFoundError(f"there is no file {source}")
+    try:
+        stored = pl.read_parquet_metadata(source)
+        frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
+        metadata = json.loads(stored[_METADATA_KEY])
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
+        raise InputError(f"{source} is not a release written by sparsehist, or it is damaged") from None
+    if metadata.pop("format", None) != _FORMAT:
+        raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
+    return Release(frame, metadata)

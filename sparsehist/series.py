@@ -1,0 +1,401 @@
+"""Stores and series: count, commit, draw a round, commit, publish. The only place where core and shell meet."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import polars as pl
+
+from sparsehist import entropy, releasing
+from sparsehist.catalogue_files import catalogue_copies, write_catalogues
+from sparsehist.counting import count_keys
+from sparsehist.counting.contract import Choice
+from sparsehist.counting.count import Engine
+from sparsehist.declaration import Declaration, checked_name, declare, from_json
+from sparsehist.domain import Domain
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
+from sparsehist.ledger import ledger_frame
+from sparsehist.privacy import Level
+from sparsehist.publication import StoreOnDisk
+from sparsehist.release import Release, read
+from sparsehist.report.progress import Progress, reporting
+from sparsehist.store import (
+    NewSeries,
+    SeriesRecord,
+    State,
+    adopt,
+    backup,
+    create_store,
+    open_state,
+    write_series_files,
+)
+
+__all__ = ["Release", "Series", "Store", "adopt", "create", "open", "read"]
+
+_MEMORY = ":memory:"
+
+
+class Store:
+    """A directory that holds series: their counts, what was released from them, and at what cost.
+
+    Nothing is held open between calls, so a store survives forks and may be used from several threads and
+    processes; a call that finds it in use waits `wait` seconds and then says so.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+        >>> with sh.open(":memory:") as store:
+        ...     _ = sh.create(store, log, name="visits", unit="user", key="url", max_keys=1,
+        ...                   domain=sh.Strings(max_bytes=8))
+        ...     store.series_names()
+        ['visits']
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None) -> None:
+        """Use `open` or `create` instead."""
+        self.wait = wait
+        self._memory = os.fspath(path) == _MEMORY
+        if seed is not None and not self._memory:
+            raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
+        self._seeded = None if seed is None else entropy.seeded(seed)
+        self.path = _memory_directory(self) if self._memory else Path(path)
+
+    def __repr__(self) -> str:
+        """Where it is."""
+        return f"Store({_MEMORY if self._memory else str(self.path)!r})"
+
+    def __enter__(self) -> Self:
+        """Return the store."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget a store in memory; one on disk holds nothing open."""
+        if self._memory:
+            shutil.rmtree(self.path.parent, ignore_errors=True)
+
+    def series(self, name: str) -> Series:
+        """Return a series by name.
+
+        Raises:
+            NotFoundError: If there is none.
+        """
+        with self.state() as state:
+            record = state.series(checked_name("series", name))
+            if record is None:
+                raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
+            return Series(self, record.series_id, _declaration(record))
+
+    def series_names(self) -> list[str]:
+        """Names of the series, sorted."""
+        with self.state() as state:
+            return sorted(record.name for record in state.all_series())
+
+    def ledger(self) -> pl.DataFrame:
+        """What has been spent, by path, by series and by population.
+
+        Returns:
+            One row a noise path (its finest level), one a series (the sum over its paths) and one a
+            population (the sum over its series); `level` is exact text. Dropped series stay.
+        """
+        with self.state() as state:
+            return ledger_frame(state.ledger())
+
+    def drop(self, name: str) -> None:
+        """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
+
+        Raises:
+            NotFoundError: If there is no such series.
+        """
+        with self.state() as state:
+            if state.series(checked_name("series", name)) is None:
+                raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
+            state.drop_series(name)
+
+    def backup(self, destination: str | os.PathLike[str]) -> None:
+        """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""
+        backup(self.path, Path(destination), wait=self.wait)
+
+    @contextmanager
+    def state(self, wait: float | None = None) -> Iterator[State]:
+        """Hold the store: lock, check, connect; for the package's own use."""
+        with open_state(self.path, wait=self.wait if wait is None else wait, durable=not self._memory) as state:
+            yield state
+
+    def generator(self) -> np.random.Generator:
+        """A generator for one piece of work."""
+        return entropy.generator() if self._seeded is None else self._seeded
+
+    def origin(self, state: State) -> StoreOnDisk | None:
+        """What a release remembers of this store; nothing if it is in memory."""
+        return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
+
+
+class Series:
+    """One histogram, fixed at creation, from which any number of releases can be made.
+
+    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
+    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
+    """
+
+    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
+        """Use `create` or `Store.series` instead."""
+        self.store = store
+        self.declaration = declaration
+        self._series_id = series_id
+
+    @property
+    def name(self) -> str:
+        """Name of the series."""
+        return self.declaration.name
+
+    def __repr__(self) -> str:
+        """Name and domain: public parameters only."""
+        return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
+
+    def release(
+        self,
+        name: str,
+        *,
+        level: Level | None = None,
+        threshold: float | None = None,
+        false_keys: float | None = None,
+        max_false_keys: float = 1e7,
+        wait: float | None = None,
+    ) -> Release:
+        """Release the histogram at a level, or give back the release of that name.
+
+        Committed before it is returned: after a crash it is either whole or was never drawn. A name that
+        exists stands for the same numbers for ever.
+
+        Args:
+            name: Of the release; a-z, 0-9 and _.
+            level: Privacy level, exact; larger is finer. rho for Gaussian noise.
+            threshold: A cell is published when its rounded noisy count is above it, in counts.
+            false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
+                threshold that keeps to it is taken. 1 when neither is given.
+            max_false_keys: Refuse a threshold that would publish more empty cells than this.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Returns:
+            The release.
+
+        Raises:
+            LevelError: If the level is no positive, finite number.
+            CapExceededError: If the level is beyond the series' cap.
+            ThresholdError: If the threshold cannot be served; says which would do.
+            NameTakenError: If the name stands for another request.
+            NotFoundError: If no level is given and there is no release of that name.
+            StoreInUseError: If another process or thread holds the store.
+        """
+        request = releasing.requested(name, level=level, threshold=threshold, false_keys=false_keys)
+        with self.store.state(wait) as state:
+            record = state.series(self.name)
+            if record is None or record.series_id != self._series_id:
+                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+            files = state.series_files(record)
+            released = releasing.existing(state, record, files, self.declaration, request)
+            if released is None:
+                released = releasing.release(
+                    state, record, files, self.declaration, request, max_false_keys, rng=self.store.generator()
+                )
+            origin = self.store.origin(state)
+        frame, metadata = released
+        return Release(frame, metadata, origin=origin)
+
+    def releases(self) -> pl.DataFrame:
+        """Name, level, threshold and time of each release, in the order they were made."""
+        with self.store.state() as state:
+            record = state.series(self.name)
+            made = [] if record is None else state.releases(record.path_id)
+            columns = ("name", "level", "std", "threshold", "expected_false_keys", "released_at")
+            rows = {column: [release.metadata[column] for release in made] for column in columns}
+            schema = {"name": pl.String, "level": pl.String, "std": pl.Float64, "threshold": pl.Float64}
+            return pl.DataFrame(rows, schema={**schema, "expected_false_keys": pl.Float64, "released_at": pl.String})
+
+
+def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.0, seed: int | None = None) -> Store:
+    """Open a store.
+
+    Args:
+        path: Its directory, or ":memory:" for experiments.
+        create: Make an empty store if there is none.
+        wait: Seconds every call waits for a store in use before it gives up.
+        seed: Makes a ":memory:" store reproducible.
+
+    Returns:
+        The store; a context manager.
+
+    Raises:
+        NotFoundError: If there is no store at `path`.
+        StoreError: If it is damaged, of another version, a copy, or older than what was published from it.
+    """
+    store = Store(path, wait=wait, seed=seed)
+    if create and not store.path.exists():
+        create_store(store.path)
+    with store.state():
+        return store
+
+
+def create(
+    store: str | os.PathLike[str] | Store,
+    source: object,
+    *,
+    name: str,
+    unit: str | None = None,
+    key: str | Sequence[str],
+    max_keys: int,
+    domain: Domain | str,
+    noise: str = "gaussian",
+    cap: Level | None = None,
+    population: str = "default",
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    if_exists: str = "error",
+    engine: Engine = "auto",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+    wait: float = 0.0,
+    seed: int | None = None,
+) -> Series:
+    """Count a log into a new series, bounding what each unit adds.
+
+    Args:
+        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        source: The log: path, glob or list of paths (Parquet, CSV), Polars frame, DuckDB relation, anything
+            with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
+        name: Of the series.
+        unit: Column of the privacy unit (who is protected); not for `Counts`.
+        key: Column of the key, or several for a product domain.
+        max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
+        domain: All keys that could occur, or its text; never read off the log.
+        noise: Family of noise.
+        cap: Refuse releases beyond this level (the sum over the series' paths).
+        population: Whose costs add up over series.
+        on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
+        on_outside: "error" or "drop" for keys outside the domain.
+        if_exists: "error", or "reuse": a series of this name and declaration is returned, the log is not read.
+        engine: "auto", "polars" or "duckdb".
+        memory_limit: Such as "4GB"; DuckDB spills beyond it.
+        threads: At most this many.
+        progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
+        wait: Seconds to wait for a store in use.
+        seed: Makes a ":memory:" store reproducible.
+
+    Returns:
+        The series.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        DataError: If the log breaks a rule; never quotes a key or a unit.
+        NameTakenError: If the name stands for another series.
+    """
+    declaration = declare(
+        name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
+        population=population, on_null=on_null, on_outside=on_outside,
+    )  # fmt: skip
+    if if_exists not in ("error", "reuse"):
+        raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
+    made = not home.path.exists()
+    if made:
+        create_store(home.path)
+    try:
+        with home.state(wait or None) as state, reporting(progress) as report:
+            record = state.series(name)
+            if record is not None:
+                return _reused(home, record, declaration, if_exists)
+            rng = home.generator()
+            salt = rng.bytes(16)
+            counted = count_keys(
+                source, unit=unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain, salt=salt,
+                on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit, threads=threads,
+                temporary_directory=state.spill, progress=report,
+            )  # fmt: skip
+            _commit(state, declaration, counted.frame, counted.engine, salt, report, rng=rng)
+    except BaseException:
+        if made:
+            _remove_if_empty(home)
+        raise
+    return home.series(name)
+
+
+def _commit(
+    state: State,
+    declaration: Declaration,
+    counted: pl.DataFrame,
+    engine: str,
+    salt: bytes,
+    report: Callable[[str], None],
+    *,
+    rng: np.random.Generator,
+) -> None:
+    series_id = secrets.token_hex(8)
+    report("writing")
+    directory = state.new_series_directory(series_id)
+    files = write_series_files(directory, counted, salt=salt, durable=state.durable, rng=rng)
+    files += write_catalogues(directory, declaration.domain, durable=state.durable)
+    stored = {
+        **declaration.as_json(),
+        "engine": engine,
+        "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files))
+
+
+def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:
+    known = _declaration(record)
+    if if_exists == "error":
+        raise NameTakenError(f"{store!r} has a series {known.name!r} already; if_exists='reuse' gives it back")
+    if known != declaration:
+        stored, asked = known.as_json(), declaration.as_json()
+        differing = [f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field]]
+        raise NameTakenError(f"the series {known.name!r} was declared with {', '.join(differing)}")
+    return Series(store, record.series_id, known)
+
+
+def _declaration(record: SeriesRecord) -> Declaration:
+    return from_json(record.name, record.declaration, files=catalogue_copies(record))
+
+
+def _listed(state: State) -> str:
+    return ", ".join(sorted(record.name for record in state.all_series())) or "none"
+
+
+def _memory_directory(store: Store) -> Path:
+    """A private directory in memory where there is one, gone with the store."""
+    shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
+    parent = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
+    directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
+    path = directory / "store"
+    create_store(path, durable=False)
+    weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
+    return path
+
+
+def _remove_if_empty(store: Store) -> None:
+    """Take back a store made for a series that could not be created."""
+    try:
+        with store.state() as state:
+            empty = not state.all_series() and not state.ledger().height
+    except StoreError:
+        return
+    if empty:
+        store.path.with_name(store.path.name + ".generation").unlink(missing_ok=True)
+        shutil.rmtree(store.path, ignore_errors=True)

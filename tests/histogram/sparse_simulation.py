@@ -1,0 +1,105 @@
+"""Sparse releases over a whole small domain, cell by cell, so that they can be held against the dense ones.
+
+Also the wrong samplers that the tests must tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy.special import log_ndtr, ndtri_exp
+
+from sparsehist.histogram import DenseReleases, Exceeding, draw_exceeding
+from sparsehist.histogram.dense import noise_at_level
+from sparsehist.noise import Gaussian
+from sparsehist.noise.family import Family
+from sparsehist.privacy import Level, as_level
+
+Draw = Callable[..., Exceeding]
+Redraw = Callable[..., np.ndarray]
+
+
+def release_sparse(
+    family: Family,
+    counts: np.ndarray,
+    levels: Sequence[Level],
+    thresholds: Sequence[float],
+    *,
+    rng: Generator,
+    draw: Draw = draw_exceeding,
+    tracked_noise: Redraw = noise_at_level,
+) -> DenseReleases:
+    """Release by lazy rounds; noise of a cell that was never published is NaN, at every release."""
+    groups = np.unique(counts)
+    free = {int(c): list(rng.permutation(np.flatnonzero(counts == c))) for c in groups}
+    cells = np.empty(0, np.int64)
+    known: dict[Fraction, np.ndarray] = {}
+    past: list[tuple[Fraction, float]] = []
+    for level, threshold in zip(map(as_level, levels), thresholds, strict=True):
+        if level not in known:
+            known[level] = tracked_noise(family, level, known, cells.size, rng=rng)
+        sizes = [len(free[int(c)]) for c in groups]
+        new = draw(family, past, level, threshold, sizes, count=groups, rng=rng)
+        past.append((level, threshold))
+        added = np.array([free[int(groups[g])].pop() for g in new.group], dtype=np.int64)
+        cells = np.append(cells, added)
+        column = {at: new.paths[:, i] for i, (at, _) in enumerate(past[:-1])} | {level: new.values}
+        known = {at: np.append(noise, column[at]) for at, noise in known.items()}
+    noise = np.full((len(levels), counts.size), np.nan)
+    for i, level in enumerate(levels):
+        noise[i, cells] = known[as_level(level)]
+    with np.errstate(invalid="ignore"):
+        return DenseReleases(noise, noise > np.asarray(thresholds)[:, None] - counts)
+
+
+def hide_unpublished(releases: DenseReleases) -> DenseReleases:
+    """What sparse releases keep of dense ones: whole paths of the cells published at least once."""
+    seen = releases.published.any(axis=0)
+    return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
+
+
+def printed_algorithm_6(
+    family: Gaussian,
+    past: Sequence[tuple[Fraction, float]],
+    level: Fraction,
+    threshold: float,
+    n_untracked: Sequence[int],
+    *,
+    count: Any,
+    rng: Generator,
+) -> Exceeding:
+    """Wrong on purpose: the right number of cells, but each step from its own truncated law (levels ascending).
+
+    Only the weights of later constraints are left out; the scale is mended, or it would be seen at once.
+    """
+    exact = draw_exceeding(family, past, level, threshold, n_untracked, count=count, rng=rng)
+    margin = np.asarray(count, float)[exact.group]
+    at = dict.fromkeys(sorted({*(known for known, _ in past), level}))
+    bounds = {known: min(tau for other, tau in past if other == known) for known, _ in past}
+    position, time = np.zeros(exact.group.size), 0.0
+    for known in at:
+        now = family.brownian_time(known)
+        step = np.sqrt(now - time)
+        rho, time = float(known), now
+        uniform = np.negative(rng.standard_exponential(position.size))
+        if known == level:
+            low = (rho * (threshold - margin) - position) / step
+            move = -ndtri_exp(log_ndtr(-low) + uniform)
+        elif known in bounds:
+            high = (rho * (bounds[known] - margin) - position) / step
+            move = ndtri_exp(log_ndtr(high) + uniform)
+        position = position + step * move
+        at[known] = position / rho
+    paths = [at[known] for known, _ in past]
+    return Exceeding(at[level], np.reshape(paths, (len(past), exact.group.size)).T, exact.group)
+
+
+def independent_redraw(
+    family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
+) -> np.ndarray:
+    """Wrong on purpose: fresh noise for tracked cells at every level."""
+    return family.sample(size, level, rng=rng)

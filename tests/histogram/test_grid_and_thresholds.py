@@ -1,0 +1,94 @@
+"""The grid of published noise, and thresholds on it: exact events, public numbers only."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist import entropy
+from sparsehist.errors import ThresholdError
+from sparsehist.histogram import (
+    effective_threshold,
+    expected_false_keys,
+    grid_step,
+    round_to_grid,
+    threshold_for_false_keys,
+)
+from sparsehist.noise import Gaussian
+
+STDS = st.floats(1e-6, 1e6)
+
+
+@given(STDS)
+def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
+    """And lies 2**-10 to 2**-11 below the standard deviation, or is 1."""
+    step = grid_step(std)
+    assert math.frexp(step)[0] == 0.5
+    assert step == 1.0 or (std / 2048 < step <= std / 1024 and (1 / step).is_integer())
+
+
+@given(STDS, st.floats(-1e4, 1e4), st.integers(0, 10**6), st.floats(-8, 8))
+def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
+    std: float, threshold: float, count: int, z: float
+) -> None:
+    """The two ways to say it agree exactly, at the boundary too."""
+    step = grid_step(std)
+    bound = effective_threshold(threshold, step)
+    at_bound = bound - count
+    for noise in (z * std, at_bound, np.nextafter(at_bound, np.inf), np.nextafter(at_bound, -np.inf)):
+        if abs(noise / step) > 2**52:
+            continue
+        rounded = float(round_to_grid(np.array([noise]), step)[0])
+        assert (count + rounded > math.floor(threshold / step) * step) == (noise > at_bound)
+
+
+def test_counts_that_differ_by_one_have_shifted_supports() -> None:
+    """Published values of c and c + 1 lie on one grid, so low-order bits tell nothing."""
+    for sensitivity, level in ((1.0, 0.01), (math.sqrt(20), 0.5), (1.0, 50.0), (300.0, 0.001)):
+        family = Gaussian(sensitivity=sensitivity)
+        step = grid_step(family.std(level))
+        rounded = round_to_grid(family.sample(100_000, level, rng=entropy.seeded(41)), step)
+        for count in (0, 1, 12345):
+            units = (count + rounded) / step
+            assert np.array_equal(units, np.rint(units))
+            assert np.array_equal((count + 1 + rounded) - 1, count + rounded)
+
+
+def test_rounding_is_to_the_nearest_halves_down() -> None:
+    """Also where subtracting a half would round."""
+    step = 0.25
+    noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
+    assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]
+
+
+@given(
+    st.integers(2, 10**70),
+    st.floats(1e-3, 1e6),
+    st.sampled_from(["0.001", "0.1", "1/3", "2", "100"]),
+    st.integers(1, 1000),
+)
+def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
+    size: int, wanted: float, level: str, max_keys: int
+) -> None:
+    """One step lower would expect more than was asked for; all from public numbers."""
+    family = Gaussian(sensitivity=math.sqrt(max_keys))
+    if wanted >= size:
+        with pytest.raises(ThresholdError):
+            threshold_for_false_keys(family, level, size, wanted)
+        return
+    step = grid_step(family.std(level))
+    threshold = threshold_for_false_keys(family, level, size, wanted)
+    assert threshold == math.floor(threshold / step) * step
+    assert expected_false_keys(family, level, effective_threshold(threshold, step), size) <= wanted * (1 + 1e-9)
+    assert expected_false_keys(family, level, effective_threshold(threshold - step, step), size) > wanted * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("wanted", [0.0, -1.0, math.nan, math.inf])
+def test_a_senseless_number_of_false_keys_is_refused(wanted: float) -> None:
+    """With the value in the message."""
+    with pytest.raises(ThresholdError, match=str(wanted)):
+        threshold_for_false_keys(Gaussian(), 0.1, 100, wanted)

@@ -1,0 +1,58 @@
+"""Levels are exact rationals, however they are written."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsehist.errors import LevelError
+from sparsehist.privacy import as_level, level_text
+
+
+def test_one_level_in_many_spellings() -> None:
+    """A float is read as its shortest decimal; all spellings of a tenth are one level."""
+    spellings = [0.1, "0.1", "1/10", ".1", "1e-1", Fraction(1, 10), Decimal("0.1"), np.float64(0.1)]
+    assert {as_level(spelling) for spelling in spellings} == {Fraction(1, 10)}
+    assert as_level(2) == as_level(np.int64(2)) == as_level("2") == 2
+    assert as_level(np.float32(0.5)) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        0,
+        -1,
+        -0.1,
+        math.nan,
+        math.inf,
+        "nan",
+        "inf",
+        "",
+        "0",
+        "1/0",
+        "abc",
+        None,
+        True,
+        [1],
+        1j,
+        "1e400",
+        1e-80,
+    ],
+)
+def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
+    """Not positive, not finite, not a number, or beyond what a double can compute with."""
+    with pytest.raises(LevelError) as refusal:
+        as_level(wrong)  # type: ignore[arg-type]
+    assert repr(wrong) in str(refusal.value)
+
+
+@given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9))
+def test_text_reads_back(level: Fraction) -> None:
+    """The stored text of a level is that level."""
+    assert as_level(level_text(level)) == level

@@ -1,0 +1,325 @@
+"""The main job end to end: a log becomes a series, a series several lossless releases, each of them for ever."""
+
+from __future__ import annotations
+
+import pickle
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.errors import (
+    CapExceededError,
+    DataError,
+    DeclarationError,
+    DomainError,
+    LevelError,
+    NameTakenError,
+    NotFoundError,
+    ThresholdError,
+)
+
+SECRET = "zz-secret-"
+
+
+def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
+    """Units that visit a few popular keys and one secret key of their own."""
+    rng = np.random.default_rng(seed)
+    popular = np.minimum(rng.zipf(1.5, units * 3), 40)
+    users = np.repeat(np.arange(units), 3)
+    own = pl.DataFrame({"user": np.arange(units), "key": [f"{SECRET}{i}" for i in range(units)]})
+    return pl.concat([pl.DataFrame({"user": users, "key": [f"/page/{p}" for p in popular]}), own])
+
+
+def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
+    """A series over all strings of at most 16 bytes."""
+    declared: dict = {
+        "name": "visits", "unit": "user", "key": "key", "max_keys": 4, "domain": sh.Strings(max_bytes=16),
+        "seed": 7 if store == ":memory:" else None,
+    }  # fmt: skip
+    return sh.create(store, a_log(), **(declared | changes))  # type: ignore[arg-type]
+
+
+def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) -> None:
+    """Levels in any order; the ledger shows the finest for the path, the series and the population."""
+    series = a_series(tmp_path / "store")
+    for name, level in (("public", "0.01"), ("partner", "1/2"), ("internal", "0.1")):
+        release = series.release(name, level=level, false_keys=0.5)
+        assert release.metadata["expected_false_keys"] <= 0.5
+        assert release.frame.columns == ["key", "noisy_count"]
+    ledger = sh.open(tmp_path / "store").ledger()
+    assert ledger["scope"].to_list() == ["path", "series", "population"]
+    assert ledger["level"].to_list() == ["0.5"] * 3
+    assert ledger["releases"].to_list() == [3, 3, 3]
+
+
+def test_rows_are_ordered_by_count_then_key_and_lie_on_the_grid() -> None:
+    """Largest first, ties by key; noise on the published grid; every row above the threshold."""
+    release = a_series().release("all", level="0.5", threshold=30)
+    frame, metadata = release.frame, release.metadata
+    assert frame.equals(frame.sort(["noisy_count", "key"], descending=[True, False]))
+    units = frame["noisy_count"].to_numpy() / metadata["grid"]
+    assert np.array_equal(units, np.rint(units))
+    assert frame["noisy_count"].min() > 30
+    assert frame.height > 5
+
+
+def test_noisy_counts_are_near_the_truth() -> None:
+    """Every key whose count is far above the threshold is published, within six standard deviations."""
+    release = a_series().release("all", level="0.5", false_keys=1)
+    std = release.metadata["std"]
+    truth = a_log().unique().group_by("key").len()
+    both = truth.join(release.frame, on="key", how="full", coalesce=True).fill_null(0)
+    certain = both.filter(pl.col("len") > release.metadata["threshold"] + 6 * std)
+    assert certain.height > 3
+    assert (certain["noisy_count"] - certain["len"]).abs().max() < 6 * std
+
+
+def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
+    """Also after other levels came, after reopening, with or without the parameters."""
+    series = a_series(tmp_path / "store")
+    first = series.release("one", level="0.1", false_keys=2)
+    series.release("two", level="0.7", threshold=20)
+    series.release("three", level="0.02", false_keys=3)
+    again = sh.open(tmp_path / "store").series("visits")
+    for release in (again.release("one"), again.release("one", level=0.1, false_keys=2)):
+        assert release.frame.equals(first.frame)
+        assert release.metadata == first.metadata
+    with pytest.raises(NameTakenError, match=r"level='0\.1'"):
+        again.release("one", level="0.2")
+
+
+def test_two_names_at_one_level_share_their_noise() -> None:
+    """The lower threshold publishes a superset, with the same numbers where both publish."""
+    series = a_series()
+    high = series.release("high", level="0.3", threshold=60).frame
+    low = series.release("low", level=0.3, threshold=35).frame
+    assert low.height > high.height
+    assert high.join(low, on=["key", "noisy_count"]).height == high.height
+
+
+def test_a_false_key_once_published_is_tracked() -> None:
+    """Empty cells, too, are released consistently: at a finer level their noise is refined, not redrawn."""
+    series = a_series(domain=sh.Strings(max_bytes=16))
+    size = series.declaration.domain.size
+    low = series.release("low", level="0.05", false_keys=500)
+    again = series.release("again", level="0.05", threshold=low.metadata["threshold"] - 1)
+    known = set(a_log()["key"].to_list())
+    false_keys = low.frame.filter(~pl.col("key").is_in(list(known)))
+    assert size > 10**30
+    assert 350 < false_keys.height < 650
+    assert false_keys.join(again.frame, on=["key", "noisy_count"]).height == false_keys.height
+    assert false_keys["key"].n_unique() == false_keys.height
+
+
+def test_a_small_domain_can_be_published_whole() -> None:
+    """A threshold far below zero publishes every cell of a catalogue once, taken or not."""
+    pages = [f"/page/{i}" for i in range(1, 200)]
+    series = a_series(domain=sh.Catalogue(pages), on_outside="drop", max_keys=3)
+    frame = series.release("whole", level=1, threshold=-1e6).frame
+    assert sorted(frame["key"]) == sorted(pages)
+    coarser = series.release("coarser", level="0.5", threshold=-1e6).frame
+    assert sorted(coarser["key"]) == sorted(pages)
+
+
+def test_a_product_domain_has_several_key_columns() -> None:
+    """Columns come back under their input names; false keys are cells of the product."""
+    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(
+        day=(pl.col("user") % 3).cast(pl.Int32), key=pl.col("key").str.slice(6)
+    )  # fmt: skip
+    domain = sh.Product(day=sh.Integers(0, 6), key=sh.Strings(max_bytes=2, alphabet="0123456789"))
+    series = sh.create(
+        ":memory:", log, name="daily", unit="user", key=["day", "key"], max_keys=3, domain=domain, seed=3
+    )
+    frame = series.release("all", level="0.2", false_keys=5).frame
+    assert frame.columns == ["day", "key", "noisy_count"]
+    assert frame["day"].is_between(0, 6).all()
+    assert series.release("whole", level="0.1", threshold=-1e5).frame.height == domain.size
+
+
+def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> None:
+    """The error says what was asked, what is allowed and by how much it differs."""
+    series = a_series(tmp_path / "store", cap="0.5")
+    series.release("fine", level="1/2")
+    with pytest.raises(CapExceededError, match=r"level 0\.6, cap of the series 0\.5, difference 0\.1"):
+        series.release("finer", level="0.6")
+    assert series.store.ledger()["releases"].to_list() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ({"level": 0}, LevelError),
+        ({"level": -1}, LevelError),
+        ({"level": float("nan")}, LevelError),
+        ({"level": float("inf")}, LevelError),
+        ({"level": "many"}, LevelError),
+        ({"level": 1, "threshold": float("nan")}, DeclarationError),
+        ({"level": 1, "threshold": "x"}, DeclarationError),
+        ({"level": 1, "threshold": 5, "false_keys": 1}, DeclarationError),
+        ({"level": 1, "false_keys": 0}, ThresholdError),
+        ({"level": 1, "false_keys": -2}, ThresholdError),
+        ({"level": 1, "threshold": 3.0}, ThresholdError),
+        ({}, NotFoundError),
+    ],
+)
+def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error: type[Exception]) -> None:
+    """Nothing is spent, and the same name can still be used."""
+    series = a_series()
+    with pytest.raises(error):
+        series.release("one", **request_)
+    assert series.store.ledger()["releases"].to_list() == [0, 0, 0]
+    assert series.release("one", level=1).name == "one"
+
+
+def test_a_threshold_too_low_says_which_would_do() -> None:
+    """And the threshold it names is served."""
+    series = a_series()
+    with pytest.raises(ThresholdError, match="which a threshold of") as refusal:
+        series.release("one", level=1, threshold=3.0, max_false_keys=50)
+    enough = float(str(refusal.value).split("a threshold of ")[1].split()[0])
+    assert series.release("one", level=1, threshold=enough, max_false_keys=50).frame.height > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"max_keys": 0}, DeclarationError),
+        ({"max_keys": 2.5}, DeclarationError),
+        ({"max_keys": True}, DeclarationError),
+        ({"name": "Visits"}, DeclarationError),
+        ({"name": ""}, DeclarationError),
+        ({"unit": "nobody"}, DeclarationError),
+        ({"key": "nothing"}, DeclarationError),
+        ({"key": []}, DeclarationError),
+        ({"key": "user"}, DeclarationError),
+        ({"key": ["key", "key"]}, DeclarationError),
+        ({"noise": "cauchy"}, DeclarationError),
+        ({"cap": 0}, LevelError),
+        ({"population": "All People"}, DeclarationError),
+        ({"on_null": "ignore"}, DeclarationError),
+        ({"on_outside": "keep"}, DeclarationError),
+        ({"if_exists": "replace"}, DeclarationError),
+        ({"engine": "sqlite"}, DeclarationError),
+        ({"domain": "strings(max_bytes=0)"}, DomainError),
+        ({"domain": "everything"}, DomainError),
+        ({"domain": 32}, DomainError),
+        ({"domain": sh.Integers(5)}, DataError),
+    ],
+)
+def test_a_bad_declaration_is_refused_and_leaves_no_store(
+    tmp_path: Path, wrong: dict, error: type[Exception]
+) -> None:
+    """The directory is as it was."""
+    with pytest.raises(error):
+        a_series(tmp_path / "store", **wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_series_is_taken_once(tmp_path: Path) -> None:
+    """reuse gives back the same series without reading the log; another declaration is refused."""
+    first = a_series(tmp_path / "store")
+    with pytest.raises(NameTakenError):
+        a_series(tmp_path / "store")
+    one = first.release("one", level=1)
+    reused = sh.create(
+        tmp_path / "store", tmp_path / "gone.parquet", name="visits", unit="user", key="key", max_keys=4,
+        domain="strings(max_bytes=16)", if_exists="reuse",
+    )  # fmt: skip
+    assert reused.release("one").frame.equals(one.frame)
+    with pytest.raises(NameTakenError, match="max_keys=4"):
+        a_series(tmp_path / "store", if_exists="reuse", max_keys=5)
+
+
+def test_series_of_one_population_add_up_and_dropped_ones_stay_in_the_ledger(tmp_path: Path) -> None:
+    """Costs are exact sums of exact levels; another population has its own sum."""
+    store = tmp_path / "store"
+    a_series(store).release("one", level="0.1")
+    a_series(store, name="other").release("one", level="0.2")
+    a_series(store, name="third", population="animals").release("one", level="1/3")
+    opened = sh.open(store)
+    opened.drop("visits")
+    assert opened.series_names() == ["other", "third"]
+    with pytest.raises(NotFoundError):
+        opened.series("visits")
+    totals = opened.ledger().filter(pl.col("scope") == "population")
+    assert dict(zip(totals["population"], totals["level"], strict=True)) == {"default": "0.3", "animals": "1/3"}
+    assert Fraction(totals["level"][0]) in {Fraction(3, 10), Fraction(1, 3)}
+
+
+def test_a_written_release_is_read_back_without_the_store(tmp_path: Path) -> None:
+    """Rows and metadata travel in the file, for us and for any reader of Parquet."""
+    release = a_series(tmp_path / "store").release("one", level="0.1")
+    target = tmp_path / "public" / "one.parquet"
+    target.parent.mkdir()
+    release.write_parquet(target)
+    back = sh.read(target)
+    assert back.frame.equals(release.frame)
+    assert back.metadata == release.metadata
+    assert pl.read_parquet(target).equals(release.frame)
+
+
+def test_only_published_rows_leave(tmp_path: Path) -> None:
+    """No form of a release holds a key that was not published: not Parquet, IPC, Arrow, pickle or its repr."""
+    import pyarrow as pa
+
+    release = a_series(tmp_path / "store").release("one", level="0.1", false_keys=1)
+    assert not release.frame["key"].str.starts_with(SECRET).any()
+    target = tmp_path / "one.parquet"
+    release.write_parquet(target)
+    table = pa.table(release)
+    arrow_buffers = b"".join(
+        bytes(buffer) for column in table.columns for chunk in column.chunks for buffer in chunk.buffers() if buffer
+    )
+    forms = {
+        "parquet": target.read_bytes(),
+        "ipc": release.frame.write_ipc(None).getvalue(),
+        "pickle": pickle.dumps(release),
+        "pickled frame": pickle.dumps(release.frame),
+        "arrow": arrow_buffers,
+        "repr": repr(release).encode() + repr(release.frame).encode(),
+        "metadata": repr(release.metadata).encode(),
+    }
+    for form, content in forms.items():
+        assert SECRET.encode() not in content, form
+    assert pickle.loads(forms["pickle"]).frame.equals(release.frame)
+
+
+def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
+    """Two stores in memory with one seed agree; a store on disk refuses a seed."""
+    assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)
+    with pytest.raises(DeclarationError, match="memory"):
+        a_series(tmp_path / "store", seed=7)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_metadata_depends_on_public_parameters_only() -> None:
+    """Two logs that differ in everything but the declaration give the same metadata, store and times aside."""
+    other = pl.DataFrame({"user": [1, 2, 3], "key": ["a", "b", "c"]})
+    one, two = (
+        sh.create(":memory:", log, name="v", unit="user", key="key", max_keys=4, domain=sh.Strings(max_bytes=16))
+        .release("one", level="0.1", false_keys=3)
+        .metadata
+        for log in (a_log(), other)
+    )
+    differing = {field for field in one if one[field] != two[field]}
+    assert differing <= {"store", "released_at"}
+
+
+def test_counts_bounded_elsewhere_can_be_released() -> None:
+    """sh.Counts takes (key, count) as they are."""
+    counts = pl.DataFrame({"key": ["a", "b", "c"], "n": [5, 1000, 70]})
+    series = sh.create(
+        ":memory:", sh.Counts(counts, count="n"), name="given", key="key", max_keys=3,
+        domain=sh.Catalogue(["a", "b", "c", "d"]), seed=1,
+    )  # fmt: skip
+    assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
+
+
+def test_production_generators_differ() -> None:
+    """Two generators keyed by the operating system do not agree."""
+    assert entropy.generator().integers(2**62) != entropy.generator().integers(2**62)

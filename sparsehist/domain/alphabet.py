@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparsehist.domain.literal import show
 from sparsehist.errors import DomainError
 
 NO_CHARACTER = -1
@@ -37,7 +38,7 @@ _LAST = 0x10FFFF
 def read_alphabet(text: str) -> str:
     """Check an alphabet, given by name or as its characters, and sort it."""
     if not isinstance(text, str) or not text:
-        raise DomainError(f"an alphabet is text with at least one character, or a name, got {text!r}")
+        raise DomainError(f"an alphabet is text with at least one character, or a name, got {show(text)}")
     if text in NAMED:
         return "".join(sorted(NAMED[text]))
     characters = sorted(text)
@@ -45,7 +46,7 @@ def read_alphabet(text: str) -> str:
         if one == next_one:
             names = ", ".join(NAMED)
             raise DomainError(
-                f"alphabet {text!r} has {one!r} twice; list each character once, or name one of {names}"
+                f"alphabet {show(text)} has {one!r} twice; list each character once, or name one of {names}"
             )
     for one in characters:
         if _SURROGATES[0] <= ord(one) < _SURROGATES[1]:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain.dates import read_date
+from sparsehist.domain.literal import show
 from sparsehist.errors import DomainError
 
 TYPES: dict[str, type[pl.DataType]] = {
@@ -34,13 +35,13 @@ _ONE_TYPE = "a catalogue holds strings, integers, dates or booleans, all of one 
 def read_values(values: Iterable[Any] | pl.Series, kind: str | None) -> pl.Series:
     """Check values given in Python and bring them to a canonical dtype."""
     if isinstance(values, str | bytes):
-        raise DomainError(f"catalogue() needs a list of values, got the text {values!r}; write [{values!r}]")
+        raise DomainError(f"catalogue() needs a list of values, got the text {show(values)}; write [{show(values)}]")
     if isinstance(values, pl.Series):
         return check_series(values, kind)
     try:
         listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     except TypeError:
-        raise DomainError(f"catalogue() needs a list of values, got {values!r}") from None
+        raise DomainError(f"catalogue() needs a list of values, got {show(values)}") from None
     return check_series(_typed_series(listed), kind)
 
 
@@ -79,7 +80,7 @@ def check_series(series: pl.Series, kind: str | None) -> pl.Series:
     if canonical.dtype == pl.String and (empty := canonical == "").any():
         raise DomainError(f"the catalogue has an empty string at position {_first(empty)}; leave it out")
     if (repeated := ~canonical.is_first_distinct()).any():
-        raise DomainError(f"the catalogue lists {canonical[_first(repeated)]!r} twice; each value is one cell")
+        raise DomainError(f"the catalogue lists {show(canonical[_first(repeated)])} twice; each value is one cell")
     return canonical.alias("value")
 
 
@@ -117,13 +118,13 @@ def _plain_series(listed: list[Any], dtype: type[pl.DataType]) -> pl.Series:
     try:
         return pl.Series(listed, dtype=dtype)
     except UnicodeEncodeError as error:
-        raise DomainError(f"{error.object!r} is not valid Unicode text (a lone surrogate)") from None
+        raise DomainError(f"{show(error.object)} is not valid Unicode text (a lone surrogate)") from None
 
 
 def _integer_series(listed: list[Any]) -> pl.Series:
     least, greatest = int(min(listed)), int(max(listed))
     if least < -(2**63) or greatest >= 2**64 or (least < 0 and greatest >= 2**63):
-        raise DomainError(f"integers from {least} to {greatest} do not fit 64 bits")
+        raise DomainError(f"integers from {show(least)} to {show(greatest)} do not fit 64 bits")
     return pl.Series(listed, dtype=pl.Int64 if greatest < 2**63 else pl.UInt64)
 
 
@@ -158,7 +159,7 @@ def _cast(series: pl.Series, kind: str) -> pl.Series:
         value = canonical[_first(bad)]
         if kind == "date":
             read_date(value)
-        raise DomainError(f"{value!r} in the catalogue cannot be read as kind {kind!r}")
+        raise DomainError(f"{show(value)} in the catalogue cannot be read as kind {kind!r}")
     return read
 
 

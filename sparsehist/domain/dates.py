@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, draw_below
+from sparsehist.domain.literal import show
 from sparsehist.errors import DomainError
 
 _EPOCH = date(1970, 1, 1)
@@ -79,4 +80,4 @@ def read_date(value: date | str) -> date:
             return date.fromisoformat(value)
         except ValueError:
             pass
-    raise DomainError(f"{value!r} is not a date; write it as '2014-05-01'")
+    raise DomainError(f"{show(value)} is not a date; write it as '2014-05-01'")

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain
+from sparsehist.domain.literal import show
 from sparsehist.errors import DomainError
 
 _INT64 = (-(2**63), 2**63 - 1)
@@ -48,15 +49,15 @@ class Integers(Domain):
         for bound in (first,) if high is None else (first, high):
             if isinstance(bound, bool | np.bool_) or not isinstance(bound, int | np.integer):
                 raise DomainError(
-                    f"integers() takes integers, got {bound!r}; for example integers(1000) or integers(5, 10)"
+                    f"integers() takes integers, got {show(bound)}; for example integers(1000) or integers(5, 10)"
                 )
         low, last = (0, int(first) - 1) if high is None else (int(first), int(high))
         if last < low:
-            got = f"integers({first})" if high is None else f"integers({first}, {high})"
+            got = f"integers({show(first)})" if high is None else f"integers({show(low)}, {show(last)})"
             raise DomainError(f"{got} holds no integer; give n of at least 1, or low and high with low <= high")
         if not (_INT64[0] <= low and last <= _INT64[1]) and not (_UINT64[0] <= low and last <= _UINT64[1]):
             raise DomainError(
-                f"integers from {low} to {last} do not fit 64 bits; "
+                f"integers from {show(low)} to {show(last)} do not fit 64 bits; "
                 f"the bounds must lie within {_INT64[0]} … {_INT64[1]} or within 0 … {_UINT64[1]}"
             )
         object.__setattr__(self, "low", low)

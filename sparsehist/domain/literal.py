@@ -6,6 +6,9 @@ import keyword
 from collections.abc import Mapping, Sequence
 from datetime import date
 
+_SHOWN_DIGITS = 60
+_SHOWN_LETTERS = 80
+
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
     """Write ``name(values…, named…)`` from arguments that are text already."""
@@ -22,6 +25,14 @@ def write_literal(value: str | int | date) -> str:
         return f"'{value}'" if isinstance(value, date) else repr(value)
     # The leading double quote makes repr choose single quotes, always: the same value has one text.
     return "'" + repr('"' + value)[2:]
+
+
+def show(value: object) -> str:
+    """Show an argument in an error, in one short line whatever it is."""
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS:  # Python refuses to write very large ones
+        return f"an integer of more than {_SHOWN_DIGITS} digits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[: _SHOWN_LETTERS - 1]}…"
 
 
 def _is_plain_name(name: str) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.domain.literal import write_call
+from sparsehist.domain.literal import show, write_call
 from sparsehist.errors import DomainError
 
 
@@ -47,9 +47,9 @@ class Product(Domain):
             raise DomainError("product() has no columns; write product(country=catalogue('DE', 'US'), n=integers(9))")
         for name, component in given.items():
             if not isinstance(name, str) or not name:
-                raise DomainError(f"product() names its columns by non-empty text, got {name!r}")
+                raise DomainError(f"product() names its columns by non-empty text, got {show(name)}")
             if not isinstance(component, Domain):
-                raise DomainError(f"column {name!r} of product() needs a domain, got {component!r}")
+                raise DomainError(f"column {name!r} of product() needs a domain, got {show(component)}")
             if isinstance(component, Product) or component.columns != 1:
                 raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
         object.__setattr__(self, "names", tuple(given))

@@ -20,7 +20,7 @@ from sparsehist.domain.alphabet import (
     widths,
 )
 from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
-from sparsehist.domain.literal import write_call, write_literal
+from sparsehist.domain.literal import show, write_call, write_literal
 from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
 from sparsehist.errors import DomainError
 
@@ -61,7 +61,7 @@ class Strings(Domain):
             raise DomainError("strings() needs either max_bytes or max_chars; for example strings(max_bytes=32)")
         name, bound = ("max_bytes", max_bytes) if max_chars is None else ("max_chars", max_chars)
         if isinstance(bound, bool | np.bool_) or not isinstance(bound, int | np.integer) or not 1 <= bound <= LONGEST:
-            raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {bound!r}")
+            raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {show(bound)}")
         object.__setattr__(self, "max_bytes", None if max_bytes is None else int(max_bytes))
         object.__setattr__(self, "max_chars", None if max_chars is None else int(max_chars))
         object.__setattr__(self, "alphabet", None if alphabet is None else read_alphabet(alphabet))
@@ -158,6 +158,8 @@ class Strings(Domain):
         matrix = np.full((indices.size, self._bound), NO_CHARACTER, dtype=np.int32)
         for place in range(self._bound):
             active = np.flatnonzero(remaining > 0)
+            if not active.size:
+                break
             to_come = remaining[active]
             cost = (rest[active, None] >= counts.before[to_come, 1:]).sum(axis=1)
             within = rest[active] - counts.before[to_come, cost]

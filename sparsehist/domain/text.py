@@ -20,6 +20,7 @@ from sparsehist.domain.catalogue import Catalogue
 from sparsehist.domain.dates import Dates
 from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.integers import Integers
+from sparsehist.domain.literal import show
 from sparsehist.domain.product import Product
 from sparsehist.domain.strings import Strings
 from sparsehist.errors import DomainError
@@ -37,22 +38,24 @@ _EXAMPLES = {
 def parse(text: str, *, files: Mapping[str, Path] | None = None) -> Domain:
     """Read the textual form of a domain; see `Domain.parse`."""
     if not isinstance(text, str):
-        raise DomainError(f"a domain is written as text, got {text!r}; for example strings(max_bytes=32)")
+        raise DomainError(f"a domain is written as text, got {show(text)}; for example strings(max_bytes=32)")
     try:
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        _refuse_joined_text(text.strip())
+        return _domain(tree.body, files or {})
+    except DomainError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         reason = getattr(error, "msg", None) or str(error) or type(error).__name__
-        raise DomainError(f"cannot read the domain {_shorten(text)}: {reason}; {_advice()}") from None
-    _refuse_joined_text(text.strip())
-    return _domain(tree.body, files or {})
+        raise DomainError(f"cannot read the domain {show(text)}: {reason}; {_advice()}") from None
 
 
 def _domain(node: ast.expr, files: Mapping[str, Path]) -> Domain:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise DomainError(f"{_shorten(ast.unparse(node))} is no domain; {_advice()}")
+        raise DomainError(f"{_source(node)} is no domain; {_advice()}")
     name = node.func.id.lower()
     if name not in _EXAMPLES:
-        raise DomainError(f"there is no domain {node.func.id!r}; {_advice()}")
+        raise DomainError(f"there is no domain {show(node.func.id)}; {_advice()}")
     kind, example = _EXAMPLES[name]
     values = [_argument(value, name, files) for value in node.args]
     named = _named(node.keywords, name, files)
@@ -73,10 +76,10 @@ def _domain(node: ast.expr, files: Mapping[str, Path]) -> Domain:
 def _catalogue(values: list[Any], named: dict[str, Any], files: Mapping[str, Path]) -> Catalogue:
     unknown = sorted(named.keys() - {"file", "column", "kind", "sha256"})
     if unknown:
-        raise DomainError(f"catalogue(): unknown argument {unknown[0]!r}; write {_EXAMPLES['catalogue'][1]}")
+        raise DomainError(f"catalogue(): unknown argument {show(unknown[0])}; write {_EXAMPLES['catalogue'][1]}")
     for key, value in named.items():
         if not isinstance(value, str):
-            raise DomainError(f"catalogue(): {key} is text, got {value!r}")
+            raise DomainError(f"catalogue(): {key} is text, got {show(value)}")
     copy = files.get(named.get("sha256", ""))
     if not values and copy is not None:
         return Catalogue.from_copy(Path(copy), **named)
@@ -90,7 +93,7 @@ def _named(keywords: list[ast.keyword], name: str, files: Mapping[str, Path]) ->
     named: dict[str, Any] = {}
     for key, node in (pair for keyword in keywords for pair in _pairs(keyword)):
         if key in named:
-            raise DomainError(f"{name}() has {key!r} twice")
+            raise DomainError(f"{name}() has {show(key)} twice")
         named[key] = _argument(node, name, files)
     return named
 
@@ -100,7 +103,7 @@ def _pairs(keyword: ast.keyword) -> list[tuple[str, ast.expr]]:
     if keyword.arg is not None:
         return [(keyword.arg, keyword.value)]
     if not isinstance(keyword.value, ast.Dict):
-        raise DomainError(f"** needs names in braces, such as **{{'a name': …}}, got {ast.unparse(keyword.value)}")
+        raise DomainError(f"** needs names in braces, such as **{{'a name': …}}, got {_source(keyword.value)}")
     pairs = []
     for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -117,14 +120,14 @@ def _argument(node: ast.expr, name: str, files: Mapping[str, Path]) -> str | int
         sign = -1 if isinstance(node.op, ast.USub) else 1
         node = node.operand
         if not isinstance(node, ast.Constant) or type(node.value) is not int:
-            raise DomainError(f"{name}(): only an integer can have a sign, got {_shorten(ast.unparse(node))}")
+            raise DomainError(f"{name}(): only an integer can have a sign, got {_source(node)}")
     if isinstance(node, ast.Constant):
         if type(node.value) is int:
             return sign * node.value
         if isinstance(node.value, str | bool):
             return node.value
     raise DomainError(
-        f"{name}(): {_shorten(ast.unparse(node))} is not a value; "
+        f"{name}(): {_source(node)} is not a value; "
         f"values are integers, True, False or text in quotes, as in {_EXAMPLES[name][1]}"
     )
 
@@ -136,12 +139,12 @@ def _refuse_joined_text(text: str) -> None:
         token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in ignored
     ]
     if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
-        raise DomainError(f"in {_shorten(text)} two texts stand side by side; put a comma between them")
+        raise DomainError(f"in {show(text)} two texts stand side by side; put a comma between them")
 
 
 def _advice() -> str:
     return "write one of " + ", ".join(example for _, example in _EXAMPLES.values())
 
 
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:79] + "…")
+def _source(node: ast.expr) -> str:
+    return show(ast.unparse(node))

@@ -14,7 +14,7 @@ from tests.stats import assert_consistent, assert_detected, g_test, two_sample_c
 
 DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(5))
 TAKEN = np.array([0, 3, 4, 9])
-REPEATS = 1200
+REPEATS = 900
 PAIRS = list(itertools.permutations(sorted(set(range(10)) - set(TAKEN.tolist())), 2))
 
 

@@ -4,8 +4,8 @@
 -- out: nothing
 --
 -- Names of families, kinds and levels are text whose meaning never changes; times are UTC. What a table is appended
--- to for is said beside it. Arrays (tracked cells, noise) stand in files beside the database: `noise_round` vouches
--- for them.
+-- to for is said beside it. Arrays (tracked cells, noise) stand in files beside the database, one a round: `release`
+-- vouches for them. Every query of a round is a scan of one small table: joins would cost more than they join.
 
 create table store (                    -- one row
     format_version integer not null,
@@ -49,47 +49,33 @@ create table path (                     -- appended; what is lossless together
     cap           varchar               -- exact level; of the whole series
 );
 
-create table level (                    -- appended; numbered within a path by the order in which they were spent
+create table release (                  -- appended; one row, one transaction and one file a round
     path_id    integer not null,
-    ordinal    integer not null,
-    level      varchar not null,        -- exact
-    generation bigint  not null
-);
-
-create table release (                  -- appended; several may stand on one level
-    release_id integer not null,
-    path_id    integer not null,
-    ordinal    integer not null,        -- of its level
+    series_id  varchar not null,        -- of the path
+    generation bigint  not null,        -- numbers the releases of a store
     name       varchar not null,
+    level      varchar not null,        -- exact; several releases may stand on one
+    spends     boolean not null,        -- whether it is the first at its level: levels are numbered by these
     threshold  double  not null,        -- the effective one
-    request    varchar,                 -- JSON; what was asked for
+    request    varchar,                 -- JSON; what was asked for; null once the series is dropped
     metadata   varchar not null,        -- JSON; what was published beside the rows
-    generation bigint  not null,
-    released   timestamp not null
-);
-
-create table noise_round (              -- appended; one for each release, deleted with its series
-    path_id    integer not null,
-    generation bigint  not null,
-    name       varchar not null,        -- of the file
-    size       bigint  not null,
-    digest     varchar not null,
-    n_past     bigint  not null,        -- cells tracked before
-    n_new      bigint  not null,
-    n_empty    bigint  not null,        -- how many of the new ones are empty
-    n_levels   integer not null,        -- spent by then, this round's included
-    spends     boolean not null         -- whether this round spent a new one
+    released   timestamp not null,
+    file       varchar,                 -- the arrays of the round; null once the series is dropped, as what follows
+    size       bigint,
+    digest     varchar,
+    n_past     bigint,                  -- cells tracked before
+    n_new      bigint,                  -- cells tracked since
+    n_empty    bigint                   -- how many of these are empty
 );
 
 create table event (                    -- appended only, never rewritten: who did what, when
-    event_id   integer not null,
+    generation bigint  not null,        -- numbers the events of a store
     happened   timestamp not null,
     who        varchar not null,
     what       varchar not null,        -- 'create store', 'create series', 'release', 'drop series', 'adopt store'
     series_id  varchar,
     path_id    integer,
-    level      varchar,
-    generation bigint  not null
+    level      varchar
 );
 
 create table publication (              -- directories with a public ledger that knows this store

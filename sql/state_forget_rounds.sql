@@ -1,6 +1,8 @@
--- No longer vouch for the noise of a series.
+-- No longer vouch for the noise of a series, and keep of its releases what was published, not what was asked for.
 --
 -- in:  $series_id
--- out: the number of rows deleted
+-- out: the number of rows changed
 
-delete from noise_round where path_id in (select path_id from path where series_id = $series_id);
+update release
+set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
+where series_id = $series_id;

@@ -1,11 +1,6 @@
 -- Append to the ledger of events.
 --
--- in:  $happened, $who, $what, $series_id, $path_id, $level (exact text or null)
+-- in:  $generation: of this transaction, $happened, $who, $what, $series_id, $path_id, $level (exact text or null)
 -- out: nothing
 
-insert into event
-select
-    (select coalesce(max(event_id), 0) + 1 from event),
-    $happened, $who, $what, $series_id, $path_id, $level,
-    generation
-from store;
+insert into event values ($generation, $happened, $who, $what, $series_id, $path_id, $level);

@@ -1,17 +1,9 @@
 -- Who did what, when, in order.
 --
 -- in:  nothing
--- out: event_id, happened (UTC), who, what, series, path_id, level, generation
+-- out: generation, happened (UTC), who, what, series, path_id, level
 
-select
-    event.event_id,
-    event.happened,
-    event.who,
-    event.what,
-    series.name as series,
-    event.path_id,
-    event.level,
-    event.generation
+select event.generation, event.happened, event.who, event.what, series.name as series, event.path_id, event.level
 from event
 left join series using (series_id)
-order by event.event_id;
+order by event.generation;

@@ -5,13 +5,12 @@
 --      levels (list of exact texts), n_releases, cap, first_release, last_release, dropped
 
 with spent as (
-    select path_id, list(level order by ordinal) as levels
-    from level
-    group by path_id
-),
-
-released as (
-    select path_id, count(*) as n_releases, min(released) as first_release, max(released) as last_release
+    select
+        path_id,
+        list(level) filter (where spends) as levels,
+        count(*) as n_releases,
+        min(released) as first_release,
+        max(released) as last_release
     from release
     group by path_id
 )
@@ -26,13 +25,12 @@ select
     path.strategy,
     path.family,
     coalesce(spent.levels, []) as levels,
-    coalesce(released.n_releases, 0) as n_releases,
+    coalesce(spent.n_releases, 0) as n_releases,
     path.cap,
-    released.first_release,
-    released.last_release,
+    spent.first_release,
+    spent.last_release,
     series.dropped
 from path
 join series using (series_id)
 left join spent using (path_id)
-left join released using (path_id)
 order by path.path_id;

@@ -5,4 +5,4 @@
 
 select series_id, name from series_file
 union all
-select path.series_id, noise_round.name from noise_round join path using (path_id);
+select series_id, file from release where file is not null;

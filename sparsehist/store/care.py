@@ -186,7 +186,7 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
                 home=str(path),
                 created=when,
             )
-            insert_event(database, when, "create store")
+            insert_event(database, when, "create store", generation=0)
     finally:
         database.close()
     if building.joinpath(STATE + ".wal").exists():
@@ -230,4 +230,4 @@ def _check_original_is_gone(identity: Identity) -> None:
 def _take_place(database: Database, inode: int, identity: Identity) -> None:
     with database.transaction():
         database.change("state_take_place", seen=identity.generation, inode=inode)
-        insert_event(database, now(), "adopt store")
+        insert_event(database, now(), "adopt store", generation=identity.generation + 1)

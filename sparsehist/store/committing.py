@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 import pyarrow as pa
@@ -22,9 +23,16 @@ from sparsehist.store.records import NewRound, NewSeries
 from sparsehist.store.round_file import RoundShape, write_round
 
 
-def commit_series(
-    database: Database, directory: Path, record: NewSeries, generation: int, when: datetime
-) -> int:
+class _Spent(TypedDict):
+    """What the row of a release and its event have in common."""
+
+    path_id: int
+    series_id: str
+    generation: int
+    level: str
+
+
+def commit_series(database: Database, directory: Path, record: NewSeries, generation: int, when: datetime) -> int:
     """Register a series on top of a generation, and return the path of its cells."""
     for file in record.files:
         check_file(directory, file)
@@ -60,7 +68,14 @@ def commit_series(
             integer_noise=record.integer_noise,
             cap=declaration.get("cap"),
         )
-        insert_event(database, when, "create series", series_id=record.series_id, path_id=path_id)
+        insert_event(
+            database,
+            when,
+            "create series",
+            generation=generation + 1,
+            series_id=record.series_id,
+            path_id=path_id,
+        )
     return int(path_id)
 
 
@@ -89,43 +104,32 @@ def commit_round(
         _plain(record.empty_keys),
         durable=durable,
     )
-    common = {"path_id": record.path_id, "generation": generation + 1}
-    ordinal = levels.index(record.level)
+    spent = _Spent(
+        path_id=record.path_id,
+        series_id=history.directory.name,
+        generation=generation + 1,
+        level=level_text(record.level),
+    )
     try:
         with database.transaction():
             _claim(database, generation)
-            if shape.spends:
-                database.change("state_insert_level", ordinal=ordinal, level=level_text(record.level), **common)
             database.change(
                 "state_insert_release",
-                ordinal=ordinal,
                 name=record.name,
+                spends=shape.spends,
                 threshold=record.threshold,
                 request=_as_text(record.request),
                 metadata=_as_text(record.metadata),
                 released=when,
-                **common,
-            )
-            database.change(
-                "state_insert_round",
-                name=written.name,
+                file=written.name,
                 size=written.size,
                 digest=written.digest,
                 n_past=shape.n_past,
                 n_new=shape.n_new,
                 n_empty=shape.n_empty,
-                n_levels=shape.n_levels,
-                spends=shape.spends,
-                **common,
+                **spent,
             )
-            insert_event(
-                database,
-                when,
-                "release",
-                series_id=history.directory.name,
-                path_id=record.path_id,
-                level=level_text(record.level),
-            )
+            insert_event(database, when, "release", **spent)
     except StoreInUseError:
         target.unlink(missing_ok=True)
         raise
@@ -135,9 +139,9 @@ def forget_series(series_id: str, generation: int, when: datetime, database: Dat
     """Take a series out of the tables, but for what it spent."""
     _claim(database, generation)
     database.change("state_forget_series", series_id=series_id, dropped=when)
-    for name in ("state_forget_series_files", "state_forget_rounds", "state_forget_requests"):
+    for name in ("state_forget_series_files", "state_forget_rounds"):
         database.change(name, series_id=series_id)
-    insert_event(database, when, "drop series", series_id=series_id)
+    insert_event(database, when, "drop series", generation=generation + 1, series_id=series_id)
 
 
 def insert_event(
@@ -145,6 +149,7 @@ def insert_event(
     when: datetime,
     what: str,
     *,
+    generation: int,
     series_id: str | None = None,
     path_id: int | None = None,
     level: str | None = None,
@@ -152,6 +157,7 @@ def insert_event(
     """Append to the ledger of events."""
     database.change(
         "state_insert_event",
+        generation=generation,
         happened=when,
         who=_who(),
         what=what,
@@ -186,7 +192,7 @@ def _plain(keys: pl.DataFrame) -> pa.Table:
     return keys.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
 
 

@@ -30,7 +30,7 @@ class Database:
     def __init__(self, path: Path, *, spill: Path, durable: bool) -> None:
         """Open a state file, or make an empty one."""
         self._path, self._durable, self._process = path, durable, os.getpid()
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "threads": "1",
             "default_block_size": "16384",
             "temp_directory": str(spill),
@@ -42,12 +42,12 @@ class Database:
             self._connection = duckdb.connect(str(path), config=settings)
         _open.add(self)
 
-    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
         """Run a statement that reads."""
         with private_umask(), self._reading():
             return self._run(name, values).fetchall()
 
-    def change(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+    def change(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
         """Run a statement that writes, inside a transaction."""
         with private_umask(), self._writing():
             return self._run(name, values).fetchall()
@@ -81,7 +81,7 @@ class Database:
         """In a forked child: never run the engine's clean-up, which would wait for threads and write files."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
-    def _run(self, name: str, values: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+    def _run(self, name: str, values: dict[str, object]) -> duckdb.DuckDBPyConnection:
         return self._owned().execute(statement(name), values or None)
 
     def _owned(self) -> duckdb.DuckDBPyConnection:
@@ -107,8 +107,7 @@ class Database:
             raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written") from None
         except duckdb.Error:
             raise StoreError(
-                f"{self._path} cannot be written: the disk is full or the place is not writable; "
-                "nothing was released"
+                f"{self._path} cannot be written: the disk is full or the place is not writable; nothing was released"
             ) from None
 
 

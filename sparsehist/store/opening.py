@@ -65,8 +65,15 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             if durable:
                 check_is_newest(path, identity)
                 settle_home(path, database, identity)
-            remove_leftovers(path, database.rows("state_read_registered_files"))  # type: ignore[arg-type]
-            state = State(path, database, identity.store_id, identity.generation, durable=durable)
+            remove_leftovers(path, database.rows("state_read_registered_files"))
+            state = State(
+                path,
+                database,
+                identity.store_id,
+                identity.generation,
+                publications=frozenset(identity.publications),
+                durable=durable,
+            )
             yield state
         finally:
             (state or database).close()

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from sparsehist.errors import NotFoundError
 from sparsehist.privacy.levels import as_level
@@ -57,37 +60,40 @@ class PathHistory:
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
     """Read what the state knows of a noise path; no array is touched."""
-    kind = database.rows("state_read_noise_kind", path_id=path_id)
+    kind = database.rows("state_read_path", path_id=path_id)
     if not kind:
         raise NotFoundError("no such noise path")
     ((series_id, integer_noise),) = kind
-    releases, files, shapes = [], [], []
-    for row in database.rows("state_read_path", path_id=path_id):
-        (
-            *_, file, size, digest, n_past, n_new, n_empty, n_levels, spends,
-        ) = row  # fmt: skip
-        files.append(RegisteredFile(file, size, digest))
-        shapes.append(RoundShape(n_past, n_new, n_empty, n_levels, spends, integer_noise))
-        releases.append(_release(path_id, row[:8], n_past + n_new))
-    levels = tuple(
-        release.level for release, shape in zip(releases, shapes, strict=True) if shape.spends
+    rows = sorted(database.rows("state_read_releases", path_id=path_id), key=itemgetter(0))
+    spends = [bool(row[7]) for row in rows]
+    n_levels = accumulate(spends)
+    shapes = tuple(
+        RoundShape(n_past, n_new, n_empty, levels, spent, integer_noise)
+        for (*_, n_past, n_new, n_empty), levels, spent in zip(rows, n_levels, spends, strict=True)
+    )
+    releases = tuple(
+        _release(path_id, row[:7], shape.n_past + shape.n_new) for row, shape in zip(rows, shapes, strict=True)
     )
     return PathHistory(
-        series / series_id, integer_noise, tuple(releases), tuple(files), tuple(shapes), levels
+        series / series_id,
+        integer_noise,
+        releases,
+        tuple(RegisteredFile(*row[8:11]) for row in rows),
+        shapes,
+        tuple(release.level for release, spent in zip(releases, spends, strict=True) if spent),
     )
 
 
-def _release(path_id: int, row: tuple[object, ...], n_tracked: int) -> ReleaseRecord:
-    release_id, name, level, threshold, request, metadata, generation, released = row
+def _release(path_id: int, row: tuple[Any, ...], n_tracked: int) -> ReleaseRecord:
+    generation, name, level, threshold, request, metadata, released = row
     return ReleaseRecord(
-        release_id=release_id,  # type: ignore[arg-type]
         path_id=path_id,
-        name=str(name),
-        level=as_level(str(level)),
-        threshold=float(threshold),  # type: ignore[arg-type]
-        request=json.loads(str(request)),
-        metadata=json.loads(str(metadata)),
-        generation=generation,  # type: ignore[arg-type]
-        released=released.replace(tzinfo=UTC),  # type: ignore[attr-defined]
+        name=name,
+        level=as_level(level),
+        threshold=threshold,
+        request=json.loads(request),
+        metadata=json.loads(metadata),
+        generation=generation,
+        released=released.replace(tzinfo=UTC),
         n_tracked=n_tracked,
     )

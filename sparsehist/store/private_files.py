@@ -107,7 +107,7 @@ class AtomicFile:
     def _settle(self) -> None:
         if self._durable:
             os.fsync(self._descriptor)
-        os.replace(self._temporary, self._path)
+        self._temporary.replace(self._path)
 
     def _forget(self) -> None:
         with suppress(OSError):

@@ -16,7 +16,7 @@ from sparsehist.store.records import PathRecord, RegisteredFile, SeriesRecord
 Row = tuple[Any, ...]
 
 _TIME = pl.Datetime("us")
-_LEDGER = {
+_LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
     "series": pl.String,
     "series_id": pl.String,
     "population": pl.String,
@@ -33,21 +33,20 @@ _LEDGER = {
     "last_release": _TIME,
     "dropped": _TIME,
 }
-_EVENTS = {
-    "event_id": pl.Int64,
+_EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
+    "generation": pl.Int64,
     "happened": _TIME,
     "who": pl.String,
     "what": pl.String,
     "series": pl.String,
     "path_id": pl.Int64,
     "level": pl.String,
-    "generation": pl.Int64,
 }
 
 
-def series_from_row(row: Row, series: Path) -> SeriesRecord:
-    """A row of `state_read_series`; `series` is the directory of all series."""
-    series_id, name, population, declaration, salt, created, files, paths = row
+def series_from_rows(row: Row, files: Sequence[Row], paths: Sequence[Row], series: Path) -> SeriesRecord:
+    """A row of `state_read_series` with all rows of its files and paths; `series` is the directory of all."""
+    series_id, name, population, declaration, salt, created = row
     return SeriesRecord(
         series_id=series_id,
         name=name,
@@ -56,8 +55,8 @@ def series_from_row(row: Row, series: Path) -> SeriesRecord:
         salt=bytes(salt),
         created=created.replace(tzinfo=UTC),
         directory=series / series_id,
-        files=tuple(RegisteredFile(*_values(file)) for file in files),
-        paths=tuple(PathRecord(*_values(path)) for path in paths),
+        files=tuple(RegisteredFile(*file) for owner, *file in sorted(files) if owner == series_id),
+        paths=tuple(PathRecord(*path) for owner, *path in sorted(paths, key=_path_id) if owner == series_id),
     )
 
 
@@ -78,6 +77,5 @@ def _with_finest(row: Row) -> Row:
     return (*path, *shown, n_releases, cap, first, last, dropped)
 
 
-def _values(structure: Any) -> list[Any]:
-    """The values of a row inside a list, which DuckDB hands over by name or, without names, in order."""
-    return list(structure.values()) if isinstance(structure, dict) else list(structure)
+def _path_id(row: Row) -> int:
+    return int(row[1])

@@ -108,7 +108,6 @@ class ReleaseRecord:
         n_tracked: Cells tracked once this release was made. Secret: it counts more than was published.
     """
 
-    release_id: int
     path_id: int
     name: str
     level: Fraction

@@ -7,7 +7,7 @@ that level of the t cells tracked before. So the noise at a level is read from t
 contiguous, in the order of cell numbers, and nothing else is touched.
 
     magic · t · q · levels · is the level new · integer noise · bytes of keys · checksum of each block · of all this
-    positions (q) · counts (q) · noise of the new level (t, if new) · noise by level (levels × q) · keys of empty cells
+    positions (q) · counts (q) · noise of the new level (t, if new) · noise by level (levels × q) · empty keys
 
 Everything is 8 bytes wide and little-endian; keys of empty cells are an Arrow stream. Measured against rows and
 blobs in DuckDB (2 cores, 10⁵ new cells, three levels): 2 ms where those took 90 and 46 ms for insert, commit
@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,7 @@ class RoundShape:
         return _WIDTH * (_FIXED_WORDS + self._n_fixed_blocks + 2)
 
     @property
-    def noise_dtype(self) -> type[np.int64] | type[np.float64]:
+    def noise_dtype(self) -> type[np.int64 | np.float64]:
         return np.int64 if self.integer_noise else np.float64
 
     def words(self, keys_bytes: int) -> list[int]:
@@ -101,9 +102,9 @@ def write_round(
     return write_file(path, head, checksum, *blocks, durable=durable)
 
 
-def _bytes_of(array: NoiseArray, dtype: type[np.int64] | type[np.float64]) -> memoryview:
+def _bytes_of(array: NoiseArray, dtype: type[np.int64 | np.float64]) -> memoryview:
     flat = np.ascontiguousarray(array, dtype=np.dtype(dtype).newbyteorder("<"))
-    return memoryview(flat.view(np.uint8))
+    return flat.view(np.uint8).data
 
 
 def _as_stream(table: pa.Table) -> memoryview:
@@ -124,11 +125,8 @@ class RoundFile:
         head: NDArray[np.uint64] = np.empty(shape.header_bytes // _WIDTH, dtype="<u8")
         try:
             self._fill(head.view(np.uint8), 0)
-            if zlib.crc32(head[:-1].tobytes()) != head[-1]:
-                raise self._damaged()
             self._keys_bytes = int(head[_FIXED_WORDS - 1])
-            if head[:_FIXED_WORDS].tolist() != shape.words(self._keys_bytes):
-                raise self._damaged()
+            self._check(head)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -136,7 +134,7 @@ class RoundFile:
         sizes = [shape.header_bytes, *shape.block_sizes()]
         self._offsets = np.cumsum(sizes).tolist()
 
-    def __enter__(self) -> RoundFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,17 +165,22 @@ class RoundFile:
     def _block(self, number: int, out: NoiseArray | NDArray[np.uint8]) -> None:
         view = out.view(np.uint8)
         self._fill(view, self._offsets[number])
-        if zlib.crc32(memoryview(view)) != self._checksums[number]:
+        if zlib.crc32(view.data) != self._checksums[number]:
             raise self._damaged()
 
     def _fill(self, view: NDArray[np.uint8], offset: int) -> None:
         done = 0
         with disk_errors(self._path):
             while done < len(view):
-                read = os.preadv(self._descriptor, [memoryview(view)[done:]], offset + done)
+                read = os.preadv(self._descriptor, [view[done:].data], offset + done)
                 if read == 0:
                     raise self._damaged()
                 done += read
+
+    def _check(self, head: NDArray[np.uint64]) -> None:
+        intact = zlib.crc32(head[:-1].tobytes()) == head[-1]
+        if not intact or head[:_FIXED_WORDS].tolist() != self._shape.words(self._keys_bytes):
+            raise self._damaged()
 
     def _damaged(self) -> StoreDamagedError:
         return StoreDamagedError(f"{self._path} was altered or truncated; restore the store from a backup")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -50,18 +50,8 @@ class Registered(Protocol):
     def salt(self) -> bytes: ...
 
 
-class Groups(NamedTuple):
-    """The groups of equal count, by rising count; each array has shape (G,).
-
-    Attributes:
-        count: Strictly rising.
-        start: First position of the group in the counts file.
-        size: Number of cells.
-    """
-
-    count: IntArray
-    start: IntArray
-    size: IntArray
+Groups = tuple[IntArray, IntArray, IntArray]
+"""The groups of equal count, (G,) each: count (strictly rising), first position in the counts file, cells."""
 
 
 def write_series_files(
@@ -111,13 +101,14 @@ def write_series_files(
     return [target.registered, groups, support]
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> NDArray[np.uint32 | np.uint64]:
     """Positions by rising count, in uniformly random order where counts are equal.
 
     A uniform permutation followed by a stable sort: sorting random numbers would need them to be distinct. The
     stable sort goes by digits of 16 bits, for which numpy has a radix sort.
     """
-    order = np.arange(len(counts), dtype=np.uint32 if len(counts) <= 1 << 32 else np.uint64)
+    width = np.uint32 if len(counts) <= 1 << 32 else np.uint64
+    order: NDArray[np.uint32 | np.uint64] = np.arange(len(counts), dtype=width)
     rng.shuffle(order)
     largest = int(counts.max(initial=0))
     for shift in range(0, max(largest.bit_length(), 1), _DIGIT_BITS):
@@ -126,10 +117,10 @@ def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> NDArray[np
     return order
 
 
-def _group(counts: IntArray, order: NDArray[np.unsignedinteger]) -> Groups:
+def _group(counts: IntArray, order: NDArray[np.uint32 | np.uint64]) -> Groups:
     ordered = counts[order]
     start = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return Groups(ordered[start], start, np.diff(start, append=len(ordered)))
+    return ordered[start], start, np.diff(start, append=len(ordered))
 
 
 def _as_npy(groups: Groups) -> bytes:
@@ -153,8 +144,8 @@ class SeriesFiles:
             raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
         paths = {name: check_file(directory, files[name]) for name in files}
         self._support_path = paths[SUPPORT]
-        self.groups = _read_groups(paths[GROUPS])
-        self.n_nonzero = int(self.groups.size.sum())
+        self.groups: Groups = _read_groups(paths[GROUPS])
+        self.n_nonzero = int(self.groups[2].sum())
         try:
             self._counts = pa.ipc.open_file(pa.memory_map(str(paths[COUNTS])))
             self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
@@ -231,7 +222,7 @@ class SeriesFiles:
             raise _altered(self._directory / COUNTS) from None
 
     def _take(self, positions: IntArray) -> pa.Table:
-        if len(positions) and not (0 <= positions.min() and positions.max() < self.n_nonzero):
+        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise _altered(self._directory / COUNTS)
         batch = positions // self._batch_rows
         order = None
@@ -269,9 +260,10 @@ def _equal(left: pl.DataFrame, right: pl.DataFrame) -> NDArray[np.bool_]:
 def _read_groups(path: Path) -> Groups:
     with disk_errors(path):
         try:
-            return Groups(*np.load(path, allow_pickle=False))
+            count, start, size = np.load(path, allow_pickle=False)
         except (ValueError, TypeError, EOFError):
             raise _altered(path) from None
+    return count, start, size
 
 
 def _altered(path: Path) -> StoreDamagedError:

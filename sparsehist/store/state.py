@@ -10,6 +10,7 @@ import shutil
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.marks import raise_mark
 from sparsehist.store.path_history import PathHistory, read_history
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file
-from sparsehist.store.reading import event_frame, ledger_frame, series_from_row
+from sparsehist.store.reading import event_frame, ledger_frame, series_from_rows
 from sparsehist.store.records import (
     NewRound,
     NewSeries,
@@ -43,12 +44,33 @@ class State:
         path: The directory.
         store_id: Random, hex; a copy has the same.
         generation: Raised by one in every commit.
+        publications: Directories with a public ledger that knows this store.
     """
 
-    def __init__(self, path: Path, database: Database, store_id: str, generation: int, *, durable: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        database: Database,
+        store_id: str,
+        generation: int,
+        *,
+        publications: frozenset[Path] = frozenset(),
+        durable: bool,
+    ) -> None:
         self.path, self.store_id, self.generation = path, store_id, generation
+        self.publications = publications
         self._database, self._durable = database, durable
         self._histories: dict[int, PathHistory] = {}
+
+    @property
+    def spill(self) -> Path:
+        """Where an engine may spill; emptied whenever the store is opened."""
+        return self.path / SPILL
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is written is synchronised."""
+        return self._durable
 
     def series(self, name: str) -> SeriesRecord | None:
         """The series of that name, if there is one that was not dropped."""
@@ -129,7 +151,9 @@ class State:
         if level not in history.levels:
             raise NotFoundError(f"level {level} was never spent on this path")
         ordinal = history.levels.index(level)
-        out: NoiseArray = np.empty(n_tracked, dtype=np.int64 if history.integer_noise else np.float64)
+        out: NoiseArray = np.empty(n_tracked, dtype=np.float64)
+        if history.integer_noise:
+            out = out.view(np.int64)
         for number, cells in history.cells_with_noise(ordinal):
             with history.open_round(number) as file:
                 file.noise(ordinal, out[cells])
@@ -165,9 +189,7 @@ class State:
             StoreError: If the disk refused; nothing was written.
         """
         history = self._history(record.path_id)
-        committing.commit_round(
-            self._database, history, record, self.generation, now(), durable=self._durable
-        )
+        committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
         self._committed()
         return self.generation
 
@@ -194,8 +216,10 @@ class State:
 
     def record_publication(self, directory: Path) -> None:
         """Remember a directory whose public ledger will know this store; before anything is published there."""
+        directory = directory.resolve()
         with self._database.transaction():
-            self._database.change("state_insert_publication", directory=str(directory.resolve()))
+            self._database.change("state_insert_publication", directory=str(directory))
+        self.publications |= {directory}
 
     def ledger(self) -> pl.DataFrame:
         """What was spent, a row for each noise path, dropped series included.
@@ -207,7 +231,7 @@ class State:
         return ledger_frame(self._database.rows("state_read_ledger"))
 
     def events(self) -> pl.DataFrame:
-        """Who did what, when: event_id, happened (UTC), who, what, series, path_id, level, generation."""
+        """Who did what, when: generation, happened (UTC), who, what, series, path_id, level."""
         return event_frame(self._database.rows("state_read_events"))
 
     def verify(self) -> None:
@@ -235,8 +259,13 @@ class State:
             raise_mark(self.path, self.store_id, self.generation)
 
     def _read_series(self, name: str | None) -> list[SeriesRecord]:
-        rows = self._database.rows("state_read_series", name=name)
-        return [series_from_row(row, self.path / SERIES) for row in rows]
+        rows = sorted(self._database.rows("state_read_series", name=name), key=itemgetter(-1))
+        if not rows:
+            return []
+        only = {"series_id": rows[0][0] if len(rows) == 1 else None}
+        files = self._database.rows("state_read_series_files", **only)
+        paths = self._database.rows("state_read_series_paths", **only)
+        return [series_from_rows(row, files, paths, self.path / SERIES) for row in rows]
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:
@@ -258,5 +287,3 @@ def now() -> datetime:
 def open_database(store: Path, *, durable: bool) -> Database:
     """Connect to the state file of a store."""
     return Database(store / STATE, spill=store / SPILL, durable=durable)
-
-

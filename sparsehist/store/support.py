@@ -1,12 +1,13 @@
 """Which keys have a count: sorted hashes with the positions of their rows, memory-mapped.
 
-    magic · version of the hash · k · bytes of a position · hashes, sorted (k × 8) · positions (k × 4 or 8)
+In the file: magic · version of the hash · k · bytes of a position · hashes, sorted (k × 8) · positions (k × 4 or 8).
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -32,20 +33,21 @@ def write_support(directory: Path, hashes: Words, *, durable: bool) -> Registere
         durable: Whether to wait for the disk.
     """
     narrow = len(hashes) <= 1 << 32
-    positions = np.argsort(hashes).astype(np.uint32 if narrow else np.uint64)
+    positions: NDArray[np.uint32 | np.uint64] = np.argsort(hashes).astype(np.uint32 if narrow else np.uint64)
     hashes.sort()
     header = np.array([_MAGIC, HASH_VERSION, len(hashes), positions.itemsize], dtype="<u8")
     target = AtomicFile(directory / SUPPORT, durable=durable)
     with target as file:
         file.write(header.tobytes())
-        for array in (hashes, positions):
-            for block in _blocks(array):
-                file.write(memoryview(block.astype(block.dtype.newbyteorder("<"), copy=False).view(np.uint8)))
+        for block in chain(_blocks(hashes), _blocks(positions)):
+            file.write(block)
     return target.registered
 
 
-def _blocks(array: NDArray[np.unsignedinteger]) -> Iterator[NDArray[np.unsignedinteger]]:
-    return (array[low : low + _BLOCK] for low in range(0, len(array), _BLOCK))
+def _blocks(array: NDArray[np.uint32 | np.uint64]) -> Iterator[memoryview]:
+    for low in range(0, len(array), _BLOCK):
+        block = array[low : low + _BLOCK]
+        yield block.astype(block.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
 
 
 class Support:

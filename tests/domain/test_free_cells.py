@@ -90,6 +90,21 @@ def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
     assert not np.isin(numbers, taken).any()
 
 
+def test_rejection_keeps_what_drawing_one_by_one_would_keep():
+    """The cells are the first n distinct free ones, in the order drawn, over all batches."""
+    domain, batches = Integers(20_000), []
+
+    def every_fourth(keys):
+        batches.append(keys["key_0"].to_list())
+        return keys["key_0"].to_numpy() % 4 == 0
+
+    drawn = draw_free(domain, 4999, n_taken=5000, taken=every_fourth, taken_keys=pl.DataFrame, rng=seeded(35))[
+        "key_0"
+    ].to_list()
+    free = [number for number in itertools.chain.from_iterable(batches) if number % 4]
+    assert drawn == list(dict.fromkeys(free))[:4999]
+
+
 def test_taken_cells_are_listed_only_when_they_are_ranked():
     """While at most half of the domain is taken or wanted, nothing is listed; beyond, nothing is rejected."""
 

@@ -1,0 +1,113 @@
+"""A small store to test with: one series of a few keys, rounds with made-up noise, and a model of what it must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from sparsehist.entropy import seeded
+from sparsehist.store import (
+    NewRound,
+    NewSeries,
+    State,
+    create_store,
+    open_state,
+    write_series_files,
+)
+
+SALT = b"salt of the example" * 2
+N_KEYS = 400
+
+
+def counted(n: int = N_KEYS) -> pl.DataFrame:
+    """Keys that can be told from anything else in a file, with few distinct counts."""
+    number = np.arange(n)
+    return pl.DataFrame({"key_0": [f"planted-key-{i:06d}" for i in number], "count": 1 + number % 7})
+
+
+def add_series(state: State, name: str = "queries", *, integer_noise: bool = False) -> int:
+    """Create a series and return the path of its cells."""
+    series_id = f"{len(state.all_series()):02d}" + seeded(len(name)).bytes(4).hex()
+    directory = state.new_series_directory(series_id)
+    files = write_series_files(directory, counted(), salt=SALT, durable=False, rng=seeded(1))
+    declaration = {"population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
+    return state.commit_series(NewSeries(series_id, name, declaration, SALT, files, integer_noise))
+
+
+def make_store(path: Path, *, durable: bool = True) -> Path:
+    """A store with one series."""
+    create_store(path, durable=durable)
+    with open_state(path, durable=durable) as state:
+        add_series(state)
+    return path
+
+
+@dataclass
+class Model:
+    """What a path must hold, kept in plain arrays."""
+
+    path_id: int
+    integer_noise: bool = False
+    position: list[int] = field(default_factory=list)
+    count: list[int] = field(default_factory=list)
+    empty: list[tuple[int, str]] = field(default_factory=list)
+    noise: dict[Fraction, list[float]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+
+    def make_round(self, level: Fraction | str, n_new: int, n_empty: int = 0, *, seed: int = 0) -> NewRound:
+        """Draw up a round with n_empty of its n_new cells empty, and remember it."""
+        level = Fraction(level)
+        rng = seeded(1000 * len(self.names) + seed)
+        dtype = np.int64 if self.integer_noise else np.float64
+
+        def draw(size: int) -> np.ndarray:
+            return (100 * rng.normal(size=size)).astype(dtype)
+
+        n_past = len(self.position)
+        level_noise = None if level in self.noise else draw(n_past)
+        positions = rng.integers(0, N_KEYS, n_new)
+        positions[rng.permutation(n_new)[:n_empty]] = -1
+        counts = np.where(positions < 0, 0, 5)
+        if level_noise is not None:
+            self.noise[level] = level_noise.tolist()
+        paths = {known: draw(n_new) for known in self.noise}
+        for known, values in paths.items():
+            self.noise[known] += values.tolist()
+        cells = (n_past + np.flatnonzero(positions < 0)).tolist()
+        keys = [f"empty-key-{cell}" for cell in cells]
+        self.empty += zip(cells, keys, strict=True)
+        self.position += positions.tolist()
+        self.count += counts.tolist()
+        self.names.append(f"release_{len(self.names)}")
+        return NewRound(
+            path_id=self.path_id,
+            name=self.names[-1],
+            level=level,
+            request={"level": str(level), "threshold": 3.0},
+            threshold=3.0,
+            metadata={"std": 1.5},
+            level_noise=level_noise,
+            positions=positions,
+            counts=counts,
+            empty_keys=pl.DataFrame({"key_0": keys}, schema={"key_0": pl.String}),
+            paths=paths,
+        )
+
+    def check(self, state: State) -> None:
+        """Compare a state with the model."""
+        tracked = state.tracked(self.path_id)
+        assert tracked.position.tolist() == self.position
+        assert tracked.count.tolist() == self.count
+        empty = state.empty_keys(self.path_id)
+        assert empty.schema == {"cell": pl.Int64, "key_0": pl.String}
+        assert empty.rows() == self.empty
+        assert state.levels(self.path_id) == list(self.noise)
+        for level, values in self.noise.items():
+            noise = state.noise(self.path_id, level, len(self.position))
+            assert noise.dtype == (np.int64 if self.integer_noise else np.float64)
+            assert noise.tolist() == values
+        assert [release.name for release in state.releases(self.path_id)] == self.names

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import hashlib
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparsehist.store.key_hash import hash_keys
+
+SALT = b"fixed for ever"
+VECTORS = [4848203621324409742, 5605974325786147431, 15468791437226362964, 18267643674676527120, 7199493900763620160]
+PAIRS = [7329675714628442722, 9502142523505555525]
+M, TOP = 0x9E3779B97F4A7C15, 2**64
+
+
+def reference(row: tuple[str | int, ...], salt: bytes) -> int:
+    """The definition, one key at a time."""
+    seeds = hashlib.blake2b(salt, digest_size=16, person=b"support-keys").digest()
+    state = int.from_bytes(seeds[:8], "little")
+    for value in row:
+        content = value.encode() if isinstance(value, str) else value.to_bytes(8, "little", signed=True)
+        words = [int.from_bytes(content[at : at + 8], "little") for at in range(0, len(content), 8)]
+        for word in (len(content), *words):
+            state = (state ^ word) * M % TOP
+            state ^= state >> 32
+    state ^= int.from_bytes(seeds[8:], "little")
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        state = (state ^ (state >> shift)) * factor % TOP
+    return state
+
+
+def test_hash_is_what_stores_on_disk_were_written_with():
+    """Fixed vectors: a change here makes every store on disk unreadable."""
+    keys = pl.DataFrame({"key_0": ["", "a", "12345678", "123456789", "Zürich"]})
+    assert hash_keys(keys, SALT).tolist() == VECTORS
+    pairs = pl.DataFrame({"key_0": [-1, 0], "key_1": ["x", ""]})
+    assert hash_keys(pairs, SALT).tolist() == PAIRS
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=40), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=20))
+def test_hash_follows_its_definition(rows):
+    """The vectorised hash equals the definition on any keys, whatever their neighbours."""
+    keys = pl.DataFrame(rows, schema={"key_0": pl.String, "key_1": pl.Int64}, orient="row")
+    assert hash_keys(keys, SALT).tolist() == [reference(row, SALT) for row in rows]
+    assert hash_keys(keys[1:], SALT).tolist() == [reference(row, SALT) for row in rows[1:]]
+
+
+def test_hash_tells_columns_apart_and_depends_on_the_salt():
+    """Moving a letter from one column to the next, or another salt, gives another hash."""
+    keys = pl.DataFrame({"key_0": ["ab", "a", ""], "key_1": ["", "b", "ab"]})
+    hashes = hash_keys(keys, SALT).tolist() + hash_keys(keys, b"other").tolist()
+    assert len(set(hashes)) == 6
+
+
+def test_blocks_of_rows_do_not_show():
+    """Keys beyond the first block of rows hash as they do alone."""
+    keys = pl.DataFrame({"key_0": ["x" * (i % 19) + str(i) for i in range(40_000)]})
+    hashes = hash_keys(keys, SALT)
+    assert len(set(hashes.tolist())) == 40_000
+    for at in (0, 16_383, 16_384, 39_999):
+        assert hashes[at] == reference(keys.row(at), SALT)

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sparsehist.errors import (
+    NameTakenError,
+    NotFoundError,
+    StoreDamagedError,
+    StoreError,
+    StoreRolledBackError,
+    StoreVersionError,
+)
+from sparsehist.store import (
+    PublishedEntry,
+    adopt,
+    backup,
+    create_store,
+    open_state,
+    publish_ledger,
+)
+from tests.store.example import Model, add_series, make_store
+
+
+def release(path, level="1"):
+    """Commit one more round and return its generation."""
+    with open_state(path) as state:
+        model = Model(state.series("queries").path_id)
+        known = state.releases(model.path_id)
+        model.names = [f"earlier_{at}" for at in range(len(known))]
+        model.position = [0] * (known[-1].n_tracked if known else 0)
+        model.noise = {release.level: [] for release in known}
+        return state.commit_round(model.make_round(level, 2))
+
+
+def published(state, generation):
+    return PublishedEntry(state.store_id, "queries", "r", 1, "gaussian", 3.0, generation, "00")
+
+
+def put_back(path, kept):
+    """Restore the content of a directory without replacing it: its inode stays."""
+    for place in list(path.iterdir()):
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    shutil.copytree(kept, path, dirs_exist_ok=True)
+
+
+def test_only_a_store_is_opened(tmp_path):
+    """Nothing, a file, an empty and a foreign directory are no stores."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "series").mkdir()
+    for name in ("nothing", "file", "foreign", "file/below"):
+        with pytest.raises(NotFoundError, match="no store"), open_state(tmp_path / name):
+            pass
+    assert sorted(place.name for place in (tmp_path / "foreign").iterdir()) == ["series"]
+
+
+def test_a_store_is_made_only_where_nothing_is(tmp_path):
+    """A store, a file or a full directory in the place is left alone; an empty directory is taken."""
+    path = make_store(tmp_path / "s")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name in ("s", "file", "full"):
+        with pytest.raises(NameTakenError, match="exists already"):
+            create_store(tmp_path / name)
+    for name in ("no/s", "file/s"):
+        with pytest.raises(NotFoundError, match="make it first"):
+            create_store(tmp_path / name)
+    with pytest.raises(StoreError, match="cannot be written"):
+        create_store(Path("/proc/s"))
+    create_store(tmp_path / "empty")
+    with open_state(tmp_path / "empty") as state:
+        assert state.generation == 0 and state.all_series() == []
+    with open_state(path) as state:
+        assert state.generation == 1
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
+
+
+@pytest.mark.parametrize(("version", "remedy"), [(2, "upgrade"), (0, "migrate"), ("x", "upgrade")])
+def test_another_version_is_refused(tmp_path, version, remedy):
+    """A store of a newer or older format is refused with the remedy, and not touched."""
+    path = make_store(tmp_path / "s")
+    (path / "format").write_text(json.dumps({"sparsehist store": version}))
+    with pytest.raises(StoreVersionError, match=remedy), open_state(path):
+        pass
+
+
+@pytest.mark.parametrize("name", ["format", "state.duckdb", "series"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "garbage"])
+def test_damage_to_the_directory_is_named(tmp_path, name, damage):
+    """A missing, truncated or overwritten part is refused by name, and no new state is made in its place."""
+    path = make_store(tmp_path / "s")
+    place = path / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    elif damage == "missing":
+        place.unlink()
+    elif damage == "truncated":
+        place.write_bytes(place.read_bytes()[: place.stat().st_size // 3])
+    else:
+        place.write_bytes(b"garbage" * 3000)
+    with pytest.raises(StoreDamagedError, match=name) as caught, open_state(path):
+        pass
+    assert caught.value.__cause__ is None and "garbage" not in str(caught.value)
+
+
+def test_damage_to_a_round_is_named(tmp_path):
+    """A round file that is missing, truncated or altered in any block is refused where it is read."""
+    path = make_store(tmp_path / "s")
+    with open_state(path) as state:
+        model = Model(state.series("queries").path_id)
+        state.commit_round(model.make_round("1", 20, 5))
+        state.commit_round(model.make_round("2", 10))
+        directory = state.series("queries").directory
+    file = min(directory.glob("round-1-2-*"))
+    whole = file.read_bytes()
+    for at in [*range(0, 130, 10), *range(130, len(whole), 97), len(whole) - 1]:
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-1-2"):
+            model.check(state)
+    file.write_bytes(whole[:-1])
+    with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-1-2"):
+        state.verify()
+    file.unlink()
+    with open_state(path) as state, pytest.raises(StoreDamagedError, match="missing"):
+        state.tracked(model.path_id)
+
+
+def test_leftovers_of_dead_runs_are_removed(tmp_path):
+    """Files no commit vouches for are gone after the next opening; all others stay."""
+    path = make_store(tmp_path / "s")
+    release(path)
+    with open_state(path) as state:
+        directory = state.series("queries").directory
+    before = sorted(place.name for place in directory.iterdir())
+    (directory / "round-1-9-0.new").write_text("x")
+    (directory / "round-1-9-0").write_text("x")
+    (path / "series" / "dead").mkdir()
+    (path / "series" / "dead" / "counts").write_text("x")
+    (path / "tmp" / "spill").write_text("x")
+    with open_state(path) as state:
+        state.verify()
+    assert sorted(place.name for place in directory.iterdir()) == before
+    assert [place.name for place in (path / "series").iterdir()] == [directory.name]
+    assert list((path / "tmp").iterdir()) == []
+
+
+def test_a_restored_store_is_refused_by_its_mark(tmp_path):
+    """A store put back in place from before a release is refused, with what to do, until the newest is back."""
+    path = make_store(tmp_path / "s")
+    shutil.copytree(path, tmp_path / "older")
+    assert release(path) == 2
+    shutil.copytree(path, tmp_path / "newest")
+    put_back(path, tmp_path / "older")
+    with (
+        pytest.raises(StoreRolledBackError, match=r"generation 1, but .*s\.generation .*2.*Restore"),
+        open_state(path),
+    ):
+        pass
+    put_back(path, tmp_path / "newest")
+    with open_state(path) as state:
+        assert state.generation == 2
+
+
+def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
+    """A public ledger is enough to refuse an older store when its mark is lost."""
+    path = make_store(tmp_path / "s")
+    out = tmp_path / "out"
+    out.mkdir()
+    with open_state(path) as state:
+        state.record_publication(out)
+    shutil.copytree(path, tmp_path / "older")
+    generation = release(path)
+    with open_state(path) as state:
+        publish_ledger(out, [published(state, generation)])
+    (tmp_path / "s.generation").unlink()
+    with open_state(path):
+        pass
+    put_back(path, tmp_path / "older")
+    with pytest.raises(StoreRolledBackError, match="sparsehist-ledger"), open_state(path):
+        pass
+    (out / "sparsehist-ledger.json").unlink()
+    with open_state(path):
+        pass
+
+
+def test_a_mark_that_cannot_be_read_is_not_guessed_around(tmp_path):
+    """A damaged mark is an error; the marks of a store removed from the place stay beside those of the next."""
+    path = make_store(tmp_path / "s")
+    mark = tmp_path / "s.generation"
+    first = json.loads(mark.read_text())["generations"]
+    shutil.rmtree(path)
+    make_store(path)
+    assert first.items() < json.loads(mark.read_text())["generations"].items()
+    mark.write_text("{}")
+    with pytest.raises(StoreDamagedError, match="generation"), open_state(path):
+        pass
+
+
+def test_a_copy_is_refused_until_it_is_adopted(tmp_path):
+    """A copy is refused while and after the original stands; adopted once that is gone, it shuts out all others."""
+    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
+    release(path)
+    for place in (copy, other):
+        shutil.copytree(path, place)
+    with pytest.raises(StoreRolledBackError, match=r"copy of .*sparsehist adopt"), open_state(copy):
+        pass
+    with pytest.raises(StoreRolledBackError, match="still stands"):
+        adopt(copy)
+    shutil.rmtree(path)
+    adopt(copy)
+    adopt(copy)
+    with open_state(copy) as state:
+        assert state.generation == 3
+        state.verify()
+    assert release(copy, "2") == 4
+    with pytest.raises(StoreRolledBackError, match=r"s\.generation"):
+        adopt(other)
+
+
+def test_an_adoption_that_died_is_finished_by_the_next_opening(tmp_path, monkeypatch):
+    """Killed between the commit and the marks of the old place, an adoption still shuts out other copies."""
+    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
+    for place in (copy, other):
+        shutil.copytree(path, place)
+    shutil.rmtree(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("sparsehist.store.care.settle_home", lambda *_: None)
+        adopt(copy)
+    with open_state(copy) as state:
+        assert state.generation == 2
+    with pytest.raises(StoreRolledBackError, match="shows that"):
+        adopt(other)
+
+
+def test_a_moved_store_is_the_same_store(tmp_path):
+    """Moving a store needs no adoption and takes its mark along."""
+    path = make_store(tmp_path / "s")
+    release(path)
+    shutil.copytree(path, tmp_path / "older")
+    moved = path.rename(tmp_path / "moved")
+    with open_state(moved) as state:
+        assert state.generation == 2
+    assert release(moved, "2") == 3
+    put_back(moved, tmp_path / "older")
+    with pytest.raises(StoreRolledBackError, match=r"moved\.generation"), open_state(moved):
+        pass
+
+
+def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):
+    """A backup is whole and private; it is adopted when nothing was released since, and refused otherwise."""
+    path, kept = make_store(tmp_path / "s"), tmp_path / "kept"
+    release(path)
+    backup(path, kept)
+    with pytest.raises(NameTakenError):
+        backup(path, kept)
+    assert not [place for place in kept.rglob("*") if place.stat().st_mode & 0o077]
+    with pytest.raises(StoreRolledBackError, match="copy"), open_state(kept):
+        pass
+    shutil.copytree(kept, tmp_path / "second")
+    shutil.rmtree(path)
+    adopt(kept)
+    with open_state(kept) as state:
+        state.verify()
+        add_series(state, "another")
+    with pytest.raises(StoreRolledBackError):
+        adopt(tmp_path / "second")
+
+
+def test_stores_share_a_public_ledger(tmp_path):
+    """Entries of several stores stand side by side; the same release twice is one entry; foreign files are kept."""
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("a", "b"):
+        with open_state(make_store(tmp_path / name)) as state:
+            for generation in (1, 2):
+                publish_ledger(out, [published(state, generation)])
+    ledger = json.loads((out / "sparsehist-ledger.json").read_text())
+    assert [len(store["releases"]) for store in ledger["stores"].values()] == [1, 1]
+    assert [store["generation"] for store in ledger["stores"].values()] == [2, 2]
+    (out / "sparsehist-ledger.json").write_text("[]")
+    with open_state(tmp_path / "a") as state, pytest.raises(StoreError, match="move it away"):
+        publish_ledger(out, [published(state, 3)])
+    assert (out / "sparsehist-ledger.json").read_text() == "[]"

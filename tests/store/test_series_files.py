@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import io
+import pickle
+import resource
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from sparsehist.entropy import seeded
+from sparsehist.errors import StoreDamagedError
+from sparsehist.store import RegisteredFile, SeriesFiles, series_files, write_series_files
+from tests.stats import assert_consistent, assert_detected
+from tests.store.example import SALT
+
+
+@dataclass
+class Record:
+    files: list[RegisteredFile] = field(default_factory=list)
+    salt: bytes = SALT
+
+
+def write(directory, counted, seed=1):
+    directory.mkdir(exist_ok=True)
+    return Record(write_series_files(directory, counted, salt=SALT, durable=False, rng=seeded(seed)))
+
+
+def texts(n):
+    return pl.DataFrame({"key_0": [f"key {i}" for i in range(n)], "count": 1 + np.arange(n) % 5})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"key_0": ["", "a", "é" * 9, "12345678", "123456789"]},
+        {"key_0": pl.Series([b"", b"\0", b"\0\0", b"a", b"\xff" * 20])},
+        {"key_0": [3, -1, 0, 2**62, -(2**63)]},
+        {"key_0": pl.Series([0, 1, 2, 2**63, 2**64 - 1], dtype=pl.UInt64)},
+        {"key_0": [date(2020, 1, day) for day in range(1, 6)], "key_1": ["a", "b", "a", "b", ""]},
+    ],
+    ids=["text", "bytes", "integers", "unsigned", "product"],
+)
+def test_every_key_is_found_under_its_own_type(tmp_path, keys):
+    """Keys come back with their types, sorted by count, and are told from keys without a count."""
+    counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", counted))
+    assert files.n_nonzero == 5
+    assert [part.tolist() for part in files.groups] == [[1, 3, 5], [0, 2, 4], [2, 2, 1]]
+    back = files.all_counted()
+    assert back.schema == counted.schema and back["count"].to_list() == [1, 1, 3, 3, 5]
+    assert sorted(back.rows()) == sorted(counted.rows())
+    only = counted.drop("count")
+    assert files.all_keys().equals(back.drop("count"))
+    assert files.keys(files.positions(only)).equals(only)
+    absent = only.with_columns(pl.col("key_0").reverse()) if only.width == 2 else only.clear(1).with_columns(
+        pl.lit(keys["key_0"][0]).alias("x")).select(pl.col("key_0").fill_null(_other(only)))  # fmt: skip
+    assert files.contains(absent).tolist() == [row in set(only.rows()) for row in absent.rows()]
+
+
+def _other(keys):
+    return {pl.String: "none", pl.Binary: b"none", pl.Int64: 77, pl.UInt64: 77}[keys.dtypes[0]]
+
+
+def test_empty_counts_make_a_series(tmp_path):
+    """A series without a nonzero cell has its files too."""
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", texts(0)))
+    assert files.n_nonzero == 0 and files.all_keys().height == 0
+    assert files.contains(texts(3).drop("count")).tolist() == [False] * 3
+
+
+def test_keys_stand_in_the_order_asked(tmp_path, monkeypatch):
+    """Positions in any order, repeated, over many batches, give their keys in that order."""
+    monkeypatch.setattr(series_files, "BATCH_ROWS", 64)
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", texts(1000)))
+    everything = files.all_keys()["key_0"].to_list()
+    positions = seeded(3).integers(0, 1000, 500)
+    assert files.keys(positions)["key_0"].to_list() == [everything[at] for at in positions]
+    assert files.keys(np.arange(1000))["key_0"].to_list() == everything
+    with pytest.raises(StoreDamagedError):
+        files.keys(np.array([1000]))
+
+
+def test_batches_hold_the_same_file_of_keys(tmp_path, monkeypatch):
+    """Membership does not depend on how rows are cut into batches."""
+    monkeypatch.setattr(series_files, "BATCH_ROWS", 64)
+    counted = texts(1000)
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", counted))
+    asked = pl.DataFrame({"key_0": [f"key {i}" for i in range(0, 2000, 3)]})
+    assert files.contains(asked).tolist() == [i < 1000 for i in range(0, 2000, 3)]
+
+
+def test_keys_drag_nothing_along(tmp_path):
+    """No form in which keys can leave holds a key that was not asked for."""
+    counted = pl.DataFrame({"key_0": [f"planted and long enough {i}" for i in range(500)], "count": [1] * 500})
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", counted))
+    keys = files.keys(np.array([7, 3]))
+    sink = io.BytesIO()
+    keys.write_ipc(sink)
+    arrow = b"".join(bytes(buffer) for buffer in keys["key_0"].to_arrow().buffers() if buffer is not None)
+    for content in (sink.getvalue(), pickle.dumps(keys), arrow):
+        assert 1 <= content.count(b"planted") <= 2
+
+
+def test_order_within_a_group_is_uniform(tmp_path):
+    """All orders of the cells of one count are equally likely; a rotation instead of a permutation is noticed."""
+    counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})
+    counts = counted["count"].to_numpy()
+    n = 4800
+    rng = seeded(11)
+    seen = Counter(tuple(series_files._order_by_count(counts, rng=rng)[:4].tolist()) for _ in range(n))
+    assert len(seen) == 24
+    assert_consistent(stats.power_divergence(list(seen.values()), lambda_=0).pvalue, "the order within a group")
+    turns = Counter(tuple(np.roll([1, 2, 3, 4], rng.integers(4)).tolist()) for _ in range(n))
+    observed = [*turns.values(), *[0] * (24 - len(turns))]
+    assert_detected(stats.power_divergence(observed, lambda_=0).pvalue)
+
+
+@pytest.mark.parametrize("largest", [1, 2**15, 2**16, 2**33, 2**62])
+def test_order_is_by_count_for_counts_of_any_size(largest):
+    """The sort by digits orders counts below, at and beyond each digit."""
+    counts = seeded(5).integers(1, largest, 3000, endpoint=True)
+    order = series_files._order_by_count(counts, rng=seeded(6))
+    assert sorted(order.tolist()) == list(range(3000))
+    assert np.all(np.diff(counts[order]) >= 0)
+
+
+def test_opening_touches_as_little_of_a_large_file(tmp_path):
+    """Opening and reading a thousand rows maps as many pages of a file sixteen times the size."""
+    faults = {}
+    for n in (40_000, 640_000):
+        keys = pl.Series(np.arange(n)).cast(pl.String) + " with a tail long enough"
+        directory = tmp_path / str(n)
+        record = write(directory, pl.DataFrame({"key_0": keys, "count": np.ones(n, dtype=np.int64)}))
+        for _ in range(2):  # the first opening imports and allocates
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+            SeriesFiles.open(directory, record).keys(np.arange(1000) + n // 2)
+            faults[n] = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+    assert faults[640_000] <= faults[40_000] + 60  # the larger file has 6,000 pages, 375 faults of 16 pages
+
+
+@pytest.mark.parametrize("name", ["counts", "groups", "support"])
+def test_damage_is_named(tmp_path, name):
+    """A missing or truncated file is refused at opening, an altered one by verify, each with its name."""
+    record = write(tmp_path / "s", texts(300))
+    file = tmp_path / "s" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(StoreDamagedError, match=name):
+        SeriesFiles.open(tmp_path / "s", record)
+    file.unlink()
+    with pytest.raises(StoreDamagedError, match=name):
+        SeriesFiles.open(tmp_path / "s", record)
+    file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    with pytest.raises(StoreDamagedError, match=name):
+        SeriesFiles.open(tmp_path / "s", record).verify()
+
+
+def test_progress_ends_at_all_rows(tmp_path):
+    """Progress is told in rows and ends at their number."""
+    (tmp_path / "s").mkdir()
+    told = []
+    write_series_files(
+        tmp_path / "s",
+        texts(300),
+        salt=SALT,
+        durable=False,
+        progress=lambda done, total: told.append((done, total)),
+        rng=seeded(1),
+    )
+    assert told == [(300, 300)]

@@ -103,9 +103,7 @@ class Database:
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except duckdb.TransactionException:
-            raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written") from None
-        except duckdb.Error:
+        except duckdb.Error:  # a TransactionException among them: what DuckDB says when its log cannot be written
             raise StoreError(
                 f"{self._path} cannot be written: the disk is full or the place is not writable; nothing was released"
             ) from None

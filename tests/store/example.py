@@ -1,4 +1,4 @@
-"""A small store to test with: one series of a few keys, rounds with made-up noise, and a model of what it must hold."""
+"""A small store to test with: a series of a few keys, rounds with made-up noise, and a model of what it holds."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ def release(path, level="1"):
 
 
 def published(state, generation):
+    """An entry of a public ledger."""
     return PublishedEntry(state.store_id, "queries", "r", 1, "gaussian", 3.0, generation, "00")
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,7 @@ else:
 
 
 def files_under(path):
+    """A directory and everything in it."""
     return [path, *path.rglob("*")]
 
 
@@ -94,12 +96,13 @@ def test_a_file_that_cannot_be_written_is_not_there(tmp_path, monkeypatch, call)
 
 
 def run_with_little_room(path, what, limit):
+    """Let a process that may not write files beyond a limit make a store or release, and return what it says."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(path), what, str(limit)],
         capture_output=True,
         text=True,
         check=True,
-        cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+        cwd=Path(__file__).parents[2],
     )
     return done.stdout
 

@@ -21,16 +21,20 @@ from tests.store.example import SALT
 
 @dataclass
 class Record:
+    """What a series record tells about its files."""
+
     files: list[RegisteredFile] = field(default_factory=list)
     salt: bytes = SALT
 
 
 def write(directory, counted, seed=1):
+    """Write the files of a series."""
     directory.mkdir(exist_ok=True)
     return Record(write_series_files(directory, counted, salt=SALT, durable=False, rng=seeded(seed)))
 
 
 def texts(n):
+    """Counted keys of text."""
     return pl.DataFrame({"key_0": [f"key {i}" for i in range(n)], "count": 1 + np.arange(n) % 5})
 
 

@@ -1,0 +1,69 @@
+"""What a command gives back: an object for machines, and what people look at."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+PIPED_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a command.
+
+    Attributes:
+        data: What --json prints.
+        shown: What is printed otherwise: lines of rich markup, tables.
+        exit_code: Other than 0 where the answer itself is a refusal.
+    """
+
+    data: Mapping[str, Any]
+    shown: Sequence[RenderableType]
+    exit_code: int = 0
+
+
+def print_answer(answer: Answer, *, as_json: bool) -> None:
+    """Print to stdout, as one JSON object or for people."""
+    if as_json:
+        print_json(answer.data)
+        return
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        print_shown(Console(highlight=False, emoji=False), answer.shown)
+        return
+    console = Console(width=PIPED_WIDTH, highlight=False, emoji=False)
+    with console.capture() as captured:
+        print_shown(console, answer.shown)
+    for line in captured.get().splitlines():
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
+    """Print each part; lines for a pipe are not broken, since they may hold paths."""
+    for part in shown:
+        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line; dates as text."""
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, default=str) + "\n")
+
+
+def print_error(message: str, kind: str, *, as_json: bool) -> None:
+    """Say what is wrong: on stderr for people, as JSON on stdout for machines."""
+    if as_json:
+        print_json({"error": {"type": kind, "message": message}})
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, emoji=False)
+    console.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)

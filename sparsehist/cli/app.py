@@ -1,0 +1,307 @@
+"""The commands, as they are parsed and explained; each imports its work when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from sparsehist import __version__
+from sparsehist.cli.answer import Answer
+
+_ABOUT = """\
+Release the histogram of a sensitive log (how many units touched each key)
+under differential privacy, over domains too large to list, again and again:
+at any level, in any order, for the cost of the finest release.
+
+Typical use:
+  sparsehist create logs.sparsehist --input 'log/*.parquet' --unit user_id \\
+      --key query --max-keys 20 --domain 'strings(max_bytes=32)' --name queries
+  sparsehist release logs.sparsehist --series queries --name public \\
+      --level 0.01 --false-keys 1 --out public.parquet
+  sparsehist ledger logs.sparsehist"""
+
+_EPILOGUE = """\
+--json, anywhere on the line, prints one JSON object instead of text.
+Exit codes: 0 done or already done, 2 bad input, 3 refused by a budget or
+cap, 4 store in use."""
+
+app = App(
+    name="sparsehist",
+    help=_ABOUT,
+    help_epilogue=_EPILOGUE,
+    help_format="plaintext",
+    version=__version__,
+    exit_on_error=False,
+    print_error=False,
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative=()),
+)
+
+StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
+SeriesName = Annotated[str, Parameter(help="Name of the series.")]
+Wait = Annotated[float, Parameter(help="Seconds to wait for a store in use before giving up.")]
+Key = Annotated[list[str], Parameter(help="Key column; repeat it, in the domain's order, for a product domain.")]
+Unit = Annotated[str, Parameter(help="Column of the privacy unit: who is protected, such as user_id.")]
+Domain = Annotated[
+    str,
+    Parameter(
+        help="All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
+        "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
+        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…)."
+    ),
+]
+MaxKeys = Annotated[int, Parameter(help="Distinct keys one unit counts towards at most; noise grows with its root.")]
+Handling = Literal["error", "drop"]
+OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN, empty): refuse or leave out.")]
+OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
+MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; DuckDB spills beyond it.")]
+Threads = Annotated[int | None, Parameter(help="At most this many; all cores by default.")]
+
+
+@app.command(sort_key=0)
+def create(
+    store: StorePath,
+    /,
+    *,
+    input: Annotated[list[str], Parameter(help="Parquet or CSV file or quoted glob; may be repeated.")],  # noqa: A002
+    unit: Unit,
+    key: Key,
+    max_keys: MaxKeys,
+    domain: Domain,
+    name: Annotated[str, Parameter(help="Name of the new series: a-z, 0-9 and _.")],
+    noise: Annotated[str, Parameter(help="Family of noise; this version has gaussian (zCDP).")] = "gaussian",
+    cap: Annotated[
+        str | None, Parameter(help="Refuse releases beyond this level (rho; exact, such as 2, 0.5 or 1/3).")
+    ] = None,
+    population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    on_null: OnNull = "error",
+    on_outside: OnOutside = "error",
+    if_exists: Annotated[
+        Literal["error", "reuse"],
+        Parameter(help="A series of that name and the same declaration: refuse, or keep it and not read the log."),
+    ] = "error",
+    engine: Annotated[
+        Literal["auto", "polars", "duckdb"], Parameter(help="What counts; DuckDB spills to disk.")
+    ] = "auto",
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Count a log into a new series.
+
+    Reads the log once, counts for every key how many units touched it, keeps at
+    most --max-keys keys of each unit, and stores the counts in a private
+    directory (mode 0700). Nothing is published and nothing is spent yet. The
+    declaration (unit, key, bound, domain, noise, cap) is fixed from then on.
+
+    For example:
+      sparsehist create logs.sparsehist --input 'log/*.parquet' --unit user_id \
+          --key query --max-keys 20 --domain 'strings(max_bytes=32)' --cap 2 \
+          --name queries
+    """
+    from sparsehist.cli.commands import create_series
+
+    return create_series(
+        store, input,
+        name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
+        population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists, engine=engine,
+        memory_limit=memory_limit, threads=threads, wait=wait,
+    )  # fmt: skip
+
+
+@app.command(sort_key=1)
+def release(
+    store: StorePath,
+    /,
+    *,
+    series: SeriesName,
+    name: Annotated[
+        str, Parameter(help="Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.")
+    ],
+    level: Annotated[
+        str | None,
+        Parameter(help="Privacy level, exact (0.01, 1/3): rho of zCDP; larger is finer. Needed for a new name."),
+    ] = None,
+    threshold: Annotated[
+        float | None, Parameter(help="Publish cells whose noisy count is above this many units.")
+    ] = None,
+    false_keys: Annotated[
+        float | None,
+        Parameter(help="Instead of --threshold: empty keys to expect among the published; 1 when neither is given."),
+    ] = None,
+    max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
+    out: Annotated[Path | None, Parameter(help="Parquet file to write: key columns, noisy_count, metadata.")] = None,
+    head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Release a series at a level, or write out again a release that was made.
+
+    Levels may come in any order, finer or coarser than before: all releases of
+    the series together cost what the finest of them costs. The release is
+    committed to the store before anything is written; the same request again
+    succeeds, draws nothing, costs nothing and writes the same file.
+
+    For example:
+      sparsehist release logs.sparsehist --series queries --name public \
+          --level 0.01 --false-keys 1 --out public.parquet
+    """
+    from sparsehist.cli.commands import release_series
+
+    return release_series(
+        store, series, name,
+        level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys, out=out, head=head,
+        wait=wait,
+    )  # fmt: skip
+
+
+@app.command(sort_key=2)
+def check(
+    log: Annotated[list[str], Parameter(help="Parquet or CSV files or quoted globs.")],
+    /,
+    *,
+    unit: Unit,
+    key: Key,
+    domain: Domain,
+    max_keys: MaxKeys,
+    on_null: OnNull = "error",
+    on_outside: OnOutside = "error",
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> Answer:
+    r"""Show the owner of a log what `create` would refuse, leave out or cut.
+
+    Runs every rule over the log: rows without unit or key, keys outside the
+    domain, units above the bound. Nothing is written. Exits with 2 if `create`
+    would refuse the log. The numbers are those of the true log: they are for its
+    owner, are not private, and must not be published.
+
+    For example:
+      sparsehist check 'log/*.parquet' --unit user_id --key query \
+          --max-keys 20 --domain 'strings(max_bytes=32)'
+    """
+    from sparsehist.cli.commands import check_files
+
+    return check_files(
+        log, unit=unit, key=key, domain=domain, max_keys=max_keys, on_null=on_null, on_outside=on_outside,
+        memory_limit=memory_limit, threads=threads,
+    )  # fmt: skip
+
+
+@app.command(sort_key=3)
+def ledger(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+    """Show what has been spent.
+
+    One row a noise path (the finest level released from it), one a series (the
+    sum over its paths), one a population (the sum over its series). Costs are rho
+    of zCDP, exact. Dropped series stay in it.
+
+    For example:
+      sparsehist ledger logs.sparsehist
+    """
+    from sparsehist.cli.commands import show_ledger
+
+    return show_ledger(store, wait=wait)
+
+
+@app.command(sort_key=4)
+def show(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+    """Show the series of a store and their releases, with their public parameters.
+
+    For example:
+      sparsehist show logs.sparsehist
+    """
+    from sparsehist.cli.commands import show_store
+
+    return show_store(store, wait=wait)
+
+
+@app.command(sort_key=5)
+def backup(
+    store: StorePath,
+    destination: Annotated[Path, Parameter(name="DEST", help="New directory for the copy.")],
+    /,
+    *,
+    wait: Wait = 0.0,
+) -> Answer:
+    """Copy a store, consistently and durably.
+
+    The copy is as secret as the store. It is refused until it is adopted in the
+    place of a lost store, and for ever once the store has released something
+    after it: two stores would draw two noises for one level.
+
+    For example:
+      sparsehist backup logs.sparsehist /backups/logs.sparsehist
+    """
+    from sparsehist.cli.commands import back_up
+
+    return back_up(store, destination, wait=wait)
+
+
+@app.command(sort_key=6)
+def adopt(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+    """Accept a copied or restored store in the place of one that is gone for good.
+
+    Refused while the original is still where it was, and if anything was released
+    from it since the copy was made.
+
+    For example:
+      sparsehist adopt logs.sparsehist
+    """
+    from sparsehist.cli.commands import adopt_store
+
+    return adopt_store(store, wait=wait)
+
+
+@app.command(sort_key=7)
+def drop(store: StorePath, /, *, series: SeriesName, wait: Wait = 0.0) -> Answer:
+    """Erase a series: its keys, counts and noise.
+
+    This cannot be undone. What the series has cost stays in the ledger, and what
+    was published stays published.
+
+    For example:
+      sparsehist drop logs.sparsehist --series queries
+    """
+    from sparsehist.cli.commands import drop_series
+
+    return drop_series(store, series, wait=wait)
+
+
+@app.command(sort_key=8)
+def migrate(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+    """Bring a store to the format of this version.
+
+    There is one format so far, so there is nothing to do yet; a store of a newer
+    one is refused.
+
+    For example:
+      sparsehist migrate logs.sparsehist
+    """
+    from sparsehist.cli.commands import migrate_store
+
+    return migrate_store(store, wait=wait)
+
+
+@app.command(sort_key=9)
+def demo(
+    *,
+    directory: Annotated[
+        Path, Parameter("--dir", help="Where to leave store and releases; an earlier demo there is replaced.")
+    ] = Path(".demo"),
+    plot: Annotated[bool, Parameter(help="Also draw demo.svg and demo.png there; needs sparsehist[plots].")] = False,
+    picture: Annotated[Path | None, Parameter(help="Also save what is printed as an SVG picture.")] = None,
+) -> Answer:
+    """Release a real log at three levels, out of order, and show them side by side.
+
+    The log ships with the package: a week of visits to the areas of a web site by
+    37,711 people (CC BY 4.0). Takes a few seconds and needs no network.
+
+    For example:
+      sparsehist demo
+    """
+    from sparsehist.cli.demonstration import demonstrate
+
+    return demonstrate(directory, plot=plot, picture=picture)

@@ -1,0 +1,207 @@
+"""What the commands do: call the Python interface and describe what came out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sparsehist as sh
+from sparsehist.cli.answer import Answer
+from sparsehist.cli.tables import escape, parameters_table, rows_table
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from sparsehist.series import Series
+
+_PARQUET = (".parquet", ".pq")
+
+
+def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: str, **declared: Any) -> Answer:
+    """Count files into a new series."""
+    existed = store.exists() and if_exists == "reuse" and _has_series(store, declared["name"], declared["wait"])
+    series = sh.create(store, list(inputs), key=key, if_exists=if_exists, **declared)
+    done = "reused" if existed else "created"
+    data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
+    hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
+    shown: list[RenderableType] = [
+        f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
+        parameters_table(declaration_rows(series)),
+        "Nothing is published yet. Next, for example:",
+        f"  {escape(hint)}",
+    ]
+    return Answer(data, shown)
+
+
+def release_series(
+    store: Path,
+    series: str,
+    name: str,
+    *,
+    level: str | None,
+    threshold: float | None,
+    false_keys: float | None,
+    max_false_keys: float,
+    out: Path | None,
+    head: int,
+    wait: float,
+) -> Answer:
+    """Release a series, or give back the release of that name, and write it."""
+    if out is not None:
+        check_output(out, store)  # before anything is drawn
+    with sh.open(store, wait=wait) as opened:
+        released = opened.series(series).release(
+            name, level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys
+        )
+    if out is not None:
+        released.write_parquet(out)
+    metadata = dict(released.metadata)
+    data = {"release": name, "rows": len(released), "out": None if out is None else str(out), "metadata": metadata}
+    shown: list[RenderableType] = [
+        f"[bold]release {name}[/] of {series}: {len(released):,} rows",
+        parameters_table(release_rows(metadata)),
+    ]
+    if head > 0:
+        data["head"] = released.frame.head(head).to_dicts()
+        shown.append(rows_table(released.frame.head(head)))
+    again = "committed to the store, written nowhere: give --out to write it, now or later"
+    shown.append(again if out is None else f"written to {escape(str(out))}")
+    return Answer(data, shown)
+
+
+def check_output(out: Path, store: Path) -> None:
+    """Refuse a file that cannot be written, before a release is made for it.
+
+    Raises:
+        DeclarationError: If it is no Parquet file, or inside the store.
+        NotFoundError: If its directory does not exist.
+        StoreError: If its directory cannot be written.
+    """
+    if out.suffix not in _PARQUET:
+        raise DeclarationError(f"--out writes Parquet: the file must end in .parquet, got {str(out)!r}")
+    if store.resolve() in out.resolve().parents:
+        raise DeclarationError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise NotFoundError(f"there is no directory {str(out.absolute().parent)!r} to write {out.name!r} to")
+    if not os.access(out.absolute().parent, os.W_OK):
+        raise StoreError(f"cannot write {out}: its directory is not writable")
+
+
+def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
+    """Tell the owner of a log what would be refused, left out or cut."""
+    from sparsehist.report.progress import reporting
+
+    with reporting(None) as report:
+        found = sh.check_log(log, domain=sh.Domain.parse(domain), progress=report, **declared)
+    refused = bool(found["outcome"].str.starts_with("refused").any())
+    verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
+    shown: list[RenderableType] = [rows_table(found)]
+    shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
+    data = {"refused": refused, "rules": found.to_dicts()}
+    return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
+
+
+def show_ledger(store: Path, *, wait: float) -> Answer:
+    """Show what was spent."""
+    with sh.open(store, wait=wait) as opened:
+        frame = opened.ledger()
+    shown: list[RenderableType] = []
+    if frame.height:
+        kept = ("scope", "population", "series", "path", "noise", "releases", "level", "cap", "dropped")
+        times = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
+        shown.append(rows_table(frame.with_columns(times).select(kept).rename({"level": "cost (rho)"})))
+        shown.append("A path costs its finest level; paths and series of a population add up.")
+    else:
+        shown.append("nothing: the store has no series")
+    return Answer({"store": str(store), "ledger": frame.to_dicts()}, shown)
+
+
+def show_store(store: Path, *, wait: float) -> Answer:
+    """Show series and releases."""
+    with sh.open(store, wait=wait) as opened:
+        found = [(series, series.releases()) for series in map(opened.series, opened.series_names())]
+    listed = [
+        {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases.to_dicts()}
+        for series, releases in found
+    ]
+    shown: list[RenderableType] = [] if found else ["the store has no series"]
+    for series, releases in found:
+        shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series))]
+        shown.append(rows_table(releases) if releases.height else "  no releases yet")
+    return Answer({"store": str(store), "series": listed}, shown)
+
+
+def back_up(store: Path, destination: Path, *, wait: float) -> Answer:
+    """Copy a store."""
+    with sh.open(store, wait=wait) as opened:
+        opened.backup(destination)
+    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
+    return Answer({"store": str(store), "backup": str(destination)}, shown)
+
+
+def adopt_store(store: Path, *, wait: float) -> Answer:
+    """Accept a copied store."""
+    from sparsehist.store import adopt
+
+    adopt(store, wait=wait)
+    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
+
+
+def drop_series(store: Path, series: str, *, wait: float) -> Answer:
+    """Erase a series."""
+    with sh.open(store, wait=wait) as opened:
+        opened.drop(series)
+    shown = [f"erased the series {series}; what it has cost stays in the ledger"]
+    return Answer({"store": str(store), "series": series, "status": "dropped"}, shown)
+
+
+def migrate_store(store: Path, *, wait: float) -> Answer:
+    """Say that there is one format."""
+    from sparsehist.store.layout import FORMAT_VERSION
+
+    with sh.open(store, wait=wait):
+        shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}, the only one so far: nothing to do"]
+    return Answer({"store": str(store), "format": FORMAT_VERSION, "status": "unchanged"}, shown)
+
+
+def declaration_rows(series: Series) -> list[tuple[str, str]]:
+    """The public parameters of a series, as people read them."""
+    declared = series.declaration
+    stored = declared.as_json()
+    return [
+        ("unit", declared.unit or "counts bounded elsewhere"),
+        ("key", ", ".join(declared.key)),
+        ("max_keys", f"{declared.max_keys:,}"),
+        ("domain", f"{declared.domain.describe()}, {size_text(declared.domain.size)} keys"),
+        ("noise", declared.noise),
+        ("cap", stored["cap"] or "none"),
+        ("population", declared.population),
+        ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
+    ]
+
+
+def release_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The parameters one reads a count by."""
+    return [
+        ("level", f"{metadata['level']} ({metadata['guarantee']}, for {metadata['neighbours']})"),
+        ("noise", f"{metadata['noise']}, standard deviation {metadata['std']:.4g} units"),
+        ("threshold", f"{metadata['threshold']:,.4f} units"),
+        ("expected false keys", f"{metadata['expected_false_keys']:.3g}"),
+    ]
+
+
+def size_text(size: int) -> str:
+    """A number of cells, exact while it can be read."""
+    if size < 10**9:
+        return f"{size:,}"
+    digits = str(size)  # floats end at 1e308, domains do not
+    return f"{digits[0]}.{digits[1:3]}e+{len(digits) - 1}"
+
+
+def _has_series(store: Path, name: str, wait: float) -> bool:
+    with sh.open(store, wait=wait) as opened:
+        return name in opened.series_names()

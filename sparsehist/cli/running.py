@@ -1,0 +1,107 @@
+"""From words on the command line to an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+from cyclopts import CycloptsError, UnusedCliTokensError
+
+from sparsehist.cli.answer import Answer, print_answer, print_error
+from sparsehist.cli.app import app
+from sparsehist.errors import SparsehistError
+
+_OPTIONS = (
+    "cap", "domain", "engine", "false_keys", "if_exists", "key", "level", "max_false_keys", "max_keys",
+    "memory_limit", "name", "noise", "on_null", "on_outside", "population", "threads", "threshold", "unit", "wait",
+)  # fmt: skip
+_PARAMETER = re.compile(rf"(?<![-\w])({'|'.join(_OPTIONS)})= ?")
+BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0 done or already done, 2 bad input, 3 refused, 4 store in use.
+
+    Args:
+        arguments: Words after the program's name; those of the process by default.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a key need not exist in the terminal's encoding
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code."""
+    words, as_json = _without_json(arguments)
+    try:
+        code = _run(words, as_json=as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return code
+
+
+def _run(words: list[str], *, as_json: bool) -> int:
+    try:
+        answer = app(words)
+        if isinstance(answer, Answer):
+            print_answer(answer, as_json=as_json)
+            return answer.exit_code
+    except CycloptsError as problem:
+        print_error(_advice(problem), "UsageError", as_json=as_json)
+        return BAD_INPUT
+    except SparsehistError as problem:
+        message = in_words_of_the_command_line(str(problem))
+        print_error(message, type(problem).__name__, as_json=as_json)
+        return problem.exit_code
+    except KeyboardInterrupt:
+        print_error("interrupted; what was committed stays, nothing else was kept", "Interrupted", as_json=as_json)
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - the text of an unforeseen error may quote the log
+        print_error(_unforeseen(problem), "InternalError", as_json=as_json)
+        return INTERNAL
+    return 0
+
+
+def in_words_of_the_command_line(message: str) -> str:
+    """Write parameters of the Python interface as options: wait=5 becomes --wait 5.
+
+    Example:
+        >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
+        "--if-exists 'reuse' gives it back"
+    """
+    return _PARAMETER.sub(lambda found: f"--{found[1].replace('_', '-')} ", message)
+
+
+def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Take --json out, wherever it stands before a `--`."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    return [word for word in words[:end] if word != "--json"] + words[end:], "--json" in words[:end]
+
+
+def _advice(problem: CycloptsError) -> str:
+    message = " ".join(str(problem).split())
+    if isinstance(problem, UnusedCliTokensError):
+        message += " Quote a glob, so that the shell leaves it alone: --input 'log/*.parquet'."
+    return f"{message} See --help."
+
+
+def _unforeseen(problem: Exception) -> str:
+    """Name an error that should not happen by its type and place, without its text, which may hold secrets."""
+    if isinstance(problem, MemoryError):
+        return "out of memory; nothing was committed. Give --memory-limit, or a machine with more"
+    frames = traceback.extract_tb(problem.__traceback__)
+    place = next((frame for frame in reversed(frames) if "sparsehist" in Path(frame.filename).parts), frames[-1])
+    where = f"{Path(place.filename).parent.name}/{Path(place.filename).name}:{place.lineno}"
+    return f"internal error ({type(problem).__name__} at {where}); please report it. Its text is withheld"

@@ -1,0 +1,94 @@
+"""Plots of releases; needs the extra `plots` (altair and vl-convert)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sparsehist.errors import NotFoundError
+from sparsehist.release import Release
+from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
+
+_COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
+_LEAST_SHOWN = 1.0  # the axis is logarithmic
+
+
+def require_plots() -> Any:
+    """Import alt.
+
+    Raises:
+        NotFoundError: If it or vl-convert is not installed; names the extra.
+    """
+    try:
+        import altair as alt
+        import vl_convert  # noqa: F401 - altair needs it to write pictures
+    except ImportError:
+        raise NotFoundError(
+            "plots need altair and vl-convert: install the extra, pip install 'sparsehist[plots]'"
+        ) from None
+    return alt
+
+
+def plot_ranks(releases: Sequence[Release]) -> Any:
+    """Draw the noisy counts of several releases of a series against the rank of their keys.
+
+    All releases use the ranks of the finest, so that the noise of the coarser ones shows as scatter and their
+    thresholds as the line below which they publish nothing.
+
+    Args:
+        releases: At least one; of one series, under different names.
+
+    Returns:
+        An altair chart.
+
+    Raises:
+        NotFoundError: If altair is not installed.
+    """
+    alt = require_plots()
+    ordered = coarse_to_fine(releases)
+    names = {release.name: f"{release.name}, ρ = {release.metadata['level']}" for release in ordered}
+    rows = side_by_side(ordered).with_row_index("rank", offset=1)
+    points = (
+        rows.unpivot(list(names), index="rank", variable_name="release", value_name="noisy_count")
+        .drop_nulls()
+        .filter(pl.col("noisy_count") >= _LEAST_SHOWN)
+        .with_columns(pl.col("release").replace_strict(names))
+    )
+    thresholds = pl.DataFrame(
+        {
+            "release": list(names.values()),
+            "threshold": [float(release.metadata["threshold"]) for release in ordered],
+        }
+    )
+    colour = alt.Color(
+        "release:N",
+        title=None,
+        scale=alt.Scale(domain=list(names.values()), range=list(_COLOURS[: len(names)])),
+        legend=alt.Legend(orient="top-right"),
+    )
+    log, plain = alt.Scale(type="log", nice=False), alt.Scale(nice=False)
+    marks = (
+        alt.Chart(alt.InlineData(values=points.to_dicts()))
+        .mark_point(size=14, filled=True, opacity=0.75)
+        .encode(
+            x=alt.X("rank:Q", title="rank of the key in the finest release", scale=plain),
+            y=alt.Y("noisy_count:Q", title="noisy count (units)", scale=log),
+            color=colour,
+        )
+    )
+    lines = (
+        alt.Chart(alt.InlineData(values=thresholds.to_dicts()))
+        .mark_rule(strokeDash=[4, 3])
+        .encode(y=alt.Y("threshold:Q"), color=colour)
+    )
+    return (lines + marks).properties(
+        width=620, height=340, background="#ffffff", title="Noisy counts at each level; dashed: its threshold"
+    )
+
+
+def save_plot(chart: Any, path: Path) -> None:
+    """Write a chart as .svg or .png."""
+    chart.save(str(path), **({"ppi": 144} if path.suffix == ".png" else {}))

@@ -1,0 +1,63 @@
+"""Releases of one series side by side: one row a key, one column of noisy counts a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import polars as pl
+
+from sparsehist.privacy import as_level
+from sparsehist.release import Release
+
+
+def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
+    """The releases by level, the most private first."""
+    return sorted(releases, key=lambda release: as_level(release.metadata["level"]))
+
+
+def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
+    """Join releases of one series by key.
+
+    Args:
+        releases: At least one; of one series, under different names.
+
+    Returns:
+        The key columns, then a column of noisy counts for each release, named after it, the most private
+        first; null where a key was not published. Sorted by the finest count known, largest first, then by
+        key.
+
+    Example:
+        >>> coarse = Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "a", "level": "0.1"})
+        >>> fine = Release(pl.DataFrame({"url": ["/b"], "noisy_count": [3.0]}), {"name": "b", "level": "2"})
+        >>> side_by_side([fine, coarse]).rows()
+        [('/a', 12.5, None), ('/b', None, 3.0)]
+    """
+    ordered = coarse_to_fine(releases)
+    key = [column for column in ordered[0].frame.columns if column != "noisy_count"]
+    frames = [release.frame.rename({"noisy_count": release.name}) for release in ordered]
+    joined = reduce(lambda left, right: left.join(right, on=key, how="full", coalesce=True), frames)
+    finest_first = [release.name for release in reversed(ordered)]
+    return (
+        joined.with_columns(pl.coalesce(finest_first).alias("finest known"))
+        .sort("finest known", *key, descending=[True] + [False] * len(key))
+        .drop("finest known")
+    )
+
+
+def newly_published(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.DataFrame]:
+    """Split the rows by the first release, in this order, that publishes their key.
+
+    Args:
+        rows: From `side_by_side`.
+        names: Of the releases, the most private first.
+
+    Returns:
+        One frame a release.
+    """
+    frames = []
+    unseen = pl.lit(value=True)
+    for name in names:
+        frames.append(rows.filter(unseen & pl.col(name).is_not_null()))
+        unseen &= pl.col(name).is_null()
+    return frames

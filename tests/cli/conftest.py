@@ -1,0 +1,74 @@
+"""A small log, and the command line run in this process."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pytest
+
+from sparsehist.cli.running import run
+
+SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.out.count("\n") == 1
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Work in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sparsehist(capsys, here):
+    """Run a command and catch what it prints."""
+
+    def ran(*words):
+        capsys.readouterr()
+        code = run([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return ran
+
+
+@pytest.fixture
+def log(here):
+    """900 units, 600 of them at /home, over two Parquet files."""
+    units = [f"u{i}" for i in range(900)]
+    urls = ["/home" if i % 3 else "/about" for i in range(900)]
+    frame = pl.DataFrame({"user_id": units, "url": urls})
+    (here / "log").mkdir()
+    frame.head(400).write_parquet("log/a.parquet")
+    frame.tail(500).write_parquet("log/b.parquet")
+    return "log/*.parquet"
+
+
+@pytest.fixture
+def declared(log):
+    """The options of a small series."""
+    return [
+        "--input", log, "--unit", "user_id", "--key", "url", "--max-keys", 2, "--domain", "strings(max_bytes=8)",
+        "--cap", "1", "--name", "visits",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def store(sparsehist, declared):
+    """A store with one series."""
+    assert sparsehist("create", "s", *declared).code == 0
+    return "s"

@@ -1,0 +1,177 @@
+"""The commands do what the Python interface does, and say so with exit codes and JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sparsehist as sh
+from sparsehist.cli import commands
+
+RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
+
+
+def test_create_counts_a_log_of_several_files(sparsehist, declared):
+    """A series is created once from all files of a glob, with the declaration that was given."""
+    answer = sparsehist("create", "s", *declared, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.json["status"] == "created"
+    assert answer.json["declaration"]["max_keys"] == 2
+    assert answer.json["declaration"]["cap"] == "1"
+
+
+def test_inputs_may_be_repeated(sparsehist, here, declared, store):
+    """Two --input options count the same log as the glob that matches both files."""
+    declared[1:2] = ["log/a.parquet", "--input", "log/b.parquet"]
+    sparsehist("create", "t", *declared)
+    fine = ("release", "--series", "visits", "--name", "x", "--level", "1", "--json", "--head", 2)
+    heads = [sparsehist(*fine, path).json["head"] for path in ("s", "t")]
+    for one, other in zip(*heads, strict=True):
+        assert one["url"] == other["url"]
+        assert one["noisy_count"] == pytest.approx(other["noisy_count"], abs=20)  # 14 standard deviations
+
+
+def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
+    """An existing series is refused, kept with --if-exists reuse, and never changed."""
+    again = sparsehist("create", store, *declared)
+    assert again.code == 2
+    assert "--if-exists" in again.err
+    reused = sparsehist("create", store, *declared, "--if-exists", "reuse", "--json")
+    assert (reused.code, reused.json["status"]) == (0, "reused")
+    declared[declared.index("--max-keys") + 1] = 3
+    assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 2
+
+
+def test_several_keys_make_a_product(sparsehist, here):
+    """--key is repeated, one for each column of a product domain."""
+    Path("log.csv").write_text("who,country,n\n" + "".join(f"{i},DE,{i % 2}\n" for i in range(600)), encoding="utf-8")
+    made = sparsehist(
+        "create", "s", "--input", "log.csv", "--unit", "who", "--key", "country", "--key", "n", "--max-keys", 1,
+        "--domain", "product(country=catalogue('DE', 'US'), n=integers(9))", "--name", "visits",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    released = sparsehist("release", "s", *RELEASE, "--head", 9, "--json").json
+    assert [(row["country"], row["n"]) for row in released["head"] if row["noisy_count"] > 200] in (
+        [("DE", 0), ("DE", 1)],
+        [("DE", 1), ("DE", 0)],
+    )
+
+
+def test_the_same_release_again_gives_the_same_file(sparsehist, store):
+    """A repeated request succeeds, and writes the same bytes."""
+    first = sparsehist("release", store, *RELEASE, "--false-keys", 1, "--out", "public.parquet")
+    again = sparsehist("release", store, *RELEASE, "--false-keys", 1, "--out", "again.parquet", "--json")
+    assert (first.code, again.code) == (0, 0)
+    assert Path("public.parquet").read_bytes() == Path("again.parquet").read_bytes()
+    assert sh.read("public.parquet").frame["url"].to_list()[0] == "/home"
+    assert again.json["metadata"]["level"] == "0.1"
+    assert again.json["rows"] == len(sh.read("again.parquet"))
+
+
+def test_a_release_can_be_written_by_name_alone(sparsehist, store):
+    """--level is needed for a new name only."""
+    assert sparsehist("release", store, "--series", "visits", "--name", "public").code == 2
+    assert sparsehist("release", store, *RELEASE).code == 0
+    assert sparsehist("release", store, "--series", "visits", "--name", "public", "--out", "p.parquet").code == 0
+    assert Path("p.parquet").is_file()
+
+
+def test_a_level_beyond_the_cap_exits_with_3_and_spends_nothing(sparsehist, store):
+    """The cap refuses, as JSON too, and the ledger stays empty."""
+    beyond = sparsehist("release", store, "--series", "visits", "--name", "x", "--level", "1.5", "--json")
+    assert (beyond.code, beyond.json["error"]["type"]) == (3, "CapExceededError")
+    assert sparsehist("ledger", store, "--json").json["ledger"][0]["level"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--out", "missing/p.parquet"),
+        ("--out", "p.csv"),
+        ("--out", "s/p.parquet"),
+        ("--level", "nan"),
+        ("--level", "-1"),
+        ("--threshold", "1", "--false-keys", "1"),
+        ("--threshold", "0"),
+        ("--false-keys", "many"),
+        ("--series", "other"),
+        ("--name", "Public"),
+    ],
+    ids=" ".join,
+)
+def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, options):
+    """What cannot be served is refused with one line on stderr, and nothing is spent."""
+    request = dict(zip(RELEASE[::2], RELEASE[1::2], strict=True))
+    request |= dict(zip(options[::2], options[1::2], strict=True))
+    refused = sparsehist("release", store, *(word for pair in request.items() for word in pair))
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: ")
+    assert refused.err.count("\n") == 1
+    assert sparsehist("ledger", store, "--json").json["ledger"][0]["releases"] == 0
+
+
+def test_check_tells_what_would_be_refused(sparsehist, log):
+    """Exit code 2 where `create` would refuse the log, 0 where it would take it."""
+    options = ("--unit", "user_id", "--key", "url", "--max-keys", 2, "--json")
+    fits = sparsehist("check", log, *options, "--domain", "strings(max_bytes=8)")
+    assert (fits.code, fits.json["refused"]) == (0, False)
+    narrow = sparsehist("check", log, *options, "--domain", "strings(max_bytes=5)")
+    assert (narrow.code, narrow.json["refused"]) == (2, True)
+    dropped = sparsehist("check", log, *options, "--domain", "strings(max_bytes=5)", "--on-outside", "drop")
+    assert (dropped.code, dropped.json["refused"]) == (0, False)
+
+
+def test_the_ledger_shows_the_finest_level(sparsehist, store):
+    """After 0.1, 0.5 and 0.2 a path has cost 0.5, and dropping the series does not change that."""
+    for name, level in (("a", "0.1"), ("b", "0.5"), ("c", "0.2")):
+        assert sparsehist("release", store, "--series", "visits", "--name", name, "--level", level).code == 0
+    spent = sparsehist("ledger", store, "--json").json["ledger"]
+    assert {(row["scope"], row["level"], row["releases"]) for row in spent} == {
+        (scope, "0.5", 3) for scope in ("path", "series", "population")
+    }
+    assert sparsehist("drop", store, "--series", "visits").code == 0
+    assert sparsehist("show", store, "--json").json["series"] == []
+    assert {row["level"] for row in sparsehist("ledger", store, "--json").json["ledger"]} == {"0.5"}
+    assert "0.5" in sparsehist("ledger", store).out
+
+
+def test_show_lists_series_and_releases(sparsehist, store):
+    """The declaration and each release with its parameters."""
+    sparsehist("release", store, *RELEASE)
+    shown = sparsehist("show", store, "--json").json["series"]
+    assert [(series["name"], series["declaration"]["domain"]) for series in shown] == [
+        ("visits", "strings(max_bytes=8)")
+    ]
+    assert [(release["name"], release["level"]) for release in shown[0]["releases"]] == [("public", "0.1")]
+    printed = sparsehist("show", store).out
+    assert "strings(max_bytes=8)" in printed and "public" in printed
+
+
+def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
+    """A copy is refused while the original stands, and takes its place when that is gone."""
+    sparsehist("release", store, *RELEASE, "--out", "first.parquet")
+    assert sparsehist("backup", store, "copy").code == 0
+    assert sparsehist("show", "copy").code == 2
+    assert sparsehist("adopt", "copy").code == 2
+    (here / store).rename(here / "moved-away")
+    (here / "copy").rename(here / store)
+    assert sparsehist("adopt", store).code == 0
+    assert sparsehist("release", store, *RELEASE, "--out", "second.parquet").code == 0
+    assert sh.read("first.parquet").frame.equals(sh.read("second.parquet").frame)
+
+
+def test_migrate_has_nothing_to_do(sparsehist, store):
+    """There is one format; a newer one is refused."""
+    done = sparsehist("migrate", store, "--json")
+    assert (done.code, done.json["status"]) == (0, "unchanged")
+    Path(store, "format").write_text(json.dumps({"sparsehist store": 99}), encoding="utf-8")
+    newer = sparsehist("migrate", store, "--json")
+    assert (newer.code, newer.json["error"]["type"]) == (2, "StoreVersionError")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(12, "12"), (999_999_999, "999,999,999"), (10**18, "1.00e+18"), (117 * 10**398, "1.17e+400")]
+)
+def test_sizes_are_written_so_that_they_can_be_read(size, text):
+    """Domains beyond the range of floats have a size too."""
+    assert commands.size_text(size) == text

@@ -1,0 +1,109 @@
+"""The demonstration: three releases of a real log, out of order, for the cost of the finest."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.cli import demonstration
+from sparsehist.report import plots
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Run it once, as a user would, with its output piped."""
+    home = tmp_path_factory.mktemp("demo")
+    words = [sys.executable, "-m", "sparsehist.cli", "demo", "--picture", "picture.svg"]
+    ran = subprocess.run(words, cwd=home, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return home, ran.stdout
+
+
+def test_it_leaves_three_releases_that_need_no_store(demo):
+    """The files hold the levels that were announced, and finer ones publish more."""
+    home, _ = demo
+    releases = {name: sh.read(home / ".demo" / f"{name}.parquet") for name, _ in demonstration.RELEASES}
+    assert {name: release.metadata["level"] for name, release in releases.items()} == dict(demonstration.RELEASES)
+    assert len(releases["public"]) < len(releases["internal"]) < len(releases["partner"])
+
+
+def test_the_ledger_of_its_store_shows_the_finest_level_alone(demo):
+    """0.01, 0.5 and 0.1 cost 0.5 together."""
+    home, printed = demo
+    with sh.open(home / ".demo" / "store") as store:
+        assert set(store.ledger()["level"]) == {"0.5"}
+        known = store.series("visits").release("public")
+    assert known.frame.equals(sh.read(home / ".demo" / "public.parquet").frame)
+    assert "The store's ledger shows 0.5 for the three" in printed
+
+
+def test_the_printed_counts_are_the_published_ones(demo):
+    """The first row of the table is the largest row of each file, and the rows published are counted right."""
+    home, printed = demo
+    by_level = [sh.read(home / ".demo" / f"{name}.parquet") for name in ("public", "internal", "partner")]
+    top = by_level[-1].frame.row(0, named=True)
+    line = next(line for line in printed.splitlines() if f" {top['url']} " in line)
+    counts = [release.frame.filter(pl.col("url") == top["url"])["noisy_count"].item() for release in by_level]
+    assert line.split()[-3:] == [f"{count:,.1f}" for count in counts]
+    rows = next(line for line in printed.splitlines() if "rows published" in line)
+    assert rows.split()[-3:] == [str(len(release)) for release in by_level]
+
+
+def test_piped_it_is_plain_text_of_at_most_100_columns(demo):
+    """No escape sequences, no trailing blanks."""
+    _, printed = demo
+    assert "\x1b" not in printed
+    assert max(map(len, printed.splitlines())) <= 100
+    assert all(line == line.rstrip() for line in printed.splitlines())
+
+
+def test_the_picture_fetches_nothing(demo):
+    """The SVG names no address but its own namespace."""
+    home, _ = demo
+    picture = (home / "picture.svg").read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\s\"')]+", picture)) == {"http://www.w3.org/2000/svg"}
+    assert "msdownload" in picture
+
+
+def test_a_demo_is_replaced_and_nothing_else_is(sparsehist, here, monkeypatch):
+    """A second run clears the first one's files only; a directory that is no demo is refused."""
+    monkeypatch.setattr(demonstration, "_release_log", lambda directory: pytest.fail("went on"))
+    Path("mine").mkdir()
+    Path("mine/public.parquet").write_text("mine", encoding="utf-8")
+    refused = sparsehist("demo", "--dir", "mine")
+    assert (refused.code, Path("mine/public.parquet").read_text(encoding="utf-8")) == (2, "mine")
+    demonstration._prepare(Path("demo"))
+    Path("demo/public.parquet").write_text("old", encoding="utf-8")
+    Path("demo/notes.txt").write_text("mine", encoding="utf-8")
+    demonstration._prepare(Path("demo"))
+    assert not Path("demo/public.parquet").exists()
+    assert Path("demo/notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_missing_extra_is_named_before_anything_is_done(sparsehist, here, monkeypatch):
+    """Without altair, --plot says what to install."""
+    monkeypatch.setitem(sys.modules, "altair", None)
+    missing = sparsehist("demo", "--plot")
+    assert missing.code == 2
+    assert "sparsehist[plots]" in missing.err
+    assert not Path(".demo").exists()
+
+
+def test_the_plot_shows_every_published_count(demo, tmp_path):
+    """One point a published count, one dashed line a threshold, and pictures in both formats."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    home, _ = demo
+    releases = [sh.read(home / ".demo" / f"{name}.parquet") for name, _ in demonstration.RELEASES]
+    chart = plots.plot_ranks(releases)
+    described = chart.to_dict()
+    lines, points = (described["datasets"][layer["data"]["name"]] for layer in described["layer"])
+    assert len(points) == sum(map(len, releases))
+    assert {line["threshold"] for line in lines} == {release.metadata["threshold"] for release in releases}
+    for name, begins in (("demo.svg", b"<svg"), ("demo.png", b"\x89PNG")):
+        plots.save_plot(chart, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)

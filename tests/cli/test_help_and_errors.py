@@ -1,0 +1,177 @@
+"""What the command line explains, and how it fails: at once, in one line, without secrets."""
+
+import fcntl
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from sparsehist.cli import commands
+from sparsehist.cli.app import app
+from sparsehist.cli.running import in_words_of_the_command_line
+from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
+
+COMMANDS = ("create", "release", "check", "ledger", "show", "backup", "adopt", "drop", "migrate", "demo")
+HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
+WATCHED = """
+import sys
+from sparsehist.cli.running import run
+code = run(sys.argv[1:])
+loaded = [name for name in {heavy} if name in sys.modules]
+sys.exit(100 if loaded else code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["release", "--help"], 0),
+        (["--version"], 0),
+        (["creat"], 2),
+        (["release", "--nmae", "x"], 2),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_nothing_heavy_is_imported_to_explain_or_to_refuse_a_line(words, code):
+    """Help, version and parse errors come without engines and arrays."""
+    script = WATCHED.format(heavy=HEAVY)
+    ran = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(sparsehist, command):
+    """The help of a command has an example that parses."""
+    shown = sparsehist(command, "--help")
+    assert shown.code == 0
+    example = shown.out.split("For example:")[1].split("\n\n")[0].replace("\\\n", " ")
+    words = [word.strip("'") for word in example.split()]
+    assert words[:2] == ["sparsehist", command]
+    parsed, _, ignored = app.parse_args(words[1:], print_error=False, exit_on_error=False)
+    assert (parsed.__name__, ignored) == (command, {})
+
+
+def test_the_overview_names_every_command(sparsehist):
+    """All commands, the JSON switch and the exit codes stand in the overview."""
+    shown = sparsehist("--help").out
+    assert all(f"│ {command} " in shown for command in COMMANDS)
+    assert "--json" in shown and "Exit codes" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["ledger", "s", "t"], "Quote a glob"),
+        (["releas", "s"], 'Did you mean "release"'),
+        (["ledger"], "STORE"),
+        (["release", "s", "--series", "a", "--name", "b", "--threshold", "high"], "--threshold"),
+        (["create", "s", "--on-null", "keep"], "error"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hint):
+    """Parse errors are one line on stderr, or JSON on stdout."""
+    wrong = sparsehist(*words)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert hint in wrong.err and wrong.err.count("\n") == 1
+    as_json = sparsehist("--json", *words)
+    assert (as_json.code, as_json.err, as_json.json["error"]["type"]) == (2, "", "UsageError")
+
+
+def test_json_after_two_dashes_is_a_value(sparsehist):
+    """--json is a switch only before a `--`."""
+    assert sparsehist("ledger", "--", "--json").err.startswith("error: no store at")
+
+
+def test_a_store_in_use_exits_with_4(sparsehist, here, store):
+    """Somebody else's lock is told apart from bad input."""
+    with (here / store / "lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        busy = sparsehist("ledger", store, "--json")
+    assert (busy.code, busy.json["error"]["type"]) == (4, "StoreInUseError")
+    assert "--wait" in busy.json["error"]["message"]
+
+
+def test_errors_about_the_log_show_no_key_and_no_unit(sparsehist, here):
+    """Planted secrets come out of no refusal of a log, by any engine."""
+    rows = {"user_id": [SECRET_UNIT, "b"], "url": [SECRET_KEY, None], "n": [1.5, 2.5]}
+    pl.DataFrame(rows).write_parquet("log.parquet")
+    attempts = [
+        ("url", "strings(max_bytes=4)", "user_id"),
+        ("url", "strings(max_bytes=40)", "user_id"),
+        ("url", "integers(4)", "user_id"),
+        ("url", "strings(max_bytes=40)", "n"),
+    ]
+    for engine in ("polars", "duckdb"):
+        for key, domain, unit in attempts:
+            refused = sparsehist(
+                "create", "s", "--input", "log.parquet", "--unit", unit, "--key", key, "--max-keys", 1, "--domain",
+                domain, "--name", "visits", "--engine", engine,
+            )  # fmt: skip
+            assert refused.code == 2
+            assert SECRET_KEY not in refused.err + refused.out
+            assert SECRET_UNIT not in refused.err + refused.out
+    assert not (here / "s").exists()
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_unforeseen_error_is_named_without_its_text(sparsehist, monkeypatch, as_json):
+    """Its type and place are told, what it says is withheld, and there is no traceback."""
+
+    def fail(*_, **__):
+        raise RuntimeError(SECRET_KEY)
+
+    monkeypatch.setattr(commands, "show_ledger", fail)
+    failed = sparsehist("ledger", "s", *as_json)
+    assert failed.code == 1
+    told = failed.json["error"]["message"] if as_json else failed.err
+    assert "RuntimeError" in told
+    assert SECRET_KEY not in told and "Traceback" not in failed.err
+
+
+def test_an_interrupt_exits_with_130(sparsehist, monkeypatch):
+    """Ctrl-C is told in one line."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "show_ledger", interrupted)
+    stopped = sparsehist("ledger", "s")
+    assert stopped.code == 130
+    assert "interrupted" in stopped.err and "Traceback" not in stopped.err
+
+
+def test_a_reader_that_goes_away_is_no_error(here):
+    """`sparsehist … | head` ends quietly."""
+    script = "import sys; from sparsehist.cli import main; sys.stdin.read(); main(['--json', 'ledger', 'nowhere'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        child.stdout.close()
+        child.stdin.close()
+        complaint = child.stderr.read()
+    assert complaint == b""
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("wait with wait=SECONDS", "wait with --wait SECONDS"),
+        ('pass on_outside="drop" to', 'pass --on-outside "drop" to'),
+        ("give level= to make one", "give --level to make one"),
+        ("domain strings(max_bytes=5)", "domain strings(max_bytes=5)"),
+    ],
+)
+def test_messages_speak_of_options(message, told):
+    """Parameters of the Python interface are written as the options they are here."""
+    assert in_words_of_the_command_line(message) == told
+
+
+def test_json_errors_are_one_object(sparsehist):
+    """Machines read one line, whatever happens."""
+    failed = sparsehist("show", "nowhere", "--json")
+    assert (failed.code, failed.err) == (2, "")
+    assert json.loads(failed.out)["error"]["type"] == "NotFoundError"

@@ -42,7 +42,7 @@ import duckdb
 connection = duckdb.connect()
 connection.execute("set enable_progress_bar = false")
 connection.execute("create temp table result as select query, count(distinct user_id) as units "
-                   "from read_parquet($path) group by query", {{"path": path}})
+                   "from read_parquet($path) group by query", {"path": path})
 """,
     "sparsehist polars": COUNT.replace("{engine}", "polars"),
     "sparsehist duckdb": COUNT.replace("{engine}", "duckdb"),
@@ -115,10 +115,10 @@ def main() -> None:
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for _ in range(options.runs):
             for name in names:
-                code = CONTENDERS[name].replace("{{", "{").replace("}}", "}").replace("{max_keys}", str(options.max_keys))
-                runs[name].append(measure(code, path))
+                runs[name].append(measure(CONTENDERS[name].replace("{max_keys}", str(options.max_keys)), path))
     medians = {
-        name: {what: statistics.median(run[what] for run in found) for what in found[0]} for name, found in runs.items()
+        name: {what: statistics.median(run[what] for run in found) for what in found[0]}
+        for name, found in runs.items()
     }
     print(table(medians))
     if options.out:
@@ -128,8 +128,12 @@ def main() -> None:
             "commit": commit(),
             "versions": {name: version(name) for name in ("polars", "duckdb", "numpy")},
             "machine": machine(),
-            "rows": options.rows, "runs": options.runs, "max_keys": options.max_keys,
-            "text_units": options.text_units, "medians": medians, "all": runs,
+            "rows": options.rows,
+            "runs": options.runs,
+            "max_keys": options.max_keys,
+            "text_units": options.text_units,
+            "medians": medians,
+            "all": runs,
         }
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

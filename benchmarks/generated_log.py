@@ -20,8 +20,7 @@ from sparsehist.entropy import seeded
 WORD_BITS = 12
 SYLLABLES = np.array(
     "ba be bi bo ca ce co da de do fa fe fi ga go ha he hi ka ke ki la le li lo lu ma me mi mo na ne no nu "
-    "pa pe po ra re ri ro ru sa se si so ta te ti to tu va ve vi wa we wi xa ya yo za é ü"
-    .split()
+    "pa pe po ra re ri ro ru sa se si so ta te ti to tu va ve vi wa we wi xa ya yo za é ü".split()
 )
 
 
@@ -32,7 +31,8 @@ def words(rng: np.random.Generator) -> pl.Series:
     lengths = pl.Series(rng.integers(2, 5, size=size))
     invented = parts.select(
         pl.concat_str(
-            "part_0", "part_1",
+            "part_0",
+            "part_1",
             pl.when(lengths > 2).then("part_2").otherwise(pl.lit("")),
             pl.when(lengths > 3).then("part_3").otherwise(pl.lit("")),
         ).alias("word")
@@ -62,13 +62,20 @@ def queries(n_keys: int, rng: np.random.Generator) -> pl.Series:
 def numbers_by_law(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Draw `n_rows` indices with probabilities proportional to `weights`, by inverse CDF."""
     bounds = np.cumsum(weights)
-    drawn = np.searchsorted(bounds, rng.random(n_rows) * bounds[-1], side="right")
-    return np.minimum(drawn, weights.size - 1).astype(np.uint32)
+    drawn: np.ndarray = np.searchsorted(bounds, rng.random(n_rows) * bounds[-1], side="right")
+    numbers: np.ndarray = np.minimum(drawn, weights.size - 1).astype(np.uint32)
+    return numbers
 
 
 def generated_log(
-    n_rows: int, n_units: int, n_keys: int, *, exponent: float = 1.05, activity: float = 0.7,
-    text_units: bool = False, rng: np.random.Generator,
+    n_rows: int,
+    n_units: int,
+    n_keys: int,
+    *,
+    exponent: float = 1.05,
+    activity: float = 0.7,
+    text_units: bool = False,
+    rng: np.random.Generator,
 ) -> pl.DataFrame:
     """Make the log.
 
@@ -106,8 +113,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     frame = generated_log(
-        options.rows, options.units, options.keys, exponent=options.exponent, activity=options.activity,
-        text_units=options.text_units, rng=seeded(options.seed),
+        options.rows,
+        options.units,
+        options.keys,
+        exponent=options.exponent,
+        activity=options.activity,
+        text_units=options.text_units,
+        rng=seeded(options.seed),
     )
     frame.write_parquet(options.path)
 

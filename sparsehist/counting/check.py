@@ -1,1 +1,167 @@
-def check_log(): ...
+"""What counting would refuse, leave out or bound in a log. For the owner of the log: the numbers are secret."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.contract import SALT_BYTES, Choice, Counts, Request, request
+from sparsehist.counting.given import given_counts
+from sparsehist.counting.keys import find_cells, missing_by_column
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, open_log
+from sparsehist.counting.with_duckdb import load, open_session, unpacked
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError
+
+SCHEMA = {"rule": pl.String, "rows": pl.Int64, "units": pl.Int64, "keys": pl.Int64, "outcome": pl.String}
+
+
+def check_log(
+    source: object,
+    *,
+    unit: str | None,
+    key: Sequence[str],
+    max_keys: int,
+    domain: Domain,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    temporary_directory: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> pl.DataFrame:
+    """List what each rule of counting meets in a log, and what `count_keys` would do about it.
+
+    DuckDB does it, so the log may be larger than memory. The numbers are secret: they are for the owner.
+
+    Args:
+        source: The log; this and what follows as for `count_keys`.
+        unit: Column of the unit; None for Counts.
+        key: Column or columns of the key.
+        max_keys: Distinct keys a unit may have.
+        domain: Where the keys belong.
+        on_null: What `count_keys` is to do about null, NaN or empty values.
+        on_outside: What `count_keys` is to do about keys outside the domain.
+        memory_limit: For DuckDB.
+        threads: For DuckDB.
+        temporary_directory: Where spill goes; the system's if None.
+        progress: Called with the name of each phase as it begins.
+
+    Returns:
+        One row per rule: rule; rows, units and keys it touches (Int64, null where that has no meaning; for
+        "unit above max_keys", keys is the number of unit-key pairs that go, for "counted" those that stay);
+        outcome: "read", "none", "refused: why", "dropped", "counted once", "bounded" or "counted".
+
+    Raises:
+        DeclarationError: If a declared parameter is wrong.
+        NotFoundError: If a file does not exist.
+        DataError: If the log cannot be read at all.
+
+    Example:
+        >>> import sparsehist as sh
+        >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", None]})
+        >>> check_log(log, unit="user_id", key=["query"], max_keys=1, domain=sh.Strings(max_bytes=32)).filter(
+        ...     pl.col("outcome") != "none")["rule"].to_list()
+        ['log', 'null or empty key', 'unit above max_keys', 'counted']
+    """
+    wanted = request(
+        unit=unit,
+        key=key,
+        max_keys=max_keys,
+        domain=domain,
+        salt=bytes(SALT_BYTES),
+        on_null=on_null,
+        on_outside=on_outside,
+        memory_limit=memory_limit,
+        threads=threads,
+        temporary_directory=Path(temporary_directory or tempfile.gettempdir()),
+        progress=progress,
+    )
+    if isinstance(source, Counts):
+        return _check_counts(source, wanted)
+    if unit is None:
+        raise DeclarationError("unit is needed unless the source is Counts")
+    wanted.report("reading")
+    log = open_log(source, wanted.columns)
+    refusals = _dtype_refusals(log, wanted)
+    if refusals:
+        return _table([(refusal[0], None, None, None, f"refused: {refusal[1]}") for refusal in refusals])
+    found = _measured(log, wanted)
+    return _table(
+        [(rule, rows, units, keys, _outcome(rule, rows, units, wanted)) for rule, rows, units, keys in found]
+    )
+
+
+def _measured(log: Log, wanted: Request) -> list[tuple[str, int | None, int | None, int | None]]:
+    """Run the rules; rows, units and keys that each one touches."""
+    with open_session(log, wanted) as session:
+        load(session, log, wanted)
+        session.run("check_pairs")
+        wanted.report("placing keys")
+        keys = session.read("check_keys")["key"]
+        session.connection.register("judged", _judged(keys, wanted))
+        wanted.report("counting")
+        found = session.run("check_rules", max_keys=wanted.max_keys).fetchall()
+    return [(rule, *(None if number is None else int(number) for number in numbers)) for _, rule, *numbers in found]
+
+
+def _judged(keys: pl.Series, wanted: Request) -> pl.DataFrame:
+    """Give every distinct key its verdict and its cell."""
+    columns = unpacked(keys, wanted)
+    missing = missing_by_column(columns).select(pl.any_horizontal(pl.all())).to_series().to_numpy()
+    verdict = np.where(missing, "missing", "outside").astype(object)
+    cell = np.zeros(keys.len(), dtype=np.int64)
+    cells, inside = find_cells(columns.filter(pl.Series(~missing)), wanted.domain)
+    usable = np.flatnonzero(~missing)[inside]
+    verdict[usable] = "usable"
+    kept = cells.filter(pl.Series(inside))
+    cell[usable] = kept.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    return pl.DataFrame([keys, pl.Series("verdict", verdict, dtype=pl.String), pl.Series("cell", cell)])
+
+
+def _outcome(rule: str, rows: int | None, units: int | None, wanted: Request) -> str:
+    choices = {
+        "null or empty unit": ("on_null", wanted.on_null),
+        "null or empty key": ("on_null", wanted.on_null),
+        "key outside the domain": ("on_outside", wanted.on_outside),
+    }
+    if rule == "log":
+        return "read" if rows else "refused: the log is empty"
+    if rule == "counted":
+        return "counted" if units else "refused: nothing remains to be counted"
+    if not rows and not (rule == "unit above max_keys" and units):
+        return "none"
+    if rule in choices:
+        option, choice = choices[rule]
+        return "dropped" if choice == "drop" else f'refused: clean the log or pass {option}="drop"'
+    return "bounded" if rule == "unit above max_keys" else "counted once"
+
+
+def _dtype_refusals(log: Log, wanted: Request) -> list[tuple[str, str]]:
+    """Find columns of a dtype that cannot serve."""
+    found = []
+    try:
+        check_unit_dtype(log, wanted.columns[0])
+    except DataError as refusal:
+        found.append(("dtype of the unit", str(refusal)))
+    try:
+        check_key_dtypes(log, wanted.key, wanted.domain)
+    except DataError as refusal:
+        found.append(("dtype of the key", str(refusal)))
+    return found
+
+
+def _check_counts(source: Counts, wanted: Request) -> pl.DataFrame:
+    try:
+        counted = given_counts(source, wanted)
+    except DataError as refusal:
+        return _table([("counts", None, None, None, f"refused: {refusal}")])
+    return _table([("counts", counted.height, None, counted.height, "counted")])
+
+
+def _table(rows: list[tuple[str, int | None, int | None, int | None, str]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")

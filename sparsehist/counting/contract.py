@@ -125,8 +125,17 @@ def request(
     if len(salt) != SALT_BYTES:
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     return Request(
-        unit, names, max_keys, domain, salt, on_null, on_outside, threads, _memory_text(memory_limit),
-        Path(temporary_directory), progress or (lambda _: None),
+        unit,
+        names,
+        max_keys,
+        domain,
+        salt,
+        on_null,
+        on_outside,
+        threads,
+        _memory_text(memory_limit),
+        Path(temporary_directory),
+        progress or (lambda _: None),
     )
 
 

@@ -100,8 +100,17 @@ def count_keys(
         [('a', 2), ('b', 1)]
     """
     wanted = request(
-        unit=unit, key=key, max_keys=max_keys, domain=domain, salt=salt, on_null=on_null, on_outside=on_outside,
-        memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory, progress=progress,
+        unit=unit,
+        key=key,
+        max_keys=max_keys,
+        domain=domain,
+        salt=salt,
+        on_null=on_null,
+        on_outside=on_outside,
+        memory_limit=memory_limit,
+        threads=threads,
+        temporary_directory=temporary_directory,
+        progress=progress,
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
@@ -134,5 +143,6 @@ def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
 
 def _looks_too_large(log: Log) -> bool:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    sizes = [Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in log.files if "://" not in file]
-    return sum(sizes) * EXPANSION.get(log.kind, 1) > memory / 2
+    local = [file for file in log.files if "://" not in file]
+    size = sum(Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in local)
+    return size * EXPANSION.get(log.kind, 1) > memory / 2

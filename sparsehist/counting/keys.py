@@ -14,9 +14,7 @@ from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
 
 NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
-OUTSIDE_REMEDY = (
-    'declare a domain that holds them, or pass on_outside="drop" to leave such rows out before bounding'
-)
+OUTSIDE_REMEDY = 'declare a domain that holds them, or pass on_outside="drop" to leave such rows out before bounding'
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,13 @@ class PlacedKeys:
         usable: True where the key is a cell; shape (n,).
         cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
         unchanged: All keys are usable and no two of them share a cell.
+        identical: Besides, every cell is its key, dtype and all.
     """
 
     usable: NDArray[np.bool_] = field(repr=False)
     cells: pl.DataFrame = field(repr=False)
     unchanged: bool
+    identical: bool
 
 
 def is_missing(column: pl.Series) -> pl.Series:
@@ -80,7 +80,8 @@ def place(
         usable[usable] = inside
         cells = cells.filter(pl.Series(inside))
     whole = cells.height == keys.height
-    return PlacedKeys(usable, cells, unchanged=whole and (cells.equals(keys) or not has_duplicates(cells)))
+    identical = whole and cells.schema == keys.schema and cells.equals(keys)
+    return PlacedKeys(usable, cells, identical or (whole and not has_duplicates(cells)), identical)
 
 
 def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:

@@ -22,14 +22,26 @@ from sparsehist.counting.contract import Query
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError
 
-Kind = Literal["parquet", "csv", "lazy", "stream"]
+Kind = Literal["parquet", "csv", "frame", "lazy", "stream"]
 SUFFIXES: dict[str, Kind] = {
-    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".tsv.gz": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
 }
 ENGINE_FAILURES = (
-    duckdb.Error, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError, RuntimeError,
+    duckdb.Error,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    OSError,
+    ValueError,
+    TypeError,
+    RuntimeError,
 )
 """What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
+QUERY_LABEL = "the query"
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Log:
     Attributes:
         kind: How it is read.
         files: The files, for kinds "parquet" and "csv".
-        content: A LazyFrame, or an object that offers an Arrow stream, for the other kinds.
+        content: A DataFrame, LazyFrame or DuckDB relation, for kinds "frame", "lazy" and "stream".
         dtypes: Dtype of every column.
         label: What errors call it.
     """
@@ -63,10 +75,8 @@ class Log:
             wanted = [pl.col(name).cast(self.dtypes[name]) for name in columns]
             scans = [pl.scan_parquet(file, glob=False).select(wanted) for file in self.files]
             return pl.concat(scans) if len(scans) > 1 else scans[0]
-        if self.kind == "lazy":
-            frame: pl.LazyFrame = self.content.select(columns)
-            return frame
-        return pl.DataFrame(self.content).lazy().select(columns)
+        frame: pl.DataFrame | pl.LazyFrame = self.content.pl() if self.kind == "stream" else self.content
+        return frame.lazy().select(columns)
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
@@ -95,30 +105,37 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
         return _open_files(source, columns)
     if isinstance(source, pl.DataFrame):
-        return Log("lazy", (), source.lazy(), dict(source.schema), "the frame")
+        return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):
         with engine_errors("the lazy frame"):
             return Log("lazy", (), source, dict(source.collect_schema()), "the lazy frame")
     if isinstance(source, Query):
-        with engine_errors("the query"):
-            connection = source.connection if source.connection is not None else duckdb.connect(":memory:")
-            return _open_relation(connection.sql(source.sql), "the query")
+        with engine_errors(QUERY_LABEL):
+            return _open_relation(_run(source), QUERY_LABEL)
     if isinstance(source, duckdb.DuckDBPyRelation):
         with engine_errors("the relation"):
             return _open_relation(source, "the relation")
     if hasattr(source, "__arrow_c_stream__"):
         with engine_errors("the table"):
             frame = pl.DataFrame(source)
-            return Log("lazy", (), frame.lazy(), dict(frame.schema), "the table")
+            return Log("frame", (), frame, dict(frame.schema), "the table")
     raise DeclarationError(
         "a log is a path, a list of paths, a Polars frame, a DuckDB relation, a Query, Counts or anything with an "
         f"Arrow stream, not {type(source).__name__}"
     )
 
 
-def _open_relation(relation: Any, label: str) -> Log:
-    if relation is None:
+def _run(query: Query) -> duckdb.DuckDBPyRelation:
+    """Turn a query into a relation, which is executed when it is read."""
+    connection = query.connection if query.connection is not None else duckdb.connect(":memory:")
+    statements = connection.extract_statements(query.sql)
+    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         raise DeclarationError("a Query must hold one SELECT statement")
+    relation: duckdb.DuckDBPyRelation = connection.sql(query.sql)
+    return relation
+
+
+def _open_relation(relation: duckdb.DuckDBPyRelation, label: str) -> Log:
     return Log("stream", (), relation, dict(relation.limit(0).pl().schema), label)
 
 
@@ -127,11 +144,11 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise DeclarationError("the files of a log must all be Parquet or all be CSV")
-    log = _open_file(files[0], columns)
+    log = _open_file(files[0])
     label = log.label if len(files) == 1 else "the files"
     dtypes = dict(log.dtypes)
     for file in files[1:]:
-        other = _open_file(file, columns)
+        other = _open_file(file)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
                 raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
@@ -143,7 +160,7 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     return result
 
 
-def _open_file(file: str, columns: Sequence[str]) -> Log:
+def _open_file(file: str) -> Log:
     label = f"file {file!r}"
     with engine_errors(label):
         if _kind(file) == "csv":
@@ -218,9 +235,12 @@ def engine_errors(label: str, log: Log | None = None) -> Iterator[None]:
                 "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
             ) from None
         broken = _first_unreadable(log) if log is not None else None
+        kind = type(failure).__name__
+        if label == QUERY_LABEL:
+            raise DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own") from None
         raise DataError(
-            f"{f'file {broken!r}' if broken else label} cannot be read ({type(failure).__name__}): check that it is "
-            "whole and that its columns can be read"
+            f"{f'file {broken!r}' if broken else label} cannot be read ({kind}): check that it is whole and that its "
+            "columns can be read"
         ) from None
 
 

@@ -35,7 +35,8 @@ class Session:
 
     def read(self, name: str) -> pl.DataFrame:
         """Read the result of one of the package's statements."""
-        return self.connection.sql(statement(name)).pl()
+        result: pl.DataFrame = self.connection.sql(statement(name)).pl()
+        return result
 
 
 def name() -> str:
@@ -49,8 +50,7 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
         _keep(session, log, wanted)
         wanted.report("counting")
         counted = session.read("count_keys")
-        keys = unpacked(counted["key"], wanted)
-        return wanted.domain.convert(keys).with_columns(counted["count"].cast(pl.Int64))
+        return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 
 
 def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
@@ -58,7 +58,13 @@ def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
     with open_session(log, wanted) as session:
         _keep(session, log, wanted)
         kept = session.connection.table("kept").pl()
-        return wanted.domain.convert(unpacked(kept["key"], wanted)).select(kept["unit"], pl.all())
+        return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
+
+
+def _cells(keys: pl.Series, wanted: Request) -> pl.DataFrame:
+    """Give cells that come back from DuckDB their columns and canonical dtypes."""
+    cells = unpacked(keys, wanted)
+    return cells.cast(dict(zip(cells.columns, wanted.domain.dtypes, strict=True)))
 
 
 @contextmanager
@@ -78,7 +84,7 @@ def open_session(log: Log, wanted: Request) -> Iterator[Session]:
         }
         for setting, value in settings.items():
             if value is not None:
-                connection.execute(f"set {setting} = $value", {"value": value})  # noqa: S608  fixed names
+                connection.execute(f"set {setting} = $value", {"value": value})
         yield Session(connection, Path(directory))
 
 
@@ -104,7 +110,9 @@ def _place(session: Session, wanted: Request) -> str:
     placed = place(
         unpacked(keys, wanted), wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside
     )
-    if placed.unchanged:
+    # Cells, not keys, are put in order: were keys that map one to one left as they are, a single key of somebody
+    # else's that does not would change the order of all.
+    if placed.identical:
         return "pairs"
     cells = pl.DataFrame([keys.filter(pl.Series(placed.usable)), packed(placed.cells)])
     session.connection.register("cells", cells)
@@ -144,9 +152,18 @@ def _relation(session: Session, log: Log, columns: Sequence[str]) -> duckdb.Duck
         return connection.read_parquet(files, union_by_name=True)
     if log.kind == "csv":
         return connection.read_csv(
-            files, all_varchar=True, header=True, delimiter=log.separator, quotechar='"', escapechar='"',
-            na_values=[""], union_by_name=True,
+            files,  # type: ignore[arg-type]  # the stubs know of one file only
+            all_varchar=True,
+            header=True,
+            delimiter=log.separator,
+            quotechar='"',
+            escapechar='"',
+            na_values=[""],
+            union_by_name=True,
         )
+    if log.kind == "frame":
+        connection.register("frame", log.content.select(columns))
+        return connection.table("frame")
     if log.kind == "lazy":
         path = session.directory / "log.parquet"
         log.lazy(columns).sink_parquet(path)

@@ -157,8 +157,9 @@ def _placed(
     if placed.unchanged:
         return Pairs(words, key_bits, unit, placed.cells)
     cells = placed.cells.unique(maintain_order=True)
-    numbered = placed.cells.join(cells.with_row_index("cell"), on=key_names(wanted.domain.columns),
-                                 how="left", maintain_order="left")
+    numbered = placed.cells.join(
+        cells.with_row_index("cell"), on=key_names(wanted.domain.columns), how="left", maintain_order="left"
+    )
     cell_of = np.zeros(distinct.height, dtype=np.uint64)
     cell_of[placed.usable] = numbered["cell"].to_numpy()
     old = low_bits(words, key_bits)
@@ -170,9 +171,7 @@ def _placed(
     return Pairs(words[first_of_runs(words)], key_bits, unit, cells)
 
 
-def _with_dense_keys(
-    words: NDArray[np.uint64], key_bits: int
-) -> tuple[NDArray[np.uint64], int, NDArray[np.uint64]]:
+def _with_dense_keys(words: NDArray[np.uint64], key_bits: int) -> tuple[NDArray[np.uint64], int, NDArray[np.uint64]]:
     """Renumber the keys that occur from 0 on, unless they are so numbered.
 
     Returns:
@@ -213,7 +212,8 @@ def _dropped(pairs: Pairs, wanted: Request) -> NDArray[np.intp]:
     key_hashes = bounding.salted_hash(pairs.cells, wanted.salt, b"key")
     hashes = bounding.mix(unit_hashes[group], key_hashes[keys])
     kept = bounding.first_keys(group, hashes, wanted.max_keys, lambda tied: _ranks(pairs.cells, keys[tied]))
-    return rows[~kept]
+    dropped: NDArray[np.intp] = rows[~kept]
+    return dropped
 
 
 def _ranks(cells: pl.DataFrame, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -1,0 +1,91 @@
+"""Small logs, a count by brute force, and both engines under one name."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import polars as pl
+
+from sparsehist.counting import CountedKeys, count_keys, with_duckdb, with_polars
+from sparsehist.counting.contract import request
+from sparsehist.counting.sources import open_log
+from sparsehist.domain.base import Domain
+from sparsehist.domain.strings import Strings
+from sparsehist.entropy import seeded
+
+ENGINES = {"polars": with_polars, "duckdb": with_duckdb}
+SALT = bytes(range(16))
+TEXTS = Strings(max_bytes=32)
+ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 apple melon".split()
+
+
+def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
+    """Make a log of repeated, skewed rows."""
+    rng = seeded(seed)
+    units = rng.integers(n_units, size=n_rows) ** 2 // n_units
+    keys = rng.integers(len(ALPHABET), size=n_rows)
+    return pl.DataFrame({"user_id": units, "query": [ALPHABET[key] for key in keys]})
+
+
+def count(source: object, **changes: object) -> CountedKeys:
+    """Count with everything that is not under test left at something plain."""
+    with tempfile.TemporaryDirectory() as directory:
+        chosen = {
+            "unit": "user_id",
+            "key": ["query"],
+            "max_keys": 5,
+            "domain": TEXTS,
+            "salt": SALT,
+            "temporary_directory": Path(directory),
+            **changes,
+        }
+        return count_keys(source, **chosen)
+
+
+def kept_pairs(
+    engine: ModuleType,
+    source: object,
+    *,
+    key: tuple[str, ...] = ("query",),
+    max_keys: int = 5,
+    domain: Domain = TEXTS,
+    salt: bytes = SALT,
+    **changes: object,
+) -> set[tuple[object, ...]]:
+    """List the pairs that count, as tuples (unit, key, …)."""
+    with tempfile.TemporaryDirectory() as directory:
+        declared = {
+            "on_null": "drop",
+            "on_outside": "drop",
+            "memory_limit": None,
+            "threads": None,
+            "progress": None,
+            **changes,
+        }
+        wanted = request(
+            unit="user_id",
+            key=key,
+            max_keys=max_keys,
+            domain=domain,
+            salt=salt,
+            temporary_directory=Path(directory),
+            **declared,
+        )
+        rows = engine.kept_pairs(open_log(source, wanted.columns), wanted).rows()
+    assert len(rows) == len(set(rows))
+    return set(rows)
+
+
+def brute_force(log: pl.DataFrame) -> dict[object, int]:
+    """Count distinct units by key, without a bound, in plain Python."""
+    counts: dict[object, int] = {}
+    for _, key in set(log.select("user_id", "query").rows()):
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def as_dict(counted: CountedKeys) -> dict[object, int]:
+    """Turn a count over one key column into a dict."""
+    return dict(counted.frame.select("key_0", "count").rows())

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import math
+import traceback
+
+import duckdb
+import polars as pl
+import pytest
+
+from sparsehist.counting import Counts, Query
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
+from tests.counting.logs import ENGINES, a_log, as_dict, count
+
+pytestmark = pytest.mark.parametrize("engine", ENGINES)
+SECRET = "secretplum"
+SECRET_NUMBER = 731_973_317
+
+
+def refused(kind, pattern, source, **changes):
+    """Expect a refusal of that kind, which shows nothing of the log, not even in its traceback."""
+    with pytest.raises(kind, match=pattern) as caught:
+        count(source, **changes)
+    shown = "".join(traceback.format_exception(caught.value))
+    message = str(caught.value)
+    assert SECRET not in shown and str(SECRET_NUMBER) not in shown
+    assert len(message) > 20 and "\n" not in message
+
+
+def a_frame(units, keys, **options):
+    """Make a log of two columns."""
+    return pl.DataFrame({"user_id": units, "query": keys}, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern"),
+    [
+        ({"max_keys": 0}, "max_keys.*0"),
+        ({"max_keys": 2.0}, "max_keys.*2.0"),
+        ({"max_keys": True}, "max_keys"),
+        ({"unit": "nobody"}, r"no column 'nobody'.*\['user_id', 'query'\]"),
+        ({"key": ["nothing"]}, "no column 'nothing'.*user_id"),
+        ({"key": ["query", "user_id"]}, "1 key column"),
+        ({"unit": "query"}, "different columns"),
+        ({"unit": None}, "unit is needed"),
+        ({"on_null": "ignore"}, "on_null.*'ignore'"),
+        ({"on_outside": "keep"}, "on_outside.*'keep'"),
+        ({"salt": b"short"}, "16 bytes"),
+        ({"threads": 0, "engine": "duckdb"}, "threads.*0"),
+        ({"memory_limit": "much", "engine": "duckdb"}, "memory_limit.*'much'"),
+        ({"engine": "sqlite"}, "engine.*'sqlite'"),
+    ],
+)
+def test_wrong_declarations_are_refused_with_their_value(engine, changes, pattern):
+    """A declared parameter that cannot be is named with its value."""
+    log = a_frame([SECRET_NUMBER], [SECRET])
+    refused(DeclarationError, pattern, log, **{"engine": engine, **changes})
+
+
+@pytest.mark.parametrize(
+    ("units", "keys", "pattern"),
+    [
+        ([SECRET_NUMBER, None], [SECRET, SECRET], "unit column 'user_id' holds null.*on_null"),
+        ([SECRET, ""], [SECRET, SECRET], "unit column 'user_id' holds null"),
+        ([SECRET, SECRET], [SECRET, None], "key column 'query' holds null.*on_null"),
+        ([SECRET, SECRET], [SECRET, ""], "key column 'query' holds null"),
+        ([1, 2], [SECRET * 9, "a"], r"'query'.*outside strings\(max_bytes=32\).*on_outside"),
+        ([1.0, 2.0], [SECRET, "a"], "fractional"),
+        ([SECRET_NUMBER + 0.5, math.nan], [SECRET, "a"], "fractional"),
+        ([[1], [2]], [SECRET, "a"], "dtype List"),
+        ([1, 2], [SECRET_NUMBER, 2], "'query' has dtype Int64"),
+        ([None, None], [SECRET, SECRET], "Null"),
+    ],
+)
+def test_logs_that_break_a_rule_are_refused_without_a_value(engine, units, keys, pattern):
+    """Column, rule and remedy, nothing else."""
+    refused(DataError, pattern, a_frame(units, keys), engine=engine)
+
+
+def test_each_part_of_a_product_key_is_checked(engine):
+    """A null or a key outside in the second column is named by that column or its key."""
+    product = Domain.parse("product(q=strings(max_bytes=32), n=integers(0, 9))")
+    log = pl.DataFrame({"user_id": [1, 2], "query": [SECRET, "a"], "n": [1, None]})
+    refused(DataError, "key column 'n' holds null", log, engine=engine, key=["query", "n"], domain=product)
+    dropped = count(log, engine=engine, key=["query", "n"], domain=product, on_null="drop").frame
+    assert dropped.rows() == [(SECRET, 1, 1)]
+    log = log.with_columns(n=pl.lit(SECRET_NUMBER, dtype=pl.Int64))
+    refused(DataError, "outside", log, engine=engine, key=["query", "n"], domain=product)
+
+
+def test_empty_logs_are_refused(engine, tmp_path):
+    """No rows, or none left after dropping, is no log."""
+    refused(DataError, "empty", a_log().clear(), engine=engine)
+    refused(
+        DataError,
+        "empty",
+        a_frame([None, 1], ["a", None], schema_overrides={"user_id": pl.Int64}),
+        engine=engine,
+        on_null="drop",
+    )
+    refused(DataError, "empty", a_frame([1], [SECRET * 9]), engine=engine, on_outside="drop")
+    (tmp_path / "empty.csv").write_text("user_id,query\n")
+    refused(DataError, "empty", tmp_path / "empty.csv", engine=engine)
+    (tmp_path / "nothing.csv").write_text("")
+    refused(DataError, "nothing.csv", tmp_path / "nothing.csv", engine=engine)
+
+
+def test_files_that_cannot_be_read_are_named(engine, tmp_path):
+    """A missing, truncated or foreign file is named as the caller gave it, without the engine's words."""
+    refused(NotFoundError, "none.parquet", tmp_path / "none.parquet", engine=engine)
+    refused(NotFoundError, "none.*csv", str(tmp_path / "none*.csv"), engine=engine)
+    refused(DeclarationError, "must end in", __file__, engine=engine)
+    whole, cut, middle = (tmp_path / name for name in ("whole.parquet", "cut.parquet", "middle.parquet"))
+    log = a_frame([SECRET] * 2000, [f"{SECRET}{i}" for i in range(2000)])
+    log.write_parquet(whole, compression="uncompressed")
+    data = whole.read_bytes()
+    cut.write_bytes(data[: len(data) // 2])
+    middle.write_bytes(data[:50] + bytes(range(256)) * (len(data) // 512) + data[50 + len(data) // 512 * 256 :])
+    refused(DataError, "cut.parquet", cut, engine=engine)
+    refused(DataError, "middle.parquet", middle, engine=engine)
+    refused(DataError, "middle.parquet", [whole, middle], engine=engine)
+    (tmp_path / "ragged.csv").write_text(f"user_id,query\n1,a\n2,b,{SECRET},d\n")
+    refused(DataError, "ragged.csv", tmp_path / "ragged.csv", engine=engine)
+    (tmp_path / "latin.csv").write_bytes(f"user_id,query\n1,{SECRET}".encode() + b"\xe9t\xe9\n")
+    refused(DataError, "latin.csv", tmp_path / "latin.csv", engine=engine)
+
+
+def test_files_that_disagree_are_refused(engine, tmp_path):
+    """A unit that is a number in one file and text in another would be two units."""
+    for ending, write in (("parquet", "write_parquet"), ("csv", "write_csv")):
+        files = [tmp_path / f"{i}.{ending}" for i in range(2)]
+        getattr(a_frame([1, 2], ["a", SECRET]), write)(files[0])
+        getattr(a_frame(["u1", "1.0"], ["a", SECRET]), write)(files[1])
+        refused(DataError, "'user_id'.*one id must not be two", files, engine=engine)
+        getattr(a_frame([1, 2], ["a", "b"]).rename({"query": "other"}), write)(files[1])
+        refused(DataError, "no column 'query'", files, engine=engine)
+    (tmp_path / "float.csv").write_text(f"user_id,query\n1.0,{SECRET}\n2.0,a\n")
+    refused(DataError, "fractional", tmp_path / "float.csv", engine=engine)
+    refused(DeclarationError, "all be Parquet", [tmp_path / "0.csv", tmp_path / "0.parquet"], engine=engine)
+
+
+def test_whole_numbers_of_two_widths_agree(engine, tmp_path):
+    """A unit is the same whatever width a file stores it in."""
+    for i, dtype in enumerate((pl.Int32, pl.Int64, pl.UInt8)):
+        a_frame([1, 2], ["a", "b"], schema_overrides={"user_id": dtype}).write_parquet(tmp_path / f"{i}.parquet")
+    assert as_dict(count(tmp_path / "*.parquet", engine=engine)) == {"a": 1, "b": 1}
+
+
+def test_queries_and_frames_that_fail_are_refused_without_the_engines_words(engine):
+    """An error while a query or a lazy frame runs may quote the log, so its text does not get out."""
+    refused(DataError, "query cannot be run", Query("selec nothing"), engine=engine)
+    failing = f"select cast(x as integer) as user_id, x as query from (values ('1'), ('{SECRET}')) t(x)"
+    refused(DataError, "query", Query(failing), engine=engine)
+    refused(InputError, "SELECT", Query("create table t as select 1 as user_id"), engine=engine)
+    broken = a_frame([SECRET, "1"], ["a", "b"]).lazy().with_columns(pl.col("user_id").cast(pl.Int64))
+    refused(DataError, "lazy frame", broken, engine=engine)
+    refused(DeclarationError, "not int", 7, engine=engine)
+    with duckdb.connect() as connection:
+        relation = connection.sql(failing)
+        refused(DataError, "relation", relation, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("counts", "pattern"),
+    [
+        ([1, -SECRET_NUMBER], "none null or negative"),
+        ([1.0, 2.5], "whole numbers"),
+        ([1.0, math.nan], "whole numbers"),
+        ([1.0, math.inf], "whole numbers"),
+        ([1, None], "none null"),
+        (["1", "2"], "dtype String"),
+    ],
+)
+def test_counts_that_are_none_are_refused(engine, counts, pattern):
+    """A count is a whole number of units."""
+    refused(DataError, pattern, Counts(pl.DataFrame({"query": [SECRET, "b"], "count": counts})), unit=None)
+
+
+def test_counts_with_other_faults_are_refused(engine):
+    """Keys once, columns there, no unit."""
+    twice = pl.DataFrame({"query": [SECRET, SECRET], "count": [1, 2]})
+    refused(DataError, "occurs twice", Counts(twice), unit=None)
+    refused(DeclarationError, "'n'.*query", Counts(twice, count="n"), unit=None)
+    refused(DeclarationError, "no units", Counts(twice))
+    refused(DataError, "null", Counts(twice.with_columns(query=pl.lit(None, dtype=pl.String))[:1]), unit=None)
+
+
+def test_too_little_memory_is_a_declaration_not_a_crash(engine):
+    """A limit that even spilling cannot keep is refused as what it is."""
+    if engine == "duckdb":
+        log = pl.select(user_id=pl.int_range(400_000), query=pl.int_range(400_000).cast(pl.String))
+        refused(DeclarationError, "memory_limit", log, engine=engine, memory_limit="2MB", threads=1)

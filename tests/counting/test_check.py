@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from sparsehist.counting import Counts, Query, check_log, count_keys
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError, NotFoundError
+from tests.counting.logs import ENGINES, SALT, TEXTS, a_log
+
+DECLARED = {"unit": "user_id", "key": ["query"], "max_keys": 2, "domain": TEXTS}
+FAULTY = pl.DataFrame(
+    [("u", "a"), ("u", "a"), ("u", "b"), ("u", "c"), ("v", "x" * 40), ("v", None), ("v", ""), ("", "a"), (None, "b")],
+    schema=["user_id", "query"],
+    orient="row",
+)
+
+
+def by_rule(checked):
+    """Turn a check into {rule: (rows, units, keys, outcome)}."""
+    return {rule: tuple(rest) for rule, *rest in checked.rows()}
+
+
+def test_every_rule_says_what_it_meets_and_what_happens():
+    """Rows, units and keys of each rule, and the outcome as declared."""
+    dropped = by_rule(check_log(FAULTY, **DECLARED, on_null="drop", on_outside="drop"))
+    assert dropped == {
+        "log": (9, 2, 5, "read"),
+        "null or empty unit": (2, None, 2, "dropped"),
+        "null or empty key": (2, 1, None, "dropped"),
+        "key outside the domain": (1, 1, 1, "dropped"),
+        "repeated unit and key": (1, 1, 1, "counted once"),
+        "unit above max_keys": (None, 1, 1, "bounded"),
+        "counted": (None, 1, 2, "counted"),
+    }
+    refused = by_rule(check_log(FAULTY, **DECLARED))
+    assert [outcome for *_, outcome in refused.values() if outcome.startswith("refused")] == [
+        'refused: clean the log or pass on_null="drop"',
+        'refused: clean the log or pass on_null="drop"',
+        'refused: clean the log or pass on_outside="drop"',
+    ]
+
+
+def test_a_clean_log_meets_nothing():
+    """No rule touches a log that has no faults and no unit above the bound."""
+    log = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
+    outcomes = check_log(log, **DECLARED)["outcome"].to_list()
+    assert outcomes == ["read", *["none"] * 5, "counted"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_counted_is_what_the_check_says(engine, tmp_path):
+    """The pairs that a check says stay are as many as the engines count."""
+    log = a_log()
+    checked = by_rule(check_log(log, **DECLARED))
+    counted = count_keys(log, **DECLARED, salt=SALT, engine=engine, temporary_directory=tmp_path)
+    assert counted.frame["count"].sum() == checked["counted"][2]
+
+
+def test_wrong_dtypes_and_empty_logs_are_reported_not_raised():
+    """A float unit, a key dtype the domain does not take, and a log without rows each give a row."""
+    assert "fractional" in check_log(pl.DataFrame({"user_id": [1.5], "query": ["a"]}), **DECLARED)["outcome"][0]
+    found = check_log(pl.DataFrame({"user_id": [1.5], "query": [1]}), **DECLARED)
+    assert found["rule"].to_list() == ["dtype of the unit", "dtype of the key"]
+    assert check_log(FAULTY.clear(), **DECLARED)["outcome"][0] == "refused: the log is empty"
+    wrong = Counts(pl.DataFrame({"query": ["a"], "count": [-1]}))
+    assert check_log(wrong, **{**DECLARED, "unit": None})["outcome"][0].startswith("refused: count column")
+
+
+def test_product_keys_with_nulls_are_judged_whole():
+    """A key of two columns with a null in one is a missing key; cells are compared column by column."""
+    product = Domain.parse("product(q=strings(max_bytes=4), n=integers(0, 9))")
+    log = pl.DataFrame({"user_id": [1, 1, 1, 2], "q": ["a", "a", "a", "b"], "n": [1, None, 2, 99]})
+    checked = by_rule(check_log(log, **{**DECLARED, "key": ["q", "n"], "domain": product}))
+    assert checked["null or empty key"][:2] == (1, 1)
+    assert checked["key outside the domain"][:3] == (1, 1, 1)
+    assert checked["counted"] == (None, 1, 2, "counted")
+
+
+def test_declarations_and_unreadable_files_are_still_raised(tmp_path):
+    """What is not about the data cannot be reported as a rule."""
+    with pytest.raises(NotFoundError):
+        check_log(tmp_path / "none.csv", **DECLARED)
+    with pytest.raises(DeclarationError):
+        check_log(FAULTY, **{**DECLARED, "unit": "nobody"})
+    with pytest.raises(DataError):
+        check_log(Query("select nothing"), **DECLARED)

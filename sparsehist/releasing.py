@@ -232,7 +232,19 @@ def published_frame(
     names = dict(zip(keys.columns, declaration.key, strict=True))
     frame = keys.rename(names).with_columns(pl.Series("noisy_count", noisy))
     by = ["noisy_count", *declaration.key]
-    return frame.select(*declaration.key, "noisy_count").sort(by, descending=[True] + [False] * len(declaration.key))
+    ordered = frame.select(*declaration.key, "noisy_count").sort(
+        by, descending=[True] + [False] * len(declaration.key)
+    )
+    return _in_own_buffers(ordered)
+
+
+def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in fresh memory, strings laid out in row order.
+
+    Polars strings are views into the buffers they were read from: those hold keys that are not published, and
+    lie in the order of the counts file, which is that of the true counts.
+    """
+    return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
 
 
 def _check_cap(declaration: Declaration, level: Fraction) -> None:

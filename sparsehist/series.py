@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,6 +24,7 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
 from sparsehist.ledger import ledger_frame
 from sparsehist.privacy import Level
+from sparsehist.memory import directory_in_memory
 from sparsehist.publication import StoreOnDisk
 from sparsehist.release import Release, read
 from sparsehist.report.progress import Progress, reporting
@@ -69,7 +68,9 @@ class Store:
         if seed is not None and not self._memory:
             raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
         self._seeded = None if seed is None else entropy.seeded(seed)
-        self.path = _memory_directory(self) if self._memory else Path(path)
+        # A declaration never changes, so what was read once need not be read again.
+        self._known: dict[str, SeriesRecord] = {}
+        self.path = directory_in_memory(self) if self._memory else Path(path)
 
     def __repr__(self) -> str:
         """Where it is."""
@@ -94,11 +95,13 @@ class Store:
         Raises:
             NotFoundError: If there is none.
         """
-        with self.state() as state:
-            record = state.series(checked_name("series", name))
-            if record is None:
-                raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
-            return Series(self, record.series_id, _declaration(record))
+        if checked_name("series", name) not in self._known:
+            with self.state() as state:
+                self.remember(state)
+                if name not in self._known:
+                    raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
+        record = self._known[name]
+        return Series(self, record.series_id, _declaration(record))
 
     def series_names(self) -> list[str]:
         """Names of the series, sorted."""
@@ -125,16 +128,26 @@ class Store:
             if state.series(checked_name("series", name)) is None:
                 raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
             state.drop_series(name)
+            self.remember(state)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
         """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""
         backup(self.path, Path(destination), wait=self.wait)
+
+    def remember(self, state: State) -> None:
+        """Note which series there are; for the package's own use."""
+        self._known = {record.name: record for record in state.all_series()}
 
     @contextmanager
     def state(self, wait: float | None = None) -> Iterator[State]:
         """Hold the store: lock, check, connect; for the package's own use."""
         with open_state(self.path, wait=self.wait if wait is None else wait, durable=not self._memory) as state:
             yield state
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether a seed was given."""
+        return self._seeded is not None
 
     def generator(self) -> np.random.Generator:
         """A generator for one piece of work."""
@@ -206,6 +219,7 @@ class Series:
         with self.store.state(wait) as state:
             record = state.series(self.name)
             if record is None or record.series_id != self._series_id:
+                self.store.remember(state)
                 raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
             files = state.series_files(record)
             released = releasing.existing(state, record, files, self.declaration, request)
@@ -247,7 +261,8 @@ def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.
     store = Store(path, wait=wait, seed=seed)
     if create and not store.path.exists():
         create_store(store.path)
-    with store.state():
+    with store.state() as state:
+        store.remember(state)
         return store
 
 
@@ -327,7 +342,10 @@ def create(
                 on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit, threads=threads,
                 temporary_directory=state.spill, progress=report,
             )  # fmt: skip
-            _commit(state, declaration, counted.frame, counted.engine, salt, report, rng=rng)
+            # Engines give rows in any order; a reproducible store needs one.
+            frame = counted.frame.sort(pl.all()) if home.reproducible else counted.frame
+            _commit(state, declaration, frame, counted.engine, salt, report, rng=rng)
+            home.remember(state)
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -378,24 +396,16 @@ def _listed(state: State) -> str:
     return ", ".join(sorted(record.name for record in state.all_series())) or "none"
 
 
-def _memory_directory(store: Store) -> Path:
-    """A private directory in memory where there is one, gone with the store."""
-    shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
-    parent = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
-    directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
-    path = directory / "store"
-    create_store(path, durable=False)
-    weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
-    return path
-
-
 def _remove_if_empty(store: Store) -> None:
-    """Take back a store made for a series that could not be created."""
+    """Take back a store made for a series that could not be created, unless somebody else uses it by now."""
+    path = store.path
+    discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:
         with store.state() as state:
-            empty = not state.all_series() and not state.ledger().height
-    except StoreError:
+            if state.all_series() or state.ledger().height:
+                return
+            path.rename(discarded)
+    except (StoreError, OSError):
         return
-    if empty:
-        store.path.with_name(store.path.name + ".generation").unlink(missing_ok=True)
-        shutil.rmtree(store.path, ignore_errors=True)
+    shutil.rmtree(discarded, ignore_errors=True)
+    path.with_name(path.name + ".generation").unlink(missing_ok=True)

@@ -289,6 +289,27 @@ def test_only_published_rows_leave(tmp_path: Path) -> None:
     assert pickle.loads(forms["pickle"]).frame.equals(release.frame)
 
 
+def string_bytes(frame: pl.DataFrame) -> bytes:
+    """All bytes of the buffers behind a frame's strings, published or not."""
+    arrays = [chunk for column in frame.to_arrow(compat_level=pl.CompatLevel.newest()) for chunk in column.chunks]
+    return b"".join(bytes(buffer) for array in arrays for buffer in array.buffers()[2:] if buffer)
+
+
+def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
+    """No false key of another release stands in it, and strings lie in row order, not in that of true counts."""
+    log = pl.DataFrame({"user": np.arange(6000), "key": [f"{7**30 % (10**15 + u % 40):020d}" for u in range(6000)]})
+    domain = sh.Strings(max_bytes=24, alphabet="digits")
+    series = sh.create(":memory:", log, name="long", unit="user", key="key", max_keys=1, domain=domain, seed=5)
+    wide = series.release("wide", level="0.05", false_keys=300)
+    narrow = series.release("narrow", level="0.1", false_keys=1)
+    assert wide.frame.height > narrow.frame.height + 200
+    for release in (wide, narrow):
+        keys = [key for key in release.frame["key"] if len(key) > 12]
+        assert "".join(keys).encode() == string_bytes(release.frame)
+    reordered = wide.frame.sort("key")
+    assert "".join(reordered["key"]).encode() != string_bytes(reordered), "sorting alone moves no string"
+
+
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
     """Two stores in memory with one seed agree; a store on disk refuses a seed."""
     assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)

@@ -47,14 +47,14 @@ def binomial(
     trials, large = _split(sizes)
     log_p, log_complement = np.atleast_1d(log_p), np.atleast_1d(log_complement)
     p, flip = np.exp(log_p), log_p > log_complement
-    expected = float(trials @ p) + sum(n * float(p[i]) for i, n in large.items())
+    expected = float(trials @ p) + sum(_expected(n, float(log_p[i])) for i, n in large.items())
     if not expected <= _MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it")
     rarer = np.where(flip, np.exp(log_complement), p)
     drawn = _ordinary(trials, rarer, rng=rng)
     successes = np.where(flip, trials - drawn, drawn)
     for i, n in large.items():
-        hits = _many_trials(n, float(rarer[i]), rng=rng)
+        hits = _many_trials(n, float(min(log_p[i], log_complement[i])), rng=rng)
         successes[i] = n - hits if flip[i] else hits
     return successes
 
@@ -81,11 +81,18 @@ def _ordinary(trials: IntArray, p: FloatArray, *, rng: Generator) -> IntArray:
     return np.where(rare, rng.poisson(trials * p), rng.binomial(first, np.where(rare, 0.0, second)))
 
 
-def _many_trials(n: int, p: float, *, rng: Generator) -> int:
-    """Draw for n from 2**32 up to any Python integer."""
+def _expected(n: int, log_p: float) -> float:
+    """n * p, for n beyond any double."""
+    log_expected = math.log(n) + log_p
+    return math.exp(log_expected) if log_expected < 700 else math.inf
+
+
+def _many_trials(n: int, log_p: float, *, rng: Generator) -> int:
+    """Draw for n from 2**32 up to any Python integer, and p at most one half."""
+    expected, p = _expected(n, log_p), math.exp(log_p)
     if p <= _POISSON_BELOW:
-        return int(rng.poisson(n * p))
-    if n * p > _MOST_SUCCESSES:
+        return int(rng.poisson(expected))
+    if expected > _MOST_SUCCESSES:
         raise ThresholdError("a group has too many cells on either side of the threshold to be drawn lazily")
     points = int(rng.poisson(-n * math.log1p(-p)))
     if n >= 2**63:

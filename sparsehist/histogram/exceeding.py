@@ -85,8 +85,8 @@ def draw_exceeding(
 
     Example:
         >>> from sparsehist import entropy, noise
-        >>> drawn = draw_exceeding(noise.Gaussian(), [(0.1, 7.0)], 0.2, 5.0, 10**12, rng=entropy.seeded(1))
-        >>> bool((drawn.values > 5).all() and (drawn.paths[:, 0] <= 7).all())
+        >>> drawn = draw_exceeding(noise.Gaussian(), [(0.1, 9.0)], 0.2, 8.0, 10**9, rng=entropy.seeded(1))
+        >>> bool((drawn.values > 8).all() and (drawn.paths[:, 0] <= 9).all())
         True
 
     Source: our own derivation; it replaces Algorithm 6 and Lemma 5.6 of Andersson et al.

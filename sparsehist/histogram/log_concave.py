@@ -25,7 +25,9 @@ IntArray = npt.NDArray[np.intp]
 _ORDER = 16
 _DROP = 40.0  # e**-40 = 4e-18 of the peak is left out on either side
 _STEPS = 5  # pieces on either side of the peak: a fall of at most 8 each, on which 16 nodes err by 1e-25
-_ROUNDS = 40  # halvings of a panel
+_SETTLED = 2e-14  # of the last coefficients of ln F, an absolute number
+_NOISE = 1e-8
+_PANELS = 2000  # a safeguard: graded panels number 10 to 50
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 _ANGLES = (np.arange(_ORDER) + 0.5) * np.pi / _ORDER
@@ -88,22 +90,24 @@ def horner(table: FloatArray, panel: IntArray, x: FloatArray) -> FloatArray:
 def interpolate(function: Callable[[FloatArray], FloatArray], edges: FloatArray) -> LogDensity:
     """Sample a log-density on panels, halving those on which 16 coefficients do not settle."""
     low, high = edges[:-1], edges[1:]
+    before = np.full(len(low), math.inf)
     kept: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-    for attempt in range(_ROUNDS):
+    while len(low):
         middle, half = (low + high) / 2, (high - low) / 2
         places = middle[:, None] + half[:, None] * _POINTS
         values = function(places.ravel()).reshape(places.shape)
         coefficients = values @ _TO_CHEBYSHEV.T
-        # A place is rounded too, which shows where the density is steep: no halving helps against that.
+        rest = np.max(np.abs(coefficients[:, -2:]), axis=1)
+        # Rounding of large values, and of places where the density is steep, is no remainder; nor, whatever
+        # its source, is what halving leaves: it divides a true remainder by thousands.
         steep = np.maximum(np.abs(low), np.abs(high)) * np.ptp(values, axis=1) / half
         rounding = 4 * np.finfo(np.float64).eps * (np.max(np.abs(values), axis=1) + steep)
-        unsettled = np.max(np.abs(coefficients[:, -2:]), axis=1) > 2e-14 + rounding
-        unsettled &= (low < middle) & (middle < high) & (attempt < _ROUNDS - 1)
-        kept.append((low[~unsettled], high[~unsettled], coefficients[~unsettled]))
-        if not unsettled.any():
-            break
-        low, middle, high = low[unsettled], middle[unsettled], high[unsettled]
-        low, high = np.hstack([low, middle]), np.hstack([middle, high])
+        noise = (rest > before / 8) & (rest < _NOISE)
+        split = (rest > _SETTLED + rounding) & ~noise & (low < middle) & (middle < high)
+        split &= sum(len(parts[0]) for parts in kept) + len(low) < _PANELS
+        kept.append((low[~split], high[~split], coefficients[~split]))
+        low, middle, high, rest = low[split], middle[split], high[split], rest[split]
+        low, high, before = np.hstack([low, middle]), np.hstack([middle, high]), np.hstack([rest, rest])
     lows, highs, series = (np.concatenate(parts) for parts in zip(*kept, strict=True))
     order = np.argsort(lows)
     return _from_chebyshev(np.append(lows[order], highs[order[-1]]), series[order])

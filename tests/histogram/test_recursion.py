@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+from scipy.special import ndtr, ndtri
+
+from sparsehist.entropy import seeded
+from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.histogram.recursion import (
+    draw_paths,
+    exceed_probability,
+    exceeding_box,
+    log_between,
+    log_exceeding,
+    log_survival,
+)
+from tests import oracle
+from tests.stats import assert_consistent, assert_detected, g_test, ks_test, two_sample_vectors
+
+# Past levels and thresholds, new level and threshold (in standard deviations, rational), sensitivity, count, p.
+# The probabilities are those of tests/oracle.py, whose digits `test_the_oracle_…` recomputes.
+REFERENCES = {
+    "finer": (["0.1"], ["3"], "0.2", "3", "1", 0, "0.001113346502246084802793"),
+    "finer twice": (["0.1", "0.2"], ["3", "3"], "0.4", "3", "1", 0, "0.001082958092068872860282"),
+    "finer, rare": (["0.1"], ["5"], "0.2", "5", "1", 0, "2.77440733013039629568e-7"),
+    "finer twice, rare": (["0.1", "0.2"], ["5", "5"], "0.4", "5", "1", 0, "2.770060876371382566209e-7"),
+    "between": (["0.1", "0.4"], ["3", "2.5"], "0.2", "2.8", "1", 0, "0.001500081339876194263089"),
+    "coarser": (["0.2", "0.4"], ["3", "2.5"], "0.05", "3.5", "1", 0, "0.0001967373550870762610265"),
+    "same level": (["0.1", "0.2"], ["3", "3"], "0.2", "2.5", "1", 0, "0.004566654584904686661536"),
+    "very rare": (["0.1"], ["9"], "0.2", "9", "1", 0, "1.128403790584762236442e-19"),
+    "all below zero": (["0.1", "0.2"], ["-5", "-5"], "0.3", "-3", "1", 0, "0.014927946253041457377"),
+    "no history": ([], [], "0.3", "3", "1", 0, "0.001349898031630094526652"),
+}
+SLOW_REFERENCES = {
+    "counts": (["0.1", "0.3", "0.5"], ["3", "2", "2.5"], "0.2", "2.2", "3", 2, "0.01205186578433002951827"),
+    "very rare, four": (
+        *(["0.1", "0.2", "0.4"], ["9", "9.5", "9"]),
+        *("0.3", "9", "1", 0, "1.111753364084308787679e-19"),
+    ),
+    "five levels": (
+        *(["0.1", "0.2", "0.3", "0.5"], ["3", "3.5", "2", "2.5"]),
+        *("0.4", "2.2", "3", 2, "0.01270979742722401564904"),
+    ),
+}
+EVERY = REFERENCES | SLOW_REFERENCES
+
+
+def in_counts(levels, deviations, sensitivity):
+    """Thresholds in counts, in the precision in force."""
+    pairs = zip(levels, deviations, strict=True)
+    return [mp.mpf(t) * oracle.std(level, sensitivity) for level, t in pairs]
+
+
+def check_oracle(levels, deviations, level, deviation, sensitivity, count, expected):
+    """Compare a row of the table with what the oracle gives now."""
+    with mp.workdps(30):
+        thresholds = in_counts(levels, deviations, sensitivity)
+        (threshold,) = in_counts([level], [deviation], sensitivity)
+        found = oracle.gaussian_probability(
+            levels, thresholds, level, threshold, sensitivity=sensitivity, count=count
+        )
+        assert abs(found / mp.mpf(expected) - 1) < 1e-18
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_new_level_anywhere_is_exceeded_with_the_reference_probability(name):
+    """Twelve digits agree with 30-digit arithmetic, wherever the new level stands and however rare."""
+    levels, deviations, level, deviation, sensitivity, count, expected = EVERY[name]
+    thresholds = in_counts(levels, deviations, sensitivity)
+    (threshold,) = in_counts([level], [deviation], sensitivity)
+    found = exceed_probability(
+        [float(x) for x in levels],
+        [float(x) for x in thresholds],
+        float(level),
+        float(threshold),
+        float(sensitivity),
+        count=count,
+    )
+    assert found == pytest.approx(float(expected), rel=1e-12, abs=0)
+
+
+def test_thresholds_may_fall_with_the_levels():
+    """Thresholds 10, 8 and 5 in counts give the reference value."""
+    found = exceed_probability([0.1, 0.2], [10, 8], 0.4, 5, 1.0)
+    assert found == pytest.approx(3.818693700135563521e-6, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_oracle_gives_the_digits_written_here(name):
+    """The reference values come from the oracle."""
+    check_oracle(*REFERENCES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW_REFERENCES)
+def test_the_oracle_gives_the_digits_of_double_integrals(name):
+    """The reference values of four and five levels come from the oracle, too."""
+    check_oracle(*SLOW_REFERENCES[name])
+
+
+def test_the_oracle_gives_mean_and_variance_of_a_new_value():
+    """Mean and variance at the third of three levels, three deviations each, are the reference values."""
+    with mp.workdps(30):
+        thresholds = in_counts(["0.1", "0.2"], [3, 3], 1)
+        (threshold,) = in_counts(["0.4"], [3], 1)
+        mean, variance = oracle.gaussian_value(["0.1", "0.2"], thresholds, "0.4", threshold)
+        assert abs(mean - mp.mpf("3.2568427478742748627")) < 1e-18
+        assert abs(variance - mp.mpf("0.056830465081983539043")) < 1e-18
+
+
+def test_order_and_repetition_of_past_levels_do_not_matter():
+    """A level released twice binds at its lower threshold, wherever it stands in the sequence."""
+    once = exceed_probability([0.1, 0.2], [5, 3], 0.3, 4, 1.0, count=1)
+    assert exceed_probability([0.2, 0.1, 0.2], [4, 5, 3], 0.3, 4, 1.0, count=1) == once
+
+
+def test_a_threshold_no_lower_than_before_at_the_same_level_is_never_exceeded():
+    """What stayed below a threshold cannot exceed it at the same level."""
+    assert exceed_probability([0.1, 0.2], [5, 3], 0.2, 3, 1.0) == 0
+
+
+BOXES = {
+    "a history of 1e-60": ([1.0, 2.0, 3.0], [-math.inf] * 3, [-16.0, -20.0, -10.0]),
+    "up and down": ([1.0, 2.0, 3.0], [-math.inf, 6.0, -math.inf], [-5.0, math.inf, -4.0]),
+    "thousands of units of logarithm": ([1.0, 2.0], [-math.inf, 30.0], [-30.0, math.inf]),
+    "times far apart": ([1e-3, 100.0], [-math.inf, 50.0], [3e-2, math.inf]),
+    "narrow intervals": ([1.0, 1.5], [1.0, 1.001], [1.0001, 1.002]),
+    "one time": ([2.0], [1.0], [1.5]),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_probabilities_of_boxes_are_right_however_small(name):
+    """The logarithm of any box probability agrees with the oracle to thirteen digits, or 1e-12."""
+    times, lower, upper = BOXES[name]
+    expected = oracle.log_box(times, lower, upper)
+    assert log_between(times, lower, upper) == pytest.approx(float(expected), rel=1e-13, abs=1e-12)
+
+
+def test_levels_may_lie_close_together():
+    """Times from 1e-3 down to 1e-10 apart keep the digits that the bounds have."""
+    for gap, tolerance in ((2.0**-10, 1e-12), (2.0**-20, 1e-12), (2.0**-33, 1e-10)):
+        narrow = math.sqrt(gap)
+        # u = 3 - y*narrow: P = integral over y of narrow * phi(u) * P[N > y], with one narrow kernel.
+        with mp.workdps(30):
+            steps = [mp.mpf(k) / 2 for k in range(30)]
+
+            def density(y, narrow=narrow):
+                return mp.npdf(3 - y * narrow) * mp.ncdf(-y) * mp.mpf(narrow)
+
+            expected = mp.log(mp.quad(density, steps))
+        found = log_exceeding([1.0], [3.0], 1 + gap, 3.0)
+        assert found == pytest.approx(float(expected), rel=0, abs=tolerance)
+
+
+@st.composite
+def histories(draw):
+    """Increasing times with steps over eight decades, bounds within six deviations, and one new point."""
+    gaps = draw(st.lists(st.floats(-6, 2), min_size=1, max_size=6))
+    times = np.cumsum(10.0 ** np.array(gaps))
+    deviations = draw(st.lists(st.floats(-6, 6), min_size=len(times), max_size=len(times)))
+    place, deviation = draw(st.floats(0.01, 1.5)), draw(st.floats(-6, 6))
+    new_time = float(times[-1] * place)
+    return times, np.sqrt(times) * deviations, new_time, deviation * math.sqrt(new_time)
+
+
+@given(histories())
+def test_exceeding_and_staying_below_add_up(history):
+    """P(A, above) + P(A, below) = P(A), for a new level before, between and after any others."""
+    times, upper, new_time, bound = history
+    t, lower, high = exceeding_box(times, upper, new_time, bound)
+    above = log_exceeding(times, upper, new_time, bound)
+    high[np.searchsorted(t, new_time)] = bound
+    below = log_survival(t, high)
+    assert np.logaddexp(above, below) == pytest.approx(log_survival(times, upper), rel=1e-13, abs=1e-11)
+    assert (lower[t != new_time] == -math.inf).all()
+
+
+@given(histories(), st.floats(1e-20, 1e20))
+def test_units_do_not_matter(history, unit):
+    """Times in another unit, with bounds in its square root, are the same question."""
+    times, upper, new_time, bound = history
+    root = math.sqrt(unit)
+    found = log_exceeding(times * unit, upper * root, new_time * unit, bound * root)
+    assert found == pytest.approx(log_exceeding(times, upper, new_time, bound), rel=1e-12, abs=1e-10)
+
+
+@given(histories())
+def test_paths_stay_in_their_intervals(history):
+    """Every value of every path lies in (lower, upper], however rare that is."""
+    times, lower, upper = exceeding_box(*history)
+    paths = draw_paths(times, lower, upper, 100, rng=seeded(8))
+    assert np.isfinite(paths).all()
+    assert (paths > lower).all()
+    assert (paths <= upper).all()
+
+
+DRAWN = {
+    "newly exceeds, finest": ([1.0, 2.0, 4.0], [-math.inf, -math.inf, 1.0], [1.5, 1.0, math.inf]),
+    "newly exceeds, between": ([1.0, 1.2, 2.0], [-math.inf, 1.0, -math.inf], [0.5, math.inf, 1.0]),
+    "a rare history": ([1.0, 2.0, 3.0], [-math.inf, -8.0, -math.inf], [-10.0, math.inf, -9.0]),
+    "close levels": ([1.0, 1.0 + 1e-8, 2.0], [-math.inf, 2.0, -math.inf], [2.0, math.inf, 3.0]),
+}
+
+
+def cells_of(paths, times, lower, upper, per_level=4):
+    """Counts and exact probabilities of the cells of a grid through the quartiles of each level."""
+    axes = [
+        np.concatenate([[low], np.quantile(column, np.arange(1, per_level) / per_level), [high]])
+        for column, low, high in zip(paths.T[:, : len(paths) // 2], lower, upper, strict=True)
+    ]
+    # The edges come from the first half of the draws, the counts from the second: those are independent.
+    counts, _ = np.histogramdd(
+        paths[len(paths) // 2 :], bins=[np.nan_to_num(axis, posinf=1e9, neginf=-1e9) for axis in axes]
+    )
+    whole = log_between(times, lower, upper)
+    corners = [list(itertools.pairwise(axis)) for axis in axes]
+    logs = [log_between(times, *zip(*cell, strict=True)) for cell in itertools.product(*corners)]
+    return counts.ravel(), np.exp(np.array(logs) - whole)
+
+
+def draw_in_sequence(times, lower, upper, size, *, rng):
+    """The wrong sampler: each level from a Gaussian given the one before, cut to its own interval alone."""
+    previous, before, columns = np.zeros(size), 0.0, []
+    for time, low, high in zip(times, lower, upper, strict=True):
+        deviation = math.sqrt(time - before)
+        first, last = ndtr((low - previous) / deviation), ndtr((high - previous) / deviation)
+        previous = previous + deviation * ndtri(first + (last - first) * rng.random(size))
+        before = time
+        columns.append(previous)
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawn_paths_have_the_exact_joint_law(name):
+    """The whole path, on 64 cells, follows the law of Brownian motion given the box."""
+    # 20,000 counted draws on 64 cells: relative errors of 9 % (root mean square) are seen.
+    times, lower, upper = DRAWN[name]
+    paths = draw_paths(times, lower, upper, 40_000, rng=seeded(1))
+    counts, probabilities = cells_of(paths, times, lower, upper)
+    assert probabilities.sum() == pytest.approx(1, abs=1e-11)
+    assert_consistent(g_test(counts, probabilities), name)
+
+
+def test_levels_drawn_in_sequence_are_rejected():
+    """The sampler that cuts each step to its own interval does not pass the test of the joint law."""
+    times, lower, upper = DRAWN["newly exceeds, finest"]
+    exact = draw_paths(times, lower, upper, 40_000, rng=seeded(2))
+    wrong = draw_in_sequence(times, lower, upper, 20_000, rng=seeded(3))
+    paths = np.concatenate([exact[:20_000], wrong])
+    assert_detected(g_test(*cells_of(paths, times, lower, upper)), "sequential truncation")
+
+
+def test_drawn_paths_match_rejection_sampling():
+    """Paths cannot be told from free Brownian paths of which only those inside the box are kept."""
+    # 8,192 of each: a shift of a tenth of a standard deviation is seen.
+    times, lower, upper = (np.array(x) for x in DRAWN["newly exceeds, finest"])
+    free = np.cumsum(seeded(4).normal(size=(60_000, 3)) * np.sqrt(np.diff(times, prepend=0)), axis=1)
+    kept = free[((free > lower) & (free <= upper)).all(axis=1)]
+    paths = draw_paths(times, lower, upper, len(kept), rng=seeded(5))
+    assert_consistent(two_sample_vectors(paths, kept), "paths by backward sampling")
+    wrong = draw_in_sequence(times, lower, upper, len(kept), rng=seeded(6))
+    assert_detected(two_sample_vectors(wrong, kept), "sequential truncation")
+
+
+def test_free_levels_change_nothing():
+    """Levels without bounds leave the value at a bounded one a cut normal."""
+    inf = math.inf
+    paths = draw_paths([0.5, 2.0, 2.5], [-inf, 3.0, -inf], [inf, inf, inf], 50_000, rng=seeded(7))
+    root = math.sqrt(2)
+    tail = ndtr(-3 / root)
+    assert_consistent(ks_test(paths[:, 1], lambda s: 1 - ndtr(-s / root) / tail), "the bounded level")
+
+
+def test_no_times_and_no_paths_are_served():
+    """An empty history is certain, and nothing is drawn for nobody."""
+    assert log_survival([], []) == 0
+    assert draw_paths([1.0], [0.0], [1.0], 0, rng=seeded(0)).shape == (0, 1)
+
+
+def test_bad_boxes_are_refused():
+    """Times out of order, bounds that are not numbers, and empty intervals are refused."""
+    with pytest.raises(LevelOrderError):
+        log_survival([2.0, 1.0], [1.0, 1.0])
+    with pytest.raises(LevelOrderError):
+        log_survival([0.0], [1.0])
+    with pytest.raises(LevelOrderError):
+        exceed_probability([0.1], [1.0], -0.2, 1.0, 1.0)
+    with pytest.raises(DeclarationError):
+        log_survival([1.0, 2.0], [1.0])
+    with pytest.raises(DeclarationError):
+        log_survival([1.0], [math.nan])
+    with pytest.raises(DeclarationError):
+        exceed_probability([0.1], [1.0, 2.0], 0.2, 1.0, 1.0)
+    with pytest.raises(DeclarationError):
+        draw_paths([1.0], [2.0], [1.0], 1, rng=seeded(0))
+    assert log_between([1.0], [2.0], [1.0]) == -math.inf

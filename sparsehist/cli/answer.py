@@ -47,9 +47,10 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
-    """Print each part; lines for a pipe are not broken, since they may hold paths."""
+    """Print each part; indented lines are commands to copy, and lines for a pipe hold paths: neither is broken."""
     for part in shown:
-        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
+        whole = isinstance(part, str) and (part.startswith("  ") or not console.is_terminal)
+        console.print(part, soft_wrap=whole)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -16,13 +16,32 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sparsehist.series import Series
+    from sparsehist.series import Series, Store
 
 _PARQUET = (".parquet", ".pq")
 
 
+def opening(store: Path, wait: float) -> Store:
+    """Open a store on disk."""
+    check_place(store, wait)
+    return sh.open(store, wait=wait)
+
+
+def check_place(store: Path, wait: float) -> None:
+    """Refuse a store that would end with the command, and a time that is none.
+
+    Raises:
+        DeclarationError: If the store is in memory, or `wait` is negative or not a number.
+    """
+    if str(store) == ":memory:":
+        raise DeclarationError("a store in memory ends with the command: name a directory")
+    if not wait >= 0:  # also where it is not a number
+        raise DeclarationError(f"--wait takes a number of seconds from 0 up, got {wait!r}")
+
+
 def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: str, **declared: Any) -> Answer:
     """Count files into a new series."""
+    check_place(store, declared["wait"])
     existed = store.exists() and if_exists == "reuse" and _has_series(store, declared["name"], declared["wait"])
     series = sh.create(store, list(inputs), key=key, if_exists=if_exists, **declared)
     done = "reused" if existed else "created"
@@ -51,9 +70,11 @@ def release_series(
     wait: float,
 ) -> Answer:
     """Release a series, or give back the release of that name, and write it."""
+    if head < 0:
+        raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:
         check_output(out, store)  # before anything is drawn
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         released = opened.series(series).release(
             name, level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys
         )
@@ -107,7 +128,7 @@ def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
 
 def show_ledger(store: Path, *, wait: float) -> Answer:
     """Show what was spent."""
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         frame = opened.ledger()
     shown: list[RenderableType] = []
     if frame.height:
@@ -122,7 +143,7 @@ def show_ledger(store: Path, *, wait: float) -> Answer:
 
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         found = [(series, series.releases()) for series in map(opened.series, opened.series_names())]
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases.to_dicts()}
@@ -137,7 +158,7 @@ def show_store(store: Path, *, wait: float) -> Answer:
 
 def back_up(store: Path, destination: Path, *, wait: float) -> Answer:
     """Copy a store."""
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         opened.backup(destination)
     shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
     return Answer({"store": str(store), "backup": str(destination)}, shown)
@@ -147,13 +168,14 @@ def adopt_store(store: Path, *, wait: float) -> Answer:
     """Accept a copied store."""
     from sparsehist.store import adopt
 
+    check_place(store, wait)
     adopt(store, wait=wait)
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 
 def drop_series(store: Path, series: str, *, wait: float) -> Answer:
     """Erase a series."""
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         opened.drop(series)
     shown = [f"erased the series {series}; what it has cost stays in the ledger"]
     return Answer({"store": str(store), "series": series, "status": "dropped"}, shown)
@@ -163,7 +185,7 @@ def migrate_store(store: Path, *, wait: float) -> Answer:
     """Say that there is one format."""
     from sparsehist.store.layout import FORMAT_VERSION
 
-    with sh.open(store, wait=wait):
+    with opening(store, wait):
         shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}, the only one so far: nothing to do"]
     return Answer({"store": str(store), "format": FORMAT_VERSION, "status": "unchanged"}, shown)
 
@@ -203,5 +225,5 @@ def size_text(size: int) -> str:
 
 
 def _has_series(store: Path, name: str, wait: float) -> bool:
-    with sh.open(store, wait=wait) as opened:
+    with opening(store, wait) as opened:
         return name in opened.series_names()

@@ -56,8 +56,8 @@ def counts_table(released: Sequence[Release], rows: pl.DataFrame) -> Table:
     ordered = coarse_to_fine(released)
     names = [release.name for release in ordered]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
-    table.add_column("title", no_wrap=True, max_width=_WIDEST_TITLE, overflow="ellipsis")
-    table.add_column("key", no_wrap=True, overflow="ellipsis", max_width=34)
+    for column in ("title", "key"):  # these give way on a narrow terminal, never the numbers
+        table.add_column(column, overflow="fold")
     for release in ordered:
         made = _ORDINALS[[other.name for other in released].index(release.name)]
         heading = f"{release.name}\nρ = {release.metadata['level']}\nmade {made}"
@@ -119,11 +119,15 @@ def _add_heading(table: Table, text: str, n_columns: int, what: str = "") -> Non
 
 def _add_rows(table: Table, rows: pl.DataFrame, n: int, names: Sequence[str]) -> None:
     for row in rows.head(n).iter_rows(named=True):  # a handful, published
-        title = escape(row["title"] or "")
+        title = escape(_shortened(row["title"] or ""))
         counts = [MISSING if row[name] is None else f"{row[name]:,.1f}" for name in names]
         table.add_row(title, escape(printable(row["url"])), *counts)
     if rows.height > n:
         table.add_row(f"[dim]… and {rows.height - n:,} more[/]", *[""] * (len(names) + 1))
+
+
+def _shortened(title: str) -> str:
+    return title if len(title) <= _WIDEST_TITLE else f"{title[: _WIDEST_TITLE - 1].rstrip()}…"
 
 
 def _power(size: int) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
@@ -16,12 +19,25 @@ from sparsehist.cli.answer import Answer, print_answer, print_error
 from sparsehist.cli.app import app
 from sparsehist.errors import SparsehistError
 
-_OPTIONS = (
-    "cap", "domain", "engine", "false_keys", "if_exists", "key", "level", "max_false_keys", "max_keys",
-    "memory_limit", "name", "noise", "on_null", "on_outside", "population", "threads", "threshold", "unit", "wait",
-)  # fmt: skip
-_PARAMETER = re.compile(rf"(?<![-\w])({'|'.join(_OPTIONS)})= ?")
+_WORDS = (
+    "cap",
+    "domain",
+    "engine",
+    "key",
+    "level",
+    "name",
+    "noise",
+    "population",
+    "threads",
+    "threshold",
+    "unit",
+    "wait",
+)
+_UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
+# A word is a parameter where it is given a value, a name with an underscore always.
+_PARAMETER = re.compile(rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})= ?|({'|'.join(_UNDERSCORED)})\b)")
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
+_INTERRUPTED = threading.Event()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a key need not exist in the terminal's encoding
+    signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -59,18 +76,30 @@ def _run(words: list[str], *, as_json: bool) -> int:
         print_error(_advice(problem), "UsageError", as_json=as_json)
         return BAD_INPUT
     except SparsehistError as problem:
+        if _INTERRUPTED.is_set():
+            return _interrupted(as_json=as_json)
         message = in_words_of_the_command_line(str(problem))
         print_error(message, type(problem).__name__, as_json=as_json)
         return problem.exit_code
     except KeyboardInterrupt:
-        print_error("interrupted; what was committed stays, nothing else was kept", "Interrupted", as_json=as_json)
-        return INTERRUPTED
+        return _interrupted(as_json=as_json)
     except BrokenPipeError:
         raise
     except Exception as problem:  # noqa: BLE001 - the text of an unforeseen error may quote the log
         print_error(_unforeseen(problem), "InternalError", as_json=as_json)
         return INTERNAL
     return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
+    _INTERRUPTED.set()
+    signal.default_int_handler(number, frame)
+
+
+def _interrupted(*, as_json: bool) -> int:
+    print_error("interrupted; what was committed stays, nothing else was kept", "Interrupted", as_json=as_json)
+    return INTERRUPTED
 
 
 def in_words_of_the_command_line(message: str) -> str:
@@ -80,7 +109,12 @@ def in_words_of_the_command_line(message: str) -> str:
         >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
         "--if-exists 'reuse' gives it back"
     """
-    return _PARAMETER.sub(lambda found: f"--{found[1].replace('_', '-')} ", message)
+
+    def option(found: re.Match[str]) -> str:
+        name = f"--{(found[1] or found[2]).replace('_', '-')}"
+        return f"{name} " if found[1] else name
+
+    return _PARAMETER.sub(option, message)
 
 
 def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:

@@ -96,6 +96,9 @@ def test_a_level_beyond_the_cap_exits_with_3_and_spends_nothing(sparsehist, stor
         ("--false-keys", "many"),
         ("--series", "other"),
         ("--name", "Public"),
+        ("--wait", "nan"),
+        ("--wait", "-1"),
+        ("--head", "-1"),
     ],
     ids=" ".join,
 )
@@ -108,6 +111,14 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
     assert refused.err.startswith("error: ")
     assert refused.err.count("\n") == 1
     assert sparsehist("ledger", store, "--json").json["ledger"][0]["releases"] == 0
+
+
+@pytest.mark.parametrize("words", [("ledger",), ("show",), ("adopt",), ("migrate",), ("backup", "copy")])
+def test_a_store_in_memory_is_no_store_for_a_command(sparsehist, here, words):
+    """It would be gone when the command ends, so nothing is made of it."""
+    command, *rest = words
+    assert sparsehist(command, ":memory:", *rest).code == 2
+    assert list(here.iterdir()) == []
 
 
 def test_check_tells_what_would_be_refused(sparsehist, log):

@@ -144,6 +144,27 @@ def test_an_interrupt_exits_with_130(sparsehist, monkeypatch):
     assert "interrupted" in stopped.err and "Traceback" not in stopped.err
 
 
+def test_an_interrupt_that_an_engine_reports_as_its_failure_is_one(here):
+    """Ctrl-C while DuckDB works comes back as an error of DuckDB, and still exits with 130."""
+    script = """
+import os, signal
+from sparsehist.cli import commands, main
+from sparsehist.errors import DataError
+
+def stopped(*_, **__):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        raise DataError("file 'log.parquet' cannot be read") from None
+
+commands.show_ledger = stopped
+main(["ledger", "s"])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (130, "")
+    assert ran.stderr.startswith("error: interrupted")
+
+
 def test_a_reader_that_goes_away_is_no_error(here):
     """`sparsehist … | head` ends quietly."""
     script = "import sys; from sparsehist.cli import main; sys.stdin.read(); main(['--json', 'ledger', 'nowhere'])"
@@ -162,7 +183,8 @@ def test_a_reader_that_goes_away_is_no_error(here):
         ("wait with wait=SECONDS", "wait with --wait SECONDS"),
         ('pass on_outside="drop" to', 'pass --on-outside "drop" to'),
         ("give level= to make one", "give --level to make one"),
-        ("domain strings(max_bytes=5)", "domain strings(max_bytes=5)"),
+        ("false_keys must be positive", "--false-keys must be positive"),
+        ("domain strings(max_bytes=5), level 3", "domain strings(max_bytes=5), level 3"),
     ],
 )
 def test_messages_speak_of_options(message, told):

@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sparsehist.counting.words import first_of_runs
+
 SHIFTED_DTYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean, pl.Date, pl.Time)
 WORD_BITS = 64
 DENSE_BITS = 32
@@ -117,14 +119,6 @@ class CodedColumn:
             return restored(pl.Series(self.dense[codes.astype(np.intp)]), self.dtype)
         shift = np.uint64(self.low % 2**WORD_BITS)
         return restored(pl.Series((codes.astype(np.uint64) + shift).view(np.int64)), self.dtype)
-
-
-def first_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Mark the first of each run of equal values."""
-    first = np.empty(ordered.size, dtype=bool)
-    first[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return first
 
 
 def split(codes: NDArray[np.uint64], widths: list[int]) -> list[NDArray[np.uint64]]:

@@ -47,7 +47,7 @@ def name() -> str:
 def count(log: Log, wanted: Request) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     with open_session(log, wanted) as session:
-        _keep(session, log, wanted)
+        _bound(session, log, wanted)
         wanted.report("counting")
         counted = session.read("count_keys")
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
@@ -56,8 +56,8 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
 def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
     with open_session(log, wanted) as session:
-        _keep(session, log, wanted)
-        kept = session.connection.table("kept").pl()
+        _bound(session, log, wanted)
+        kept = session.read("count_kept_pairs")
         return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
 
 
@@ -88,8 +88,8 @@ def open_session(log: Log, wanted: Request) -> Iterator[Session]:
         yield Session(connection, Path(directory))
 
 
-def _keep(session: Session, log: Log, wanted: Request) -> None:
-    """Make the table kept (unit, key)."""
+def _bound(session: Session, log: Log, wanted: Request) -> None:
+    """Make the view bounded (unit, key) and the table dropped (unit, key)."""
     load(session, log, wanted)
     wanted.report("sorting")
     session.run("count_pairs")
@@ -98,10 +98,10 @@ def _keep(session: Session, log: Log, wanted: Request) -> None:
             raise missing_error(wanted.columns[0], "unit")
         session.run("count_drop_missing_units")
     wanted.report("placing keys")
-    session.connection.table(_place(session, wanted)).create_view("bounded_source")
+    session.connection.table(_place(session, wanted)).create_view("bounded")
     wanted.report("bounding")
     session.run("count_hash")
-    session.run("count_kept", max_keys=wanted.max_keys, salt=wanted.salt)
+    session.run("count_dropped", max_keys=wanted.max_keys, salt=wanted.salt)
 
 
 def _place(session: Session, wanted: Request) -> str:

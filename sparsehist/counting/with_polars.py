@@ -14,10 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.counting import bounding
-from sparsehist.counting.codes import WORD_BITS, CodedColumn, first_of_runs, physical, split
+from sparsehist.counting.codes import WORD_BITS, CodedColumn, physical, split
 from sparsehist.counting.contract import Request
 from sparsehist.counting.keys import is_missing, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.counting.words import distinct, first_of_runs, key_totals, low_bits, unit_starts
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError
 
@@ -33,22 +34,14 @@ class Pairs:
         key_bits: Bits of the code of the key.
         unit: Resolves unit codes.
         cells: Cell of each key code; columns key_0, … in canonical dtypes.
+        totals: How many pairs each key code has; shape (cells,).
     """
 
     words: NDArray[np.uint64] = field(repr=False)
     key_bits: int
     unit: CodedColumn = field(repr=False)
     cells: pl.DataFrame = field(repr=False)
-
-    @property
-    def units(self) -> NDArray[np.uint64]:
-        """Code of the unit of each pair."""
-        return self.words >> np.uint64(self.key_bits)
-
-    @property
-    def keys(self) -> NDArray[np.uint32]:
-        """Code of the key of each pair."""
-        return low_bits(self.words, self.key_bits)
+    totals: NDArray[np.int64] = field(repr=False)
 
 
 def name() -> str:
@@ -60,9 +53,8 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     pairs, dropped = _bounded_pairs(log, wanted)
     wanted.report("counting")
-    counts = np.bincount(pairs.keys, minlength=pairs.cells.height)
-    counts -= np.bincount(low_bits(pairs.words[dropped], pairs.key_bits), minlength=pairs.cells.height)
-    result = pairs.cells.with_columns(count=pl.Series(counts.astype(np.int64, copy=False)))
+    counts = pairs.totals - key_totals(pairs.words[dropped], pairs.key_bits, pairs.totals.size)
+    result = pairs.cells.with_columns(count=pl.Series(counts))
     return result if counts.all() else result.filter(pl.col("count") > 0)
 
 
@@ -117,8 +109,7 @@ def _distinct_pairs(
         column.physical = column.physical.clear()
     if usable is not None:
         words = words[usable]
-    words.sort()
-    return words[first_of_runs(words)], widths
+    return distinct(words), widths
 
 
 def _usable_rows(unit: CodedColumn, keys: list[CodedColumn], wanted: Request) -> NDArray[np.bool_] | None:
@@ -148,39 +139,42 @@ def _placed(
     words: NDArray[np.uint64], widths: list[int], unit: CodedColumn, keys: list[CodedColumn], wanted: Request
 ) -> Pairs:
     """Bring the distinct keys to the domain; pairs whose keys share a cell become one."""
-    words, key_bits, codes = _with_dense_keys(words, sum(widths))
+    words, key_bits, codes, totals = _with_dense_keys(words, sum(widths))
     parts = split(codes, widths)
-    distinct = pl.DataFrame(
+    keys_seen = pl.DataFrame(
         [column.values(part).alias(f"key_{i}") for i, (column, part) in enumerate(zip(keys, parts, strict=True))]
     )
-    placed = place(distinct, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
+    placed = place(keys_seen, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
     if placed.unchanged:
-        return Pairs(words, key_bits, unit, placed.cells)
+        return Pairs(words, key_bits, unit, placed.cells, totals)
     cells = placed.cells.unique(maintain_order=True)
     numbered = placed.cells.join(
         cells.with_row_index("cell"), on=key_names(wanted.domain.columns), how="left", maintain_order="left"
     )
-    cell_of = np.zeros(distinct.height, dtype=np.uint64)
+    cell_of = np.zeros(keys_seen.height, dtype=np.uint64)
     cell_of[placed.usable] = numbered["cell"].to_numpy()
     old = low_bits(words, key_bits)
     if not placed.usable.all():
         inside = placed.usable[old]
         words, old = words[inside], old[inside]
     words = (words >> np.uint64(key_bits) << np.uint64(key_bits)) | cell_of[old]
-    words.sort()
-    return Pairs(words[first_of_runs(words)], key_bits, unit, cells)
+    words = distinct(words)
+    return Pairs(words, key_bits, unit, cells, key_totals(words, key_bits, cells.height))
 
 
-def _with_dense_keys(words: NDArray[np.uint64], key_bits: int) -> tuple[NDArray[np.uint64], int, NDArray[np.uint64]]:
+def _with_dense_keys(
+    words: NDArray[np.uint64], key_bits: int
+) -> tuple[NDArray[np.uint64], int, NDArray[np.uint64], NDArray[np.int64]]:
     """Renumber the keys that occur from 0 on, unless they are so numbered.
 
     Returns:
-        Words, bits of the key in them, and the old code of each new one.
+        Words, bits of the key in them, the old code of each new one, and how many pairs each has.
     """
     if 1 << key_bits <= 4 * words.size + FEW_CODES:
-        occurs = np.bincount(low_bits(words, key_bits)) > 0
+        totals = np.trim_zeros(key_totals(words, key_bits, 1 << key_bits), "b")
+        occurs = totals > 0
         if occurs.all():
-            return words, key_bits, np.arange(occurs.size, dtype=np.uint64)
+            return words, key_bits, np.arange(totals.size, dtype=np.uint64), totals
         codes = np.flatnonzero(occurs).astype(np.uint64)
         number = (np.cumsum(occurs) - 1).astype(np.uint64)
         keys = number[low_bits(words, key_bits)]
@@ -193,12 +187,13 @@ def _with_dense_keys(words: NDArray[np.uint64], key_bits: int) -> tuple[NDArray[
         keys[order] = (np.cumsum(first) - 1).astype(np.uint64)
     bits = max(codes.size - 1, 0).bit_length()
     units = words >> np.uint64(key_bits) if key_bits < WORD_BITS else np.zeros_like(words)
-    return (units << np.uint64(bits)) | keys, bits, codes
+    words = (units << np.uint64(bits)) | keys
+    return words, bits, codes, key_totals(words, bits, codes.size)
 
 
 def _dropped(pairs: Pairs, wanted: Request) -> NDArray[np.intp]:
     """Find the pairs that units above the bound must give up."""
-    starts = np.flatnonzero(first_of_runs(pairs.units))
+    starts = unit_starts(pairs.words, pairs.key_bits)
     sizes = np.diff(starts, append=pairs.words.size)
     over = np.flatnonzero(sizes > wanted.max_keys)
     if not over.size:
@@ -219,16 +214,8 @@ def _dropped(pairs: Pairs, wanted: Request) -> NDArray[np.intp]:
 def _ranks(cells: pl.DataFrame, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Rank keys by value, equal keys alike."""
     ordered = np.sort(keys)
-    distinct = ordered[first_of_runs(ordered)]
-    order = cells[distinct].with_row_index("number").sort(cells.columns)["number"].to_numpy()
-    rank = np.empty(distinct.size, dtype=np.uint32)
-    rank[order] = np.arange(distinct.size, dtype=np.uint32)
-    return rank[np.searchsorted(distinct, keys)]
-
-
-def low_bits(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint32]:
-    """Take the lowest bits, at most 32 of them, without a copy of the words in 64 bits."""
-    lowest = words.astype(np.uint32)
-    if bits < 32:
-        lowest &= np.uint32((1 << bits) - 1)
-    return lowest
+    tied = ordered[first_of_runs(ordered)]
+    order = cells[tied].with_row_index("number").sort(cells.columns)["number"].to_numpy()
+    rank = np.empty(tied.size, dtype=np.uint32)
+    rank[order] = np.arange(tied.size, dtype=np.uint32)
+    return rank[np.searchsorted(tied, keys)]

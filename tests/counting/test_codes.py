@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from sparsehist.counting import bounding, with_polars
-from sparsehist.counting.codes import CodedColumn, first_of_runs, physical, split
+from sparsehist.counting.codes import CodedColumn, physical, split
+from sparsehist.counting.words import distinct, first_of_runs, key_totals, unit_starts
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
 from tests.counting.logs import kept_pairs
@@ -87,3 +88,16 @@ def test_hashes_depend_on_salt_purpose_and_value_only():
     assert bounding.salted_hash(values[1:], bytes(16), b"key").tolist() == hashes[1:].tolist()
     assert set(bounding.salted_hash(values, b"\x01" * 16, b"key")).isdisjoint(hashes)
     assert set(bounding.salted_hash(values, bytes(16), b"unit")).isdisjoint(hashes)
+
+
+def test_passes_over_words_agree_with_plain_numpy_across_blocks(monkeypatch):
+    """Distinct words, starts of units and totals of keys are right wherever blocks end."""
+    monkeypatch.setattr("sparsehist.counting.words.BLOCK", 7)
+    monkeypatch.setattr("sparsehist.counting.words._blocks.__defaults__", (7,))
+    for size in (0, 1, 6, 7, 8, 200):
+        words = seeded(size).integers(0, 90, size=size).astype(np.uint64)
+        expected = np.unique(words)
+        found = distinct(words.copy())
+        assert found.tolist() == expected.tolist()
+        assert unit_starts(found, 4).tolist() == np.flatnonzero(first_of_runs(expected >> np.uint64(4))).tolist()
+        assert key_totals(found, 4, 16).tolist() == np.bincount(expected & np.uint64(15), minlength=16).tolist()

@@ -1,11 +1,11 @@
--- Cut each unit to the first $max_keys keys in its own order.
--- in:  view bounded_source (unit, key), distinct pairs; macro salted_hash
+-- The pairs that units above the bound must give up: all but the first $max_keys in the unit's own order.
+-- in:  view bounded (unit, key), distinct pairs; macro salted_hash
 --      $max_keys (bigint), $salt (blob)
--- out: temp table kept (unit, key)
-create temp table kept as
+-- out: temp table dropped (unit, key)
+create temp table dropped as
 with source as (
     select unit, key
-    from bounded_source
+    from bounded
 ),
 
 over as (
@@ -27,10 +27,6 @@ placed_in_order as (
     semi join over on source.unit = over.unit
 )
 
-select source.unit, source.key
-from source
-anti join over on source.unit = over.unit
-union all
 select unit, key
 from placed_in_order
-where place <= $max_keys
+where place > $max_keys

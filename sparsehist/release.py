@@ -100,7 +100,7 @@ class Release:
             StoreError: If it cannot be written; whatever stood there before is left.
         """
         target = Path(path)
-        text = json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)
+        text = json.dumps({"format": _FORMAT, **self._metadata}, sort_keys=True, ensure_ascii=False)
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: text})
         if self._origin is not None:

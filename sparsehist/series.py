@@ -22,9 +22,10 @@ from sparsehist.counting.count import Engine
 from sparsehist.declaration import Declaration, checked_name, declare, from_json
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
+from sparsehist.forking import refuse_in_broken_child
 from sparsehist.ledger import ledger_frame
-from sparsehist.privacy import Level
 from sparsehist.memory import directory_in_memory
+from sparsehist.privacy import Level
 from sparsehist.publication import StoreOnDisk
 from sparsehist.release import Release, read
 from sparsehist.report.progress import Progress, reporting
@@ -141,6 +142,7 @@ class Store:
     @contextmanager
     def state(self, wait: float | None = None) -> Iterator[State]:
         """Hold the store: lock, check, connect; for the package's own use."""
+        refuse_in_broken_child()
         with open_state(self.path, wait=self.wait if wait is None else wait, durable=not self._memory) as state:
             yield state
 

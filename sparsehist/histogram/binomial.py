@@ -1,39 +1,82 @@
 """Binomial draws that stay exact where numpy's do not.
 
 numpy rounds 1 - p, and its rejection step loses n * 2**-53 in a logarithm: at p = 1e-16 or n = 1e18 the mean
-is off by tenths of a per cent. Here small p is thinned in two stages whose probabilities are exact, very
-small p is Poisson (total variation at most p <= 2**-40), and very large n counts the distinct cells hit by a
-Poisson number of uniform points, which is exactly binomial.
+is off by tenths of a per cent. Here small p and very large n count the distinct cells hit by a Poisson number
+of uniform points, which is exactly binomial. Very large n with very small p is Poisson (total variation at most
+p <= 2**-40).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import ThresholdError
+from sparsehist.errors import InputError, ThresholdError
 from sparsehist.noise.family import FloatArray
 
 IntArray = NDArray[np.int64]
 
-_STAGE_BITS = 20
-_POISSON_BELOW = 2.0 ** (-2 * _STAGE_BITS)
+# From here on numpy loses less than 2**-33 of p in 1 - p.
+_COMMON = 2.0**-20
+_POISSON_BELOW = 2.0**-40
 _LARGE = 2**32
 # More successes than this do not fit beside what is drawn for each of them.
 _MOST_SUCCESSES = 2.0**31
 
 
+class Sizes(NamedTuple):
+    """Numbers of trials of any size; shape (g,).
+
+    Attributes:
+        ordinary: Those below 2**32; 0 where the number is large.
+        large: The others, which numpy cannot be trusted with, by position.
+    """
+
+    ordinary: IntArray
+    large: dict[int, int]
+
+    def without(self, left_out: NDArray[np.bool_]) -> Sizes:
+        """The same with 0 trials where `left_out` says so."""
+        kept = {i: n for i, n in self.large.items() if not left_out[i]}
+        return Sizes(np.where(left_out, 0, self.ordinary), kept)
+
+    def at(self, position: int) -> int:
+        """One of the numbers."""
+        return self.large.get(position, int(self.ordinary[position]))
+
+
+def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
+    """Sort out the large numbers.
+
+    Raises:
+        InputError: If a number is negative.
+    """
+    if isinstance(numbers, np.ndarray):
+        rough = numbers
+    else:
+        try:
+            rough = np.fromiter(numbers, np.float64, len(numbers))  # exact where it matters: below 2**32
+        except OverflowError:
+            rough = np.fromiter((max(-1, min(n, _LARGE)) for n in numbers), np.float64, len(numbers))
+    if rough.min(initial=0) < 0:
+        raise InputError("a number of cells cannot be negative")
+    positions = np.flatnonzero(rough >= _LARGE)
+    ordinary = np.where(rough < _LARGE, rough, 0).astype(np.int64)
+    return Sizes(ordinary, {i: int(numbers[i]) for i in positions.tolist()})
+
+
 def binomial(
-    sizes: Sequence[int] | IntArray, log_p: ArrayLike, log_complement: ArrayLike, *, rng: Generator
+    sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, log_complement: ArrayLike, *, rng: Generator
 ) -> IntArray:
     """Draw Binomial(n, p) for many (n, p) at once.
 
     Args:
-        sizes: Numbers of trials; Python integers of any size, or int64; length g.
+        sizes: Numbers of trials, of any size; length g.
         log_p: ln p, at most 0; shape (g,).
         log_complement: ln(1 - p); shape (g,).
         rng: Randomness.
@@ -44,41 +87,45 @@ def binomial(
     Raises:
         ThresholdError: If more than 2**31 successes are to be expected.
     """
-    trials, large = _split(sizes)
+    trials, large = sizes if isinstance(sizes, Sizes) else as_sizes(sizes)
     log_p, log_complement = np.atleast_1d(log_p), np.atleast_1d(log_complement)
-    p, flip = np.exp(log_p), log_p > log_complement
-    expected = float(trials @ p) + sum(_expected(n, float(log_p[i])) for i, n in large.items())
+    expected = float(trials @ np.exp(log_p)) + sum(_expected(n, float(log_p[i])) for i, n in large.items())
     if not expected <= _MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it")
-    rarer = np.where(flip, np.exp(log_complement), p)
-    drawn = _ordinary(trials, rarer, rng=rng)
+    flip, log_rarer = log_p > log_complement, np.minimum(log_p, log_complement)
+    drawn = _ordinary(trials, log_rarer, rng=rng)
+    for i, n in large.items():
+        drawn[i] = _many_trials(n, float(log_rarer[i]), rng=rng)
     successes = np.where(flip, trials - drawn, drawn)
     for i, n in large.items():
-        hits = _many_trials(n, float(min(log_p[i], log_complement[i])), rng=rng)
-        successes[i] = n - hits if flip[i] else hits
+        if flip[i]:
+            successes[i] = n - int(drawn[i])
     return successes
 
 
-def _split(sizes: Sequence[int] | IntArray) -> tuple[IntArray, dict[int, int]]:
-    """Ordinary numbers of trials as an array, and those numpy cannot be trusted with by position."""
-    if isinstance(sizes, np.ndarray):
-        large = {int(i): int(sizes[i]) for i in np.flatnonzero(sizes >= _LARGE)}
-    else:
-        large = {i: n for i, n in enumerate(sizes) if n >= _LARGE}
-    trials = np.array(sizes if not large else [min(int(n), _LARGE) for n in sizes], dtype=np.int64)
-    trials[list(large)] = 0
-    return trials, large
-
-
-def _ordinary(trials: IntArray, p: FloatArray, *, rng: Generator) -> IntArray:
+def _ordinary(trials: IntArray, log_p: FloatArray, *, rng: Generator) -> IntArray:
     """Draw for n below 2**32 and p at most one half."""
-    staged = (p >= _POISSON_BELOW) & (p < 2.0**-_STAGE_BITS)
-    if not staged.any() and not (p < _POISSON_BELOW).any():
-        return rng.binomial(trials, p)
-    first = np.where(staged, rng.binomial(trials, 2.0**-_STAGE_BITS), trials)
-    second = np.where(staged, np.ldexp(p, _STAGE_BITS), p)
-    rare = p < _POISSON_BELOW
-    return np.where(rare, rng.poisson(trials * p), rng.binomial(first, np.where(rare, 0.0, second)))
+    p = np.exp(log_p)
+    common = np.flatnonzero(p >= _COMMON)
+    drawn = _hit(np.where(p < _COMMON, trials, 0), p, rng=rng)
+    drawn[common] = rng.binomial(trials[common], p[common])
+    return drawn
+
+
+def _hit(trials: IntArray, p: FloatArray, *, rng: Generator) -> IntArray:
+    """How many cells of each group are hit by a Poisson number of points that hits each of them with probability p.
+
+    The cells are hit independently of one another, so the numbers are exactly binomial; the work is that of the
+    points, whatever the number of groups and cells.
+    """
+    start, rates = np.cumsum(trials) - trials, np.cumsum(-trials * np.log1p(-p))
+    points = int(rng.poisson(rates[-1])) if rates.size else 0
+    if points == 0:
+        return np.zeros(trials.size, np.int64)
+    group = np.searchsorted(rates, rates[-1] * (1 - rng.random(points)), side="left")
+    cells = np.sort(start[group] + rng.integers(0, trials[group]))
+    distinct = cells[np.diff(cells, prepend=-1) > 0]
+    return np.bincount(np.searchsorted(start, distinct, side="right") - 1, minlength=trials.size)
 
 
 def _expected(n: int, log_p: float) -> float:
@@ -94,9 +141,8 @@ def _many_trials(n: int, log_p: float, *, rng: Generator) -> int:
         return int(rng.poisson(expected))
     if expected > _MOST_SUCCESSES:
         raise ThresholdError("a group has too many cells on either side of the threshold to be drawn lazily")
+    if n < 2**63:
+        return int(_hit(np.array([n]), np.array([p]), rng=rng)[0])
+    # With at least 2**63 cells the repeats among points are Poisson up to points**3 / n**2 < 1e-9.
     points = int(rng.poisson(-n * math.log1p(-p)))
-    if n >= 2**63:
-        # With at least 2**63 cells the repeats among points are Poisson up to points**3 / n**2 < 1e-9.
-        return points - int(rng.poisson(points * (points - 1) / (2 * n)))
-    cells = np.sort(rng.integers(0, n, points))
-    return points - int(np.count_nonzero(cells[1:] == cells[:-1]))
+    return points - int(rng.poisson(points * (points - 1) / (2 * n)))

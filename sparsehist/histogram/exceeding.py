@@ -25,7 +25,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, InputError
-from sparsehist.histogram.binomial import IntArray, binomial
+from sparsehist.histogram.binomial import IntArray, Sizes, as_sizes, binomial
 from sparsehist.histogram.rare import History, draw_late, draw_rare
 from sparsehist.noise.family import Family, FloatArray, NoiseArray
 from sparsehist.noise.gaussian import Gaussian
@@ -99,7 +99,7 @@ def draw_exceeding(
     margins = threshold - counts
     log_exceed = family.log_tail(margins, new_level)
     hopeless = _hopeless(family, history, counts)
-    lazy_sizes = _without(sizes, hopeless)
+    lazy_sizes = sizes.without(hopeless) if hopeless.any() else sizes
     candidates = binomial(lazy_sizes, log_exceed, family.log_cdf(margins, new_level), rng=rng)
     groups = np.repeat(np.arange(candidates.size), candidates)
     parts: list[tuple[NoiseArray, IntArray]] = []
@@ -108,29 +108,26 @@ def draw_exceeding(
         parts.append(_race(family, history, new_level, margins, log_exceed, counts, group, rng=rng))
     for g in np.flatnonzero(hopeless).tolist():
         assert isinstance(family, Gaussian)
-        parts.append(draw_rare(family, history, new_level, margins[g], counts[g], int(sizes[g]), g, rng=rng))
+        parts.append(draw_rare(family, history, new_level, margins[g], counts[g], sizes.at(g), g, rng=rng))
     return _collect(parts, history, len(past), integer=family.integer)
 
 
-def _groups(
-    n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
-) -> tuple[Sequence[int] | IntArray, FloatArray]:
+def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tuple[Sizes, FloatArray]:
     counts = np.asarray(count, dtype=np.float64)
-    if np.ndim(n_untracked) == 0:
-        single = int(n_untracked)  # type: ignore[arg-type]
+    if isinstance(n_untracked, int | np.integer):
         counts = np.atleast_1d(counts)
-        sizes: Sequence[int] | IntArray = [single] * counts.size
+        sizes = as_sizes([int(n_untracked)] * counts.size)
     else:
-        sizes = n_untracked if isinstance(n_untracked, np.ndarray) else list(n_untracked)  # type: ignore[arg-type]
-        counts = np.broadcast_to(counts, (len(sizes),)) if counts.ndim == 0 else counts
-    if counts.shape != (len(sizes),):
-        raise InputError(f"{len(sizes)} groups but counts of shape {counts.shape}")
-    if len(sizes) and (sizes.min() if isinstance(sizes, np.ndarray) else min(sizes)) < 0:
-        raise InputError("the number of untracked cells of a group cannot be negative")
+        sizes = as_sizes(n_untracked)
+        counts = np.broadcast_to(counts, sizes.ordinary.shape) if counts.ndim == 0 else counts
+    if counts.shape != sizes.ordinary.shape:
+        raise InputError(f"{sizes.ordinary.size} groups but counts of shape {counts.shape}")
     return sizes, counts
 
 
 def _history(past: Sequence[tuple[Level, float]]) -> History:
+    if not past:
+        return History((), np.empty(0), np.empty(0, np.int64))
     exact = [as_level(level) for level, _ in past]
     levels = tuple(sorted(set(exact)))
     position = {level: i for i, level in enumerate(levels)}
@@ -148,14 +145,6 @@ def _hopeless(family: Family, history: History, counts: FloatArray) -> NDArray[n
     return (rarest < _HOPELESS) & isinstance(family, Gaussian)
 
 
-def _without(sizes: Sequence[int] | IntArray, left_out: NDArray[np.bool_]) -> Sequence[int] | IntArray:
-    if not left_out.any():
-        return sizes
-    if isinstance(sizes, np.ndarray):
-        return np.where(left_out, 0, sizes)
-    return [0 if out else n for n, out in zip(sizes, left_out.tolist(), strict=True)]
-
-
 def _race(
     family: Family,
     history: History,
@@ -168,6 +157,10 @@ def _race(
     rng: Generator,
 ) -> tuple[NoiseArray, IntArray]:
     """Race the candidates of one batch; rows of the result are levels of the history, then the new level."""
+    least = _just_above(margins, integer=family.integer)
+    if not history.levels:
+        log_uniform = np.negative(rng.standard_exponential(group.size))
+        return _exceeding(family, level, log_exceed[group] + log_uniform, least[group])[np.newaxis], group
     rows = len(history.levels) + 1
     dtype = np.int64 if family.integer else np.float64
     paths = np.empty((rows, group.size), dtype)
@@ -178,12 +171,7 @@ def _race(
             break
         mine = group[pending]
         log_uniform = np.negative(rng.standard_exponential(pending.size))
-        exceeding = family.inverse_log_tail(log_exceed[mine] + log_uniform, level)
-        exceeding = np.maximum(exceeding, _just_above(margins[mine], integer=family.integer))
-        if rows == 1:
-            paths[0], accepted[:] = exceeding, True
-            pending = pending[:0]
-            break
+        exceeding = _exceeding(family, level, log_exceed[mine] + log_uniform, least[mine])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = _carry_back(family, history, level, plain, exceeding, counts[mine], rng=rng)
         won = inside[1]
@@ -197,6 +185,11 @@ def _race(
         accepted[late[: drawn.shape[1]]] = True
         paths[:, late[: drawn.shape[1]]] = drawn
     return paths[:, accepted], group[accepted]
+
+
+def _exceeding(family: Family, level: Fraction, log_probability: FloatArray, least: NoiseArray) -> NoiseArray:
+    """Noise with these log tails, none below the least value above its margin: rounding may land on the margin."""
+    return np.maximum(family.inverse_log_tail(log_probability, level), least)
 
 
 def _carry_back(

@@ -26,7 +26,7 @@ _ORDER = 16
 _DROP = 40.0  # e**-40 = 4e-18 of the peak is left out on either side
 _STEPS = 5  # pieces on either side of the peak: a fall of at most 8 each, on which 16 nodes err by 1e-25
 _SETTLED = 2e-14  # of the last coefficients of ln F, an absolute number
-_NOISE = 1e-8
+_NOISE = 1e-12
 _PANELS = 2000  # a safeguard: graded panels number 10 to 50
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
@@ -187,10 +187,11 @@ class Pieces:
     """The integrands cut up: for each piece its row of s, where it lies, and the integrand at its nodes."""
 
     row: IntArray
-    middle: FloatArray  # distance from s
+    middle: FloatArray  # distance from the peak
     half: FloatArray
     values: FloatArray  # shape (pieces, 16), as shares of the peak
-    top: FloatArray  # ln of the peak, of each s
+    peak: FloatArray  # of each s: where the integrand is largest, ...
+    top: FloatArray  # ... and the logarithm of it there
 
     @property
     def masses(self) -> FloatArray:
@@ -205,18 +206,18 @@ def cut(integrand: Tilted) -> Pieces:
     top = integrand.value(peak)
     down, up = (_reaches(integrand, peak, top, sign)[:, None] for sign in (-1, 1))
     share = np.arange(1, _STEPS + 1) / _STEPS
-    # Distances from s, not places: they keep their digits where the kernel is far narrower than |s|.
-    centre = (peak - s)[:, None]
-    steps = np.hstack([centre - down * share[::-1], centre, centre + up * share])
-    panels = np.clip(density.edges[1:-1] - s[:, None], steps[:, :1], steps[:, -1:])
+    # Distances from the peak, not places: they keep their digits however narrow the kernel or the density.
+    steps = np.hstack([-down * share[::-1], np.zeros_like(down), up * share])
+    panels = np.clip(density.edges[1:-1] - peak[:, None], steps[:, :1], steps[:, -1:])
     cuts = np.sort(np.hstack([steps, panels]), axis=1)
     row, column = np.nonzero(cuts[:, 1:] > cuts[:, :-1])
     start, stop = cuts[row, column], cuts[row, column + 1]
     middle, half = (start + stop) / 2, (stop - start) / 2
     away = middle[:, None] + half[:, None] * _NODES
-    panel, x = density.locate(s[row, None] + away, inside=(s[row] + middle)[:, None])
-    logs = horner(density.value, panel, x) - integrand.precision * away**2 / 2
-    return Pieces(row, middle, half, np.exp(logs - top[row, None]), top)
+    panel, x = density.locate(peak[row, None] + away, inside=(peak[row] + middle)[:, None])
+    kernel = integrand.precision * ((peak - s)[row, None] + away) ** 2 / 2
+    values = np.exp(horner(density.value, panel, x) - kernel - top[row, None])
+    return Pieces(row, middle, half, values, peak, top)
 
 
 def log_integral(integrand: Tilted) -> FloatArray:
@@ -226,7 +227,7 @@ def log_integral(integrand: Tilted) -> FloatArray:
 
 
 def invert(pieces: Pieces, row: IntArray, uniform: FloatArray) -> FloatArray:
-    """Find the place, relative to s, below which a given share of the integral of each row lies."""
+    """Find the place below which a given share of the integral of each row lies."""
     first = np.searchsorted(pieces.row, np.arange(len(pieces.top) + 1))
     number = np.arange(len(pieces.row)) - first[pieces.row]
     masses = np.zeros((len(pieces.top), int(number.max()) + 1))
@@ -237,7 +238,8 @@ def invert(pieces: Pieces, row: IntArray, uniform: FloatArray) -> FloatArray:
     column = np.minimum(column, np.diff(first)[row] - 1)
     piece = first[row] + column
     rest = (target - (sums[row, column] - masses[row, column])) / pieces.half[piece]
-    return np.asarray(pieces.middle[piece] + pieces.half[piece] * _solve(pieces.values[piece], rest))
+    away = pieces.middle[piece] + pieces.half[piece] * _solve(pieces.values[piece], rest)
+    return np.asarray(pieces.peak[row] + away)
 
 
 def _solve(values: FloatArray, target: FloatArray) -> FloatArray:

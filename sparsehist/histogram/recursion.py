@@ -233,7 +233,7 @@ def draw_paths(
         part[:, -1] = invert(last, np.zeros_like(rows), rng.random(len(part)))
         for i in range(len(t) - 2, -1, -1):
             given = cut(Tilted(densities[i], part[:, i + 1], 1 / (t[i + 1] - t[i])))
-            part[:, i] = part[:, i + 1] + invert(given, rows, rng.random(len(part)))
+            part[:, i] = invert(given, rows, rng.random(len(part)))
     # Rounding may leave a value an ulp outside of the interval that its cell's history promises.
     return np.clip(paths, np.nextafter(low, math.inf), high)
 
@@ -280,19 +280,28 @@ def _log_peak(variance: float) -> float:
 
 
 def _ends(times: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Replace bounds by finite ones that leave out about 1e-40 of the paths between them.
+    """Replace bounds by finite ones that leave out about 1e-40 of the paths between them."""
+    return -_highest(times, -upper, -lower), _highest(times, lower, upper)
 
-    The likeliest path below upper bounds is convex and falling: it is never lower than the lowest bound so
-    far plus the chord to the steepest of those to come. Lower bounds only lift it, and mirrored.
+
+def _highest(times: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Bound the places a path gets to from above.
+
+    Upper bounds only push a path down, so leave them out. What is left is likeliest to be concave and rising: no
+    higher than the highest bound so far plus the chord to the steepest of those to come. Nor, step by step,
+    higher than from the highest place before along the chord to the steepest of those to come.
     """
-
-    def lowest(bounds: FloatArray) -> FloatArray:
-        past = np.minimum.accumulate(np.minimum(bounds, 0.0))
-        chords = np.minimum.accumulate(np.minimum(bounds / times, 0.0)[::-1])[::-1]
-        return np.append(0.0, past[:-1]) + chords * times
-
-    spread = _REACH * np.sqrt(times)
-    return np.maximum(lower, lowest(upper) - spread), np.minimum(upper, spread - lowest(-lower))
+    past = np.maximum.accumulate(np.maximum(lower, 0.0))
+    chords = np.maximum.accumulate(np.maximum(lower / times, 0.0)[::-1])[::-1]
+    free = np.append(0.0, past[:-1]) + chords * times + _REACH * np.sqrt(times)
+    highest = np.empty_like(times)
+    place, time = 0.0, 0.0
+    for i, now in enumerate(times.tolist()):
+        rise = max(0.0, float(np.max((lower[i:] - place) / (times[i:] - time))))
+        stepped = place + rise * (now - time) + _REACH * math.sqrt(now - time)
+        place, time = min(stepped, float(free[i]), float(upper[i])), now
+        highest[i] = place
+    return highest
 
 
 @dataclass(frozen=True, eq=False, repr=False)

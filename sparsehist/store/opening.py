@@ -65,6 +65,9 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             if durable:
                 check_is_newest(path, identity)
                 settle_home(path, database, identity)
+                if identity.generation:
+                    # A run that died after its commit left no mark, and what it committed may be published now.
+                    raise_mark(path, identity.store_id, identity.generation)
             remove_leftovers(path, database.rows("state_read_registered_files"))
             state = State(
                 path,

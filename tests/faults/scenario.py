@@ -1,0 +1,54 @@
+"""Work that is to be killed, run as `python -m tests.faults.scenario WORK STORE OUT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import sparsehist as sh
+
+SECOND = {"level": "0.3", "false_keys": 20}
+LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
+
+
+def log() -> pl.DataFrame:
+    """A small log, the same in every process."""
+    rng = np.random.default_rng(5)
+    return pl.DataFrame({"user": np.repeat(np.arange(800), 3), "key": [f"k{k}" for k in rng.zipf(1.4, 2400) % 60]})
+
+
+def create(store: Path, name: str = "visits") -> sh.Series:
+    """Create the series, or go on where a killed run left off."""
+    return sh.create(
+        store, log(), name=name, unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)",
+        if_exists="reuse", engine="polars", wait=20,
+    )  # fmt: skip
+
+
+def release(store: Path, out: Path, name: str, **request: object) -> sh.Release:
+    """Release under a name and publish the file."""
+    released = sh.open(store, wait=20).series("visits").release(name, **request)  # type: ignore[arg-type]
+    released.write_parquet(out / f"{name}.parquet")
+    return released
+
+
+def main(work: str, store: Path, out: Path) -> None:
+    """Do one piece of work."""
+    if work == "create":
+        create(store)
+    elif work == "release":
+        release(store, out, "second", **SECOND)
+    elif work == "drop":
+        sh.open(store).drop("visits")
+    elif work == "many":
+        for i in range(1000):
+            release(store, out, f"r{i}", level=LEVELS[i % len(LEVELS)], threshold=18.0 + i % 5)
+    else:
+        raise ValueError(work)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,170 @@
+"""Killed at every write, fsync and rename, and at random instants: no noise twice, nothing lost, always a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import NotFoundError
+from sparsehist.privacy import as_level
+from tests.faults.scenario import SECOND, create, log, release
+
+pytestmark = pytest.mark.faults
+
+CALLS = (
+    "write,pwrite64,writev,pwritev,fsync,fdatasync,sync_file_range,rename,renameat,renameat2,unlink,unlinkat,"
+    "ftruncate,fallocate,mkdir,mkdirat,rmdir"
+)
+ROOT = Path(__file__).parents[2]
+
+
+def command(work: str, store: Path, out: Path) -> list[str]:
+    """The work as a process of its own."""
+    return [sys.executable, "-B", "-m", "tests.faults.scenario", work, str(store), str(out)]
+
+
+def moments(work: str, store: Path, out: Path) -> int:
+    """How many of the calls a thread of the work makes at most; does the work once."""
+    trace = out.parent / "trace"
+    traced = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={CALLS}", *command(work, store, out)]
+    subprocess.run(traced, cwd=ROOT, check=True, timeout=120)
+    by_thread = Counter(re.findall(r"^(\d+) +\w+\(", trace.read_text(), flags=re.MULTILINE))
+    return max(by_thread.values())
+
+
+def kill(work: str, store: Path, out: Path, moment: int) -> bool:
+    """Do the work, killed as a thread enters its n-th call; whether that moment came."""
+    inject = f"inject={CALLS}:signal=SIGKILL:when={moment}"
+    traced = ["strace", "-f", "-qq", "-o", os.devnull, "-e", f"trace={CALLS}", "-e", inject]
+    done = subprocess.run([*traced, *command(work, store, out)], cwd=ROOT, check=False, timeout=120)
+    return done.returncode != 0
+
+
+def places(parent: Path) -> tuple[Path, Path]:
+    """A store and a directory to publish in."""
+    shutil.rmtree(parent, ignore_errors=True)
+    out = parent / "out"
+    out.mkdir(parents=True)
+    return parent / "store", out
+
+
+def published(out: Path) -> dict[str, sh.Release]:
+    """What has left: every Parquet file there is has to be whole."""
+    return {path.stem: sh.read(path) for path in out.glob("*.parquet")}
+
+
+def check_what_left(store: Path, out: Path) -> set[str]:
+    """Everything that left is in the state, as it left, and in both ledgers; the names in the state."""
+    opened = sh.open(store)
+    series = opened.series("visits")
+    made = series.releases()
+    names = set(made["name"])
+    for name, released in published(out).items():
+        again = series.release(name)
+        assert again.frame.equals(released.frame), f"{name} was drawn twice"
+        assert again.metadata == released.metadata
+    ledger_file = out / "sparsehist-ledger.json"
+    if ledger_file.exists():
+        stores = json.loads(ledger_file.read_text())["stores"].values()
+        assert {entry["release"] for each in stores for entry in each["releases"]} <= names
+    assert set(published(out)) <= names
+    spent = opened.ledger().filter(pl.col("scope") == "path")["level"].item()
+    finest = max((as_level(level) for level in made["level"]), default=None)
+    assert (spent is None) == (finest is None)
+    assert finest is None or as_level(spent) == finest
+    return names
+
+
+def test_a_release_killed_at_every_call_is_whole_or_was_never_drawn(tmp_path: Path) -> None:
+    """Before every write, fsync, rename, … of a release that is committed and published."""
+    store, out = places(tmp_path / "count")
+    create(store)
+    release(store, out, "first", level="0.1", false_keys=20)
+    last = moments("release", store, out)
+    assert last > 15
+    outcomes = Counter()
+    for moment in range(1, last + 1):
+        store, out = places(tmp_path / "run")
+        create(store)
+        first = release(store, out, "first", level="0.1", false_keys=20)
+        assert kill("release", store, out, moment)
+        names = check_what_left(store, out)
+        outcomes["committed" if "second" in names else "never drawn"] += 1
+        before = sh.open(store).series("visits").release("second").frame if "second" in names else None
+        again = release(store, out, "second", **SECOND)
+        assert before is None or again.frame.equals(before)
+        assert check_what_left(store, out) == {"first", "second"}
+        assert sh.read(out / "first.parquet").frame.equals(first.frame)
+        assert not list(out.glob(".*")) or moment > 1
+    assert min(outcomes["committed"], outcomes["never drawn"]) > 3, outcomes
+
+
+def test_a_creation_killed_at_every_call_can_be_repeated(tmp_path: Path) -> None:
+    """Half a series is never seen: the same creation again gives the whole one."""
+    store, out = places(tmp_path / "count")
+    last = moments("create", store, out)
+    assert last > 20
+    for moment in range(1, last + 1):
+        store, out = places(tmp_path / "run")
+        assert kill("create", store, out, moment)
+        series = create(store)
+        frame = series.release("all", level=100, threshold=2.0).frame
+        truth = log().unique().group_by("key").len().sort("len", descending=True)
+        top = frame.join(truth, on="key").with_columns(error=(pl.col("noisy_count") - pl.col("len")).abs())
+        assert top.height == truth.filter(pl.col("len") > 3).height or top.height > 20
+        assert top["error"].max() < 2
+        left = {path.name for path in store.parent.iterdir()} - {"store", "store.generation", "out"}
+        assert not left, f"left behind at moment {moment}: {left}"
+
+
+def test_a_drop_killed_at_every_call_is_whole_or_did_not_happen(tmp_path: Path) -> None:
+    """The ledger keeps what was spent either way, and a second try ends it."""
+    store, out = places(tmp_path / "count")
+    create(store)
+    release(store, out, "first", level="0.1", false_keys=20)
+    last = moments("drop", store, out)
+    for moment in range(1, last + 1):
+        store, out = places(tmp_path / "run")
+        create(store)
+        release(store, out, "first", level="0.1", false_keys=20)
+        assert kill("drop", store, out, moment)
+        opened = sh.open(store)
+        assert opened.ledger()["level"].to_list() == ["0.1"] * 3
+        if opened.series_names():
+            assert opened.series("visits").release("first").frame.equals(sh.read(out / "first.parquet").frame)
+            opened.drop("visits")
+        assert opened.ledger()["level"].to_list() == ["0.1"] * 3
+        with pytest.raises(NotFoundError):
+            opened.series("visits")
+        assert not list((store / "series").iterdir()), f"files left behind at moment {moment}"
+
+
+def test_three_hundred_kills_at_random_instants_leave_one_history(tmp_path: Path) -> None:
+    """A process that releases and publishes is killed again and again, and goes on where it stopped."""
+    store, out = places(tmp_path / "run")
+    create(store)
+    chance = random.Random(1)
+    seen: dict[str, pl.DataFrame] = {}
+    for _ in range(300):
+        work = subprocess.Popen(command("many", store, out), cwd=ROOT)
+        time.sleep(0.35 + chance.random() * 0.9)
+        work.send_signal(signal.SIGKILL)
+        work.wait()
+        for name, released in published(out).items():
+            assert name not in seen or seen[name].equals(released.frame), f"{name} left twice, differently"
+            seen[name] = released.frame
+    names = check_what_left(store, out)
+    assert len(names) > 50

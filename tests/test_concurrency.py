@@ -1,0 +1,142 @@
+"""Two processes, two threads, a fork, a copy: one name, one release; one level, one noise."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import StoreInUseError, StoreRolledBackError
+
+LEVELS = ["0.1", "0.4", "0.2"]
+
+WORKER = """
+import pickle, sys
+import sparsehist as sh
+series = sh.open(sys.argv[1], wait=60).series("visits")
+frames = {}
+for i in range(6):
+    level = ["0.1", "0.4", "0.2"][i % 3]
+    frames[f"r{i}"] = series.release(f"r{i}", level=level, threshold=15 + i, wait=60).frame
+sys.stdout.buffer.write(pickle.dumps(frames))
+"""
+
+
+def a_store(path: Path) -> sh.Series:
+    """A store with one small series."""
+    log = pl.DataFrame({"user": range(900), "key": [f"k{i % 40 * (i % 7)}" for i in range(900)]})
+    domain = sh.Strings(max_bytes=4)
+    return sh.create(path, log, name="visits", unit="user", key="key", max_keys=1, domain=domain)
+
+
+def assert_one_history(all_frames: list[dict[str, pl.DataFrame]]) -> None:
+    """The same name gave the same rows to everybody; names on one level agree where both publish."""
+    first = all_frames[0]
+    for frames in all_frames[1:]:
+        for name, frame in frames.items():
+            assert frame.equals(first[name]), name
+    for i in range(3):
+        high, low = first[f"r{i + 3}"], first[f"r{i}"]
+        assert high.join(low, on=["key", "noisy_count"]).height == high.height
+
+
+def test_processes_at_once_share_one_history(tmp_path: Path) -> None:
+    """Four processes ask for the same six releases at the same time."""
+    a_store(tmp_path / "store")
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "store")], stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    outputs = [worker.communicate(timeout=120)[0] for worker in workers]
+    assert all(worker.returncode == 0 for worker in workers)
+    assert_one_history([pickle.loads(output) for output in outputs])
+
+
+def test_threads_at_once_share_one_history(tmp_path: Path) -> None:
+    """Four threads on one Series object."""
+    series = a_store(tmp_path / "store")
+
+    def ask(_: int) -> dict[str, pl.DataFrame]:
+        return {
+            f"r{i}": series.release(f"r{i}", level=LEVELS[i % 3], threshold=15 + i, wait=60).frame for i in range(6)
+        }
+
+    with ThreadPoolExecutor(4) as pool:
+        assert_one_history(list(pool.map(ask, range(4))))
+
+
+def test_a_store_in_use_says_so_and_is_waited_for(tmp_path: Path) -> None:
+    """Without wait= at once; with it, as soon as the other is done."""
+    series = a_store(tmp_path / "store")
+    with ThreadPoolExecutor(1) as pool:
+        with series.store.state():
+            with pytest.raises(StoreInUseError):
+                series.release("one", level="0.1")
+            waiting = pool.submit(series.release, "one", level="0.1", wait=60)
+            assert not waiting.done()
+        assert waiting.result(60).name == "one"
+
+
+FORK = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import sparsehist as sh
+from sparsehist.errors import StoreError
+series = sh.open(sys.argv[1], wait=60).series("visits")
+if sys.argv[2] == "warm":
+    series.release("warm", level="0.05", threshold=40)
+child = os.fork()
+mine = "child" if child == 0 else "parent"
+try:
+    series.release(mine, level="0.4", threshold=15, wait=60)
+except StoreError as refusal:
+    os._exit(7 if child == 0 and "forked" in str(refusal) else 1)
+if child == 0:
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_draws_no_noise_twice(tmp_path: Path) -> None:
+    """Parent and child of a process that had the store open ask for two names at one level: one noise."""
+    series = a_store(tmp_path / "store")
+    done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), "cold"], check=False, timeout=120)
+    assert done.returncode == 0
+    assert series.release("child").frame.equals(series.release("parent").frame)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the test counts on Polars' threads having started")
+def test_a_child_that_cannot_work_is_refused_and_holds_no_lock(tmp_path: Path) -> None:
+    """Forked while Polars ran, it would hang: it is told so instead, and the parent goes on."""
+    series = a_store(tmp_path / "store")
+    done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), "warm"], check=False, timeout=120)
+    assert done.returncode == 7
+    assert set(series.releases()["name"]) == {"warm", "parent"}
+
+
+def test_a_restored_copy_is_refused_once_more_was_released(tmp_path: Path) -> None:
+    """Copied back over the store, put beside it, or after its directory was removed: refused every time."""
+    store, backup = tmp_path / "store", tmp_path / "backup"
+    series = a_store(store)
+    series.release("one", level="0.1", threshold=15)
+    series.store.backup(backup)
+    (tmp_path / "out").mkdir()
+    series.release("two", level="0.4", threshold=15).write_parquet(tmp_path / "out" / "two.parquet")
+    with pytest.raises(StoreRolledBackError):
+        sh.open(backup)
+    for item in backup.iterdir():  # over the files of the store, in place
+        if item.is_file():
+            shutil.copy2(item, store / item.name)
+    with pytest.raises(StoreRolledBackError):
+        sh.open(store)
+    shutil.rmtree(store)
+    shutil.copytree(backup, store)
+    with pytest.raises(StoreRolledBackError):
+        sh.open(store)

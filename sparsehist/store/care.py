@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import shutil
-import time
+from contextlib import suppress
 from pathlib import Path
 
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, StoreRolledBackError
@@ -28,8 +28,6 @@ from sparsehist.store.marks import raise_mark
 from sparsehist.store.opening import Identity, check_is_newest, inode_of, open_state, read_identity, settle_home
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
 from sparsehist.store.state import now, open_database
-
-_DEAD_AFTER_SECONDS = 60.0  # a directory being built has its lock file long before that
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
@@ -148,17 +146,26 @@ def _start_building(path: Path) -> tuple[Path, int]:
 
 
 def _remove_dead_buildings(path: Path) -> None:
+    """Remove what runs that died left beside the place; the lock file goes last, as it came first."""
     with disk_errors(path.parent):
         for building in path.parent.glob(f".{path.name}.*.new"):
-            if building.is_dir() and _is_dead(building):
-                shutil.rmtree(building, ignore_errors=True)
+            if not _is_dead(building):
+                continue
+            for place in building.iterdir():
+                if place.is_dir():
+                    shutil.rmtree(place, ignore_errors=True)
+                elif place.name != LOCK:
+                    place.unlink(missing_ok=True)
+            (building / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # whoever began to build in it at this very moment begins anew
+                building.rmdir()
 
 
 def _is_dead(building: Path) -> bool:
     try:
         descriptor = os.open(building / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return building.exists() and time.time() - building.stat().st_mtime > _DEAD_AFTER_SECONDS
+    except OSError:
+        return building.is_dir() and not any(building.iterdir())
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -179,14 +179,26 @@ def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
     generation = release(path)
     with open_state(path) as state:
         publish_ledger(out, [published(state, generation)])
-    (tmp_path / "s.generation").unlink()
-    with open_state(path):
-        pass
     put_back(path, tmp_path / "older")
+    (tmp_path / "s.generation").unlink()
     with pytest.raises(StoreRolledBackError, match="sparsehist-ledger"), open_state(path):
         pass
     (out / "sparsehist-ledger.json").unlink()
     with open_state(path):
+        pass
+
+
+def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, monkeypatch):
+    """A round that was committed but not marked counts as published once the store is opened again."""
+    path = make_store(tmp_path / "s")
+    shutil.copytree(path, tmp_path / "older")
+    with monkeypatch.context() as patch:
+        patch.setattr("sparsehist.store.state.raise_mark", lambda *_: None)
+        release(path)
+    with open_state(path):
+        pass
+    put_back(path, tmp_path / "older")
+    with pytest.raises(StoreRolledBackError), open_state(path):
         pass
 
 

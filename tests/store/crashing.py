@@ -1,0 +1,247 @@
+"""Work on a store that is killed at a chosen moment, and what must hold afterwards; run as a script.
+
+    python -m tests.store.crashing once WORK DIRECTORY       do the work once, in this process
+    python -m tests.store.crashing check WORK DIRECTORY      fail unless the store is before or after the work
+    python -m tests.store.crashing everywhere WORK DIRECTORY kill the work at each of its calls of the system
+
+The last one prints how many moments there were. It runs every attempt and every check in a fork of a process that
+itself never starts a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sparsehist.errors import StoreRolledBackError
+from sparsehist.store import State, adopt, backup, create_store, open_state
+from sparsehist.store.database import Database
+from tests.store.example import Model, add_series, make_store
+
+CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate")
+
+
+def release(path: Path) -> None:
+    """Commit one more round on top of what is there."""
+    with open_state(path) as state:
+        model = grown(state)
+        # Few levels: a round writes a row for each, and the moments to be killed at must come to an end.
+        state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
+
+
+def grown(state: State) -> Model:
+    """The model of a store that made as many releases as this one: rounds are drawn with fixed seeds."""
+    path_id = state.series("queries").path_id
+    model = Model(path_id)
+    for release in state.releases(path_id):
+        model.make_round(release.level, 3, 1)
+    return model
+
+
+def create(path: Path) -> None:
+    """Make a store."""
+    create_store(path)
+
+
+def create_series(path: Path) -> None:
+    """Add a series to a store."""
+    with open_state(path) as state:
+        add_series(state, "another")
+
+
+def drop(path: Path) -> None:
+    """Drop a series."""
+    with open_state(path) as state:
+        state.drop_series("another")
+
+
+def take(path: Path) -> None:
+    """Adopt a copy whose original is gone."""
+    adopt(path.with_name("copy"))
+
+
+def copy(path: Path) -> None:
+    """Make a backup."""
+    backup(path, path.with_name("kept"))
+
+
+def check_release(path: Path) -> None:
+    """Every release that is there is whole, and the next one can be made."""
+    with open_state(path) as state:
+        grown(state).check(state)
+        state.verify()
+        assert state.generation == 1 + len(state.releases(1))
+
+
+def check_create(path: Path) -> None:
+    """The store is there and empty, or not there; then make room for the next attempt."""
+    if path.exists():
+        with open_state(path) as state:
+            assert state.generation == 0
+        shutil.rmtree(path)
+    create_store(path)
+    left = [place.name for place in path.parent.iterdir() if place.is_dir() and (place / "lock").exists()]
+    assert left == [path.name], left
+    shutil.rmtree(path)
+
+
+def check_create_series(path: Path) -> None:
+    """The series is whole, or there is none and nothing of it."""
+    with open_state(path) as state:
+        check_series(state)
+        if state.series("another") is not None:
+            state.drop_series("another")
+
+
+def check_drop(path: Path) -> None:
+    """The series is whole, or dropped; then give the next attempt one to drop."""
+    with open_state(path) as state:
+        check_series(state)
+        if state.series("another") is None:
+            add_series(state, "another")
+
+
+def check_series(state: State) -> None:
+    """All series are whole, nothing else is there, and the noise of a dropped one is nowhere."""
+    state.verify()
+    expected = {record.series_id for record in state.all_series()}
+    assert {place.name for place in (state.path / "series").iterdir()} == expected
+    for record in state.all_series():
+        assert state.series_files(record).n_nonzero == 400
+
+
+def check_take(path: Path) -> None:
+    """The copy can be adopted, and then shuts out the other; then set up the next attempt."""
+    place, other = path.with_name("copy"), path.with_name("other")
+    adopt(place)
+    with open_state(place) as state:
+        state.verify()
+    with pytest.raises(StoreRolledBackError):
+        adopt(other)
+    prepare_take(path)
+
+
+def prepare_take(path: Path) -> None:
+    """Two copies of a store whose original is gone."""
+    for place in (path, path.with_name("copy"), path.with_name("other")):
+        shutil.rmtree(place, ignore_errors=True)
+    make_store(path)
+    for name in ("copy", "other"):
+        shutil.copytree(path, path.with_name(name))
+    shutil.rmtree(path)
+
+
+def check_copy(path: Path) -> None:
+    """The backup is whole or not there, the store as before; then make room for the next attempt."""
+    kept = path.with_name("kept")
+    with open_state(path) as state:
+        state.verify()
+    if kept.exists():
+        shutil.rmtree(kept)
+    backup(path, kept)
+    left = [place.name for place in path.parent.iterdir() if place.is_dir() and (place / "lock").exists()]
+    assert sorted(left) == ["kept", path.name], left
+    shutil.rmtree(kept)
+
+
+def prepare(path: Path) -> None:
+    """A store with one series and one release."""
+    make_store(path)
+    release(path)
+
+
+def prepare_drop(path: Path) -> None:
+    """A store with a second series."""
+    prepare(path)
+    create_series(path)
+
+
+def prepare_nothing(path: Path) -> None:
+    """An empty directory to work in."""
+    path.parent.mkdir(exist_ok=True)
+
+
+WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[Path], None]]] = {
+    "release": (prepare, release, check_release),
+    "create": (prepare_nothing, create, check_create),
+    "create_series": (prepare, create_series, check_create_series),
+    "drop": (prepare_drop, drop, check_drop),
+    "adopt": (prepare_take, take, check_take),
+    "backup": (prepare, copy, check_copy),
+}
+
+
+def kill_at(number: int) -> None:
+    """Let this process die by SIGKILL when it is about to make its call of that number."""
+    left = [number]
+
+    def wrapped(call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments: object, **named: object) -> object:
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return call(*arguments, **named)
+
+        return counted
+
+    for name in CALLS:
+        setattr(os, name, wrapped(getattr(os, name)))
+    Database.change = wrapped(Database.change)  # type: ignore[method-assign]
+    Database.close = wrapped(Database.close)  # type: ignore[method-assign]
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run something in a fork; its exit code, negative when it was killed."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001  shown, and then the child ends
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def everywhere(name: str, path: Path) -> int:
+    """Kill the work at each of its calls in turn, until it ends by itself."""
+    before, work, check = WORK[name]
+    assert in_child(lambda: before(path)) == 0
+    moment = 0
+    while True:
+
+        def attempt(moment: int = moment) -> None:
+            kill_at(moment)
+            work(path)
+
+        ended = in_child(attempt)
+        assert in_child(lambda: check(path)) == 0, f"after a kill at call {moment}"
+        if ended == 0:
+            return moment
+        assert ended == -signal.SIGKILL, f"call {moment} failed"
+        moment += 1
+
+
+def main() -> None:
+    """Run what the command line says."""
+    what, name, place = sys.argv[1:]
+    path = Path(place) / "s"
+    before, work, check = WORK[name]
+    if what == "everywhere":
+        print(everywhere(name, path))  # noqa: T201
+    else:
+        {"prepare": before, "once": work, "check": check}[what](path)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,21 +25,21 @@ def shifted(dtype: pl.DataType) -> bool:
     return dtype in SHIFTED_DTYPES or isinstance(dtype, (pl.Datetime, pl.Duration))
 
 
-def physical(name: str, dtype: pl.DataType, category: pl.Categorical) -> pl.Expr:
-    """Bring a column to the dtype it is coded from: Int64, or a categorical."""
+def plain(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Bring a column to what it is coded from: Int64 or String."""
     column = pl.col(name)
     if shifted(dtype):
         return column.to_physical().cast(pl.Int64)
     if dtype == pl.Binary:
-        return column.bin.encode("hex").cast(category)
+        return column.bin.encode("hex")
     if dtype.is_float():
         # −0.0 and 0.0 are one number; adding zero makes them one text.
-        return (column.cast(pl.Float64) + 0.0).cast(pl.String).cast(category)
-    return column.cast(pl.String).cast(category)
+        return (column.cast(pl.Float64) + 0.0).cast(pl.String)
+    return column.cast(pl.String)
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Undo `physical` on distinct values, up to the kind of text."""
+    """Undo `plain` on distinct values, up to the kind of text."""
     if dtype == pl.Boolean:
         return values.cast(pl.Boolean)
     if shifted(dtype):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparsehist import errors, histogram, noise, privacy
     from sparsehist.counting import Counts, Query, check_log
+    from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
-    from sparsehist.series import Release, Series, Store, create, open, read
+    from sparsehist.series import Release, Series, Store, open, read
 
 __version__ = "0.1.0"
 
@@ -46,7 +47,8 @@ _MODULES = ("errors", "histogram", "noise", "privacy")
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings"),
-    "sparsehist.series": ("Release", "Series", "Store", "create", "open", "read"),
+    "sparsehist.creation": ("create",),
+    "sparsehist.series": ("Release", "Series", "Store", "open", "read"),
 }
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

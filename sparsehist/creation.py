@@ -1,0 +1,161 @@
+"""Creating a series: check the declaration, count the log, write the files, commit."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+
+from sparsehist.catalogue_files import write_catalogues
+from sparsehist.counting import count_keys
+from sparsehist.counting.contract import Choice
+from sparsehist.counting.count import Engine
+from sparsehist.declaration import Declaration, declare
+from sparsehist.domain import Domain
+from sparsehist.errors import DeclarationError, NameTakenError, StoreError
+from sparsehist.privacy import Level
+from sparsehist.report.progress import Progress, reporting
+from sparsehist.series import Series, Store, declaration_of
+from sparsehist.store import NewSeries, SeriesRecord, State, create_store, write_series_files
+
+
+def create(
+    store: str | os.PathLike[str] | Store,
+    source: object,
+    *,
+    name: str,
+    unit: str | None = None,
+    key: str | Sequence[str],
+    max_keys: int,
+    domain: Domain | str,
+    noise: str = "gaussian",
+    cap: Level | None = None,
+    population: str = "default",
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    if_exists: str = "error",
+    engine: Engine = "auto",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+    wait: float = 0.0,
+    seed: int | None = None,
+) -> Series:
+    """Count a log into a new series, bounding what each unit adds.
+
+    Args:
+        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        source: The log: path, glob or list of paths (Parquet, CSV), Polars frame, DuckDB relation, anything
+            with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
+        name: Of the series.
+        unit: Column of the privacy unit (who is protected); not for `Counts`.
+        key: Column of the key, or several for a product domain.
+        max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
+        domain: All keys that could occur, or its text; never read off the log.
+        noise: Family of noise.
+        cap: Refuse releases beyond this level (the sum over the series' paths).
+        population: Whose costs add up over series.
+        on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
+        on_outside: "error" or "drop" for keys outside the domain.
+        if_exists: "error", or "reuse": a series of this name and declaration is returned, the log is not read.
+        engine: "auto", "polars" or "duckdb".
+        memory_limit: Such as "4GB"; DuckDB spills beyond it.
+        threads: At most this many.
+        progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
+        wait: Seconds to wait for a store in use.
+        seed: Makes a ":memory:" store reproducible.
+
+    Returns:
+        The series.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        DataError: If the log breaks a rule; never quotes a key or a unit.
+        NameTakenError: If the name stands for another series.
+    """
+    declaration = declare(
+        name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
+        population=population, on_null=on_null, on_outside=on_outside,
+    )  # fmt: skip
+    if if_exists not in ("error", "reuse"):
+        raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
+    made = not home.path.exists()
+    if made:
+        create_store(home.path)
+    try:
+        with home.state(wait or None) as state, reporting(progress) as report:
+            record = state.series(name)
+            if record is not None:
+                return _reused(home, record, declaration, if_exists)
+            rng = home.generator()
+            salt = rng.bytes(16)
+            counted = count_keys(
+                source, unit=unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain, salt=salt,
+                on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit, threads=threads,
+                temporary_directory=state.spill, progress=report,
+            )  # fmt: skip
+            # Engines give rows in any order; a reproducible store needs one.
+            frame = counted.frame.sort(pl.all()) if home.reproducible else counted.frame
+            _commit(state, declaration, frame, counted.engine, salt, report, rng=rng)
+            home.remember(state)
+    except BaseException:
+        if made:
+            _remove_if_empty(home)
+        raise
+    return home.series(name)
+
+
+def _commit(
+    state: State,
+    declaration: Declaration,
+    counted: pl.DataFrame,
+    engine: str,
+    salt: bytes,
+    report: Callable[[str], None],
+    *,
+    rng: np.random.Generator,
+) -> None:
+    series_id = secrets.token_hex(8)
+    report("writing")
+    directory = state.new_series_directory(series_id)
+    files = write_series_files(directory, counted, salt=salt, durable=state.durable, rng=rng)
+    files += write_catalogues(directory, declaration.domain, durable=state.durable)
+    stored = {
+        **declaration.as_json(),
+        "engine": engine,
+        "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files))
+
+
+def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:
+    known = declaration_of(record)
+    if if_exists == "error":
+        raise NameTakenError(f"{store!r} has a series {known.name!r} already; if_exists='reuse' gives it back")
+    if known != declaration:
+        stored, asked = known.as_json(), declaration.as_json()
+        differing = [f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field]]
+        raise NameTakenError(f"the series {known.name!r} was declared with {', '.join(differing)}")
+    return Series(store, record.series_id, known)
+
+
+def _remove_if_empty(store: Store) -> None:
+    """Take back a store made for a series that could not be created, unless somebody else uses it by now."""
+    path = store.path
+    discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        with store.state() as state:
+            if state.all_series() or state.ledger().height:
+                return
+            path.rename(discarded)
+    except (StoreError, OSError):
+        return
+    shutil.rmtree(discarded, ignore_errors=True)
+    path.with_name(path.name + ".generation").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,14 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
+CHUNK = 2048  # integrands cut up at once: some 20 MB
+
 _ORDER = 16
 _DROP = 40.0  # e**-40 = 4e-18 of the peak is left out on either side
 _STEPS = 5  # pieces on either side of the peak: a fall of at most 8 each, on which 16 nodes err by 1e-25
 _SETTLED = 2e-14  # of the last coefficients of ln F, an absolute number
-_NOISE = 1e-12
-_PANELS = 2000  # a safeguard: graded panels number 10 to 50
+_NOISE = 1e-6
+_PANELS = 400  # a safeguard: graded panels number 10 to 100
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 _ANGLES = (np.arange(_ORDER) + 0.5) * np.pi / _ORDER
@@ -98,11 +100,13 @@ def interpolate(function: Callable[[FloatArray], FloatArray], edges: FloatArray)
         values = function(places.ravel()).reshape(places.shape)
         coefficients = values @ _TO_CHEBYSHEV.T
         rest = np.max(np.abs(coefficients[:, -2:]), axis=1)
-        # Rounding of large values, and of places where the density is steep, is no remainder; nor, whatever
-        # its source, is what halving leaves: it divides a true remainder by thousands.
+        # Rounding of large values, and of places where the density is steep, is no remainder. Nor is what halving
+        # leaves, and what stands as high in the middle of the series as at its end: both divide a true
+        # remainder by far more.
         steep = np.maximum(np.abs(low), np.abs(high)) * np.ptp(values, axis=1) / half
         rounding = 4 * np.finfo(np.float64).eps * (np.max(np.abs(values), axis=1) + steep)
-        noise = (rest > before / 8) & (rest < _NOISE)
+        flat = 4 * rest > np.max(np.abs(coefficients[:, _ORDER // 2 : -2]), axis=1)
+        noise = flat & (rest > before / 8) & (rest < _NOISE)
         split = (rest > _SETTLED + rounding) & ~noise & (low < middle) & (middle < high)
         split &= sum(len(parts[0]) for parts in kept) + len(low) < _PANELS
         kept.append((low[~split], high[~split], coefficients[~split]))
@@ -222,8 +226,12 @@ def cut(integrand: Tilted) -> Pieces:
 
 def log_integral(integrand: Tilted) -> FloatArray:
     """Integrate each integrand; natural logarithms."""
-    pieces = cut(integrand)
-    return np.asarray(pieces.top + np.log(np.bincount(pieces.row, pieces.masses, len(pieces.top))))
+    logs = np.empty_like(integrand.s)
+    for begin in range(0, len(logs), CHUNK):
+        pieces = cut(replace(integrand, s=integrand.s[begin : begin + CHUNK]))
+        sums = np.bincount(pieces.row, pieces.masses, len(pieces.top))
+        logs[begin : begin + CHUNK] = pieces.top + np.log(sums)
+    return logs
 
 
 def invert(pieces: Pieces, row: IntArray, uniform: FloatArray) -> FloatArray:

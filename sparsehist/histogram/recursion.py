@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-from sparsehist.histogram.log_concave import LogDensity, Tilted, cut, interpolate, invert, log_integral
+from sparsehist.histogram.log_concave import CHUNK, LogDensity, Tilted, cut, interpolate, invert, log_integral
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 _REACH = 14.0  # by Brascamp-Lieb a bounded path varies no more than a free one; beyond 14 deviations lies 1e-40
-_CHUNK = 2048  # paths drawn at once: some 20 MB
 
 
 def log_between(times: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike) -> float:
@@ -227,8 +226,8 @@ def draw_paths(
         return paths
     densities = _filter(t, low, high)
     last = cut(Tilted(densities[-1], np.zeros(1), 0.0))
-    for begin in range(0, size, _CHUNK):
-        part = paths[begin : begin + _CHUNK]
+    for begin in range(0, size, CHUNK):
+        part = paths[begin : begin + CHUNK]
         rows = np.arange(len(part))
         part[:, -1] = invert(last, np.zeros_like(rows), rng.random(len(part)))
         for i in range(len(t) - 2, -1, -1):

@@ -130,6 +130,8 @@ BOXES = {
     "up and down": ([1.0, 2.0, 3.0], [-math.inf, 6.0, -math.inf], [-5.0, math.inf, -4.0]),
     "thousands of units of logarithm": ([1.0, 2.0], [-math.inf, 30.0], [-30.0, math.inf]),
     "times far apart": ([1e-3, 100.0], [-math.inf, 50.0], [3e-2, math.inf]),
+    "a kernel far wider than what it meets": ([1e-12, 30.0], [-math.inf] * 2, [-2e-5, -120.0]),
+    "a bound that hardly binds": ([4e-6, 6.08e-6, 6.12e-6], [-math.inf] * 3, [0.03, 0.0267, 0.00578]),
     "narrow intervals": ([1.0, 1.5], [1.0, 1.001], [1.0001, 1.002]),
     "one time": ([2.0], [1.0], [1.5]),
 }

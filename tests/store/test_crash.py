@@ -41,7 +41,7 @@ def test_a_store_killed_at_any_call_is_before_or_after(tmp_path, work):
 @pytest.mark.parametrize("call", ["fdatasync", "fsync", "pwrite64", "write", "rename", "unlink", "ftruncate"])
 @pytest.mark.parametrize("work", ["release", "drop"])
 def test_a_store_killed_inside_the_engine_is_before_or_after(tmp_path, work, call):
-    """Killed by the kernel at each system call of a kind, those of the engine included, work is whole or not begun."""
+    """Killed by the kernel at each system call of a kind, the engine's included, work is whole or not begun."""
     assert run("prepare", work, tmp_path).returncode == 0
     for moment in range(1, 200):
         inject = f"inject={call}:signal=SIGKILL:when={moment}"

@@ -82,7 +82,7 @@ def _read(log: Log, wanted: Request) -> tuple[CodedColumn, list[CodedColumn]]:
     """Read the columns as codes, in one streaming pass."""
     names = wanted.columns
     categories = {name: pl.Categorical(pl.Categories.random()) for name in names}
-    stored = {name: pl.Int64() if shifted(log.dtypes[name]) else categories[name] for name in names}
+    stored = pl.Schema({name: pl.Int64() if shifted(log.dtypes[name]) else categories[name] for name in names})
     parts = [pl.DataFrame(schema=stored)]
     with engine_errors(log.label, log):
         texts = log.lazy(names).select(plain(name, log.dtypes[name]) for name in names)

@@ -1,0 +1,32 @@
+"""Putting back the state of a store, so that the same release can be timed again and again.
+
+Only a benchmark may do that, with the witnesses outside the store put back as well: a store by itself refuses a
+state that is older than what was published from it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparsehist.store.public_ledger import LEDGER_NAME
+
+
+class Snapshot:
+    """What a store and the places it publishes in know of its releases, at the time this is made."""
+
+    def __init__(self, store: Path, *published: Path) -> None:
+        """Remember the state of a store and the ledgers of the directories it publishes in."""
+        self._places = [(store, "state.duckdb*"), (store.parent, f"{store.name}.generation")]
+        self._places += [(directory, LEDGER_NAME) for directory in published]
+        self._kept = {file: file.read_bytes() for file in self._files()}
+
+    def put_back(self) -> None:
+        """Forget what was released since."""
+        for file in self._files():
+            if file not in self._kept:
+                file.unlink()
+        for file, content in self._kept.items():
+            file.write_bytes(content)
+
+    def _files(self) -> list[Path]:
+        return [file for directory, pattern in self._places for file in directory.glob(pattern)]

@@ -1,0 +1,125 @@
+"""Where the time of a release goes: spans around the seams of the package, each without what it contains."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import polars as pl
+
+from sparsehist import publication, releasing
+from sparsehist.store import committing, opening, state
+from sparsehist.store.database import Database
+from sparsehist.store.series_files import SeriesFiles
+
+REST = "everything else"
+
+# (owner, name, phase); a phase is what its functions take themselves, less the phases inside them.
+_SEAMS: tuple[tuple[Any, str, str], ...] = (
+    (Database, "__init__", "DuckDB: connect"),
+    (Database, "rows", "DuckDB: reads"),
+    (Database, "change", "DuckDB: writes"),
+    (Database, "close", "DuckDB: close with checkpoint"),
+    (state.State, "tracked", "noise and tracked cells: read"),
+    (state.State, "noise", "noise and tracked cells: read"),
+    (SeriesFiles, "open", "files of the series: open"),
+    (SeriesFiles, "keys", "keys: read"),
+    (releasing, "draw_round", "draw"),
+    (releasing, "_draw_empty_keys", "keys of empty cells: draw"),
+    (releasing, "published_frame", "frame"),
+    (committing, "write_round", "round file: write"),
+    (opening, "check_is_newest", "marks: read"),
+    (state, "raise_mark", "marks: write"),
+    (publication, "publish_ledger", "public ledger"),
+    (pl.DataFrame, "write_parquet", "Parquet: encode"),
+    (os, "fsync", "fsync"),
+)
+
+
+class Written(NamedTuple):
+    """One synchronised file or directory."""
+
+    directory: bool
+    size: int
+
+
+class Spans:
+    """Seconds by phase and everything that was synchronised, over one piece of work."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.synchronised: list[Written] = []
+        self._inner: list[float] = []
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Charge a phase with the time of a block, less that of phases inside."""
+        self._inner.append(0.0)
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - begin
+            self.seconds[name] += took - self._inner.pop()
+            if self._inner:
+                self._inner[-1] += took
+
+    def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """The same function, charged to a phase."""
+
+        def charged(*arguments: Any, **named: Any) -> Any:
+            with self.phase(name):
+                return function(*arguments, **named)
+
+        return charged
+
+
+@contextmanager
+def spans() -> Iterator[Spans]:
+    """Watch the work done in a block."""
+    seen = Spans()
+    with ExitStack() as patches:
+        for owner, name, phase in _SEAMS:
+            charged = seen.around(getattr(owner, name), phase)
+            patches.enter_context(patch.object(owner, name, staticmethod(charged) if name == "open" else charged))
+        _watch_transactions(seen, patches)
+        _watch_synchronising(seen, patches)
+        with seen.phase(REST):
+            yield seen
+
+
+def _watch_transactions(seen: Spans, patches: ExitStack) -> None:
+    """The end of a transaction is its commit."""
+    transaction = Database.transaction
+
+    @contextmanager
+    def watched(database: Database) -> Iterator[None]:
+        block = transaction(database)
+        with seen.phase("DuckDB: begin"):
+            block.__enter__()
+        try:
+            yield
+        except BaseException as error:
+            block.__exit__(type(error), error, error.__traceback__)
+            raise
+        with seen.phase("DuckDB: commit"):
+            block.__exit__(None, None, None)
+
+    patches.enter_context(patch.object(Database, "transaction", watched))
+
+
+def _watch_synchronising(seen: Spans, patches: ExitStack) -> None:
+    synchronise = os.fsync
+
+    def watched(descriptor: int) -> None:
+        target = Path(f"/proc/self/fd/{descriptor}")
+        seen.synchronised.append(Written(target.is_dir(), os.fstat(descriptor).st_size))
+        synchronise(descriptor)
+
+    patches.enter_context(patch.object(os, "fsync", watched))

@@ -21,7 +21,7 @@ from sparsehist.errors import DeclarationError, NameTakenError, StoreError
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series import Series, Store, declaration_of
-from sparsehist.store import NewSeries, SeriesRecord, State, create_store, write_series_files
+from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
 
 
 def create(
@@ -85,7 +85,7 @@ def create(
     if if_exists not in ("error", "reuse"):
         raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    made = not home.path.exists()
+    made = not is_store(home.path)
     if made:
         create_store(home.path)
     try:

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from sparsehist.declaration import Declaration, checked_name
 from sparsehist.domain import Domain, draw_free
-from sparsehist.errors import CapExceededError, DeclarationError, NameTakenError, NotFoundError, ThresholdError
+from sparsehist.errors import (
+    CapExceededError,
+    DeclarationError,
+    LevelError,
+    NameTakenError,
+    NotFoundError,
+    ThresholdError,
+)
 from sparsehist.histogram import (
     draw_round,
     effective_threshold,
@@ -32,6 +39,9 @@ from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord,
 
 Published = tuple[pl.DataFrame, dict[str, Any]]
 _NEIGHBOURS = "logs that differ by all rows of one unit"
+# Beyond these a count and its noise do not fit into one double, and rounding would tell counts apart.
+_LEAST_STD, _LARGEST_STD = 2.0**-10, 2.0**32
+_LARGEST_THRESHOLD = 2.0**48
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ def requested(name: str, *, level: Level | None, threshold: float | None, false_
     return Request(
         checked_name("release", name),
         None if level is None else as_level(level),
-        None if threshold is None else _finite("threshold", threshold),
+        None if threshold is None else _checked_threshold(threshold),
         None if false_keys is None else _finite("false_keys", false_keys),
     )
 
@@ -262,11 +272,16 @@ def _public_parameters(
     """Everything about a release that is known before anything is drawn."""
     assert request.level is not None
     size, level = declaration.domain.size, request.level
+    std = family.std(level)
+    if not _LEAST_STD <= std <= _LARGEST_STD:
+        raise LevelError(
+            f"level {level_text(level)} has noise of standard deviation {std:.3g} at max_keys={declaration.max_keys}; "
+            f"releases are served from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}, where counts and noise share one grid"
+        )
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
         false_keys = 1.0 if false_keys is None else false_keys
         threshold = threshold_for_false_keys(family, level, size, false_keys)
-    std = family.std(level)
     step = 1.0 if family.integer else grid_step(std)
     effective = effective_threshold(threshold, step)
     expected = expected_false_keys(family, level, effective, size)
@@ -338,6 +353,13 @@ def _paths(made: list[ReleaseRecord], level: Fraction, new: Exceeding) -> dict[F
     paths = {known.level: new.paths[:, i] for i, known in enumerate(made)}
     paths[level] = new.values
     return paths
+
+
+def _checked_threshold(threshold: float) -> float:
+    value = _finite("threshold", threshold)
+    if abs(value) > _LARGEST_THRESHOLD:
+        raise ThresholdError(f"threshold must lie within {_LARGEST_THRESHOLD:.3g} counts of zero, got {threshold!r}")
+    return value
 
 
 def _finite(what: str, value: float) -> float:

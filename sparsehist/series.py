@@ -28,6 +28,7 @@ from sparsehist.store import (
     adopt,
     backup,
     create_store,
+    is_store,
     open_state,
 )
 
@@ -55,7 +56,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None) -> None:
         """Use `open` or `create` instead."""
-        self.wait = wait
+        self.wait = _checked_wait(wait)
         self._memory = os.fspath(path) == _MEMORY
         if seed is not None and not self._memory:
             raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
@@ -134,7 +135,9 @@ class Store:
     def state(self, wait: float | None = None) -> Iterator[State]:
         """Hold the store: lock, check, connect; for the package's own use."""
         refuse_in_broken_child()
-        with open_state(self.path, wait=self.wait if wait is None else wait, durable=not self._memory) as state:
+        with open_state(
+            self.path, wait=self.wait if wait is None else _checked_wait(wait), durable=not self._memory
+        ) as state:
             yield state
 
     @property
@@ -252,11 +255,17 @@ def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.
         StoreError: If it is damaged, of another version, a copy, or older than what was published from it.
     """
     store = Store(path, wait=wait, seed=seed)
-    if create and not store.path.exists():
+    if create and not is_store(store.path):
         create_store(store.path)
     with store.state() as state:
         store.remember(state)
         return store
+
+
+def _checked_wait(wait: float) -> float:
+    if not (isinstance(wait, int | float) and wait >= 0):
+        raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {wait!r}")
+    return wait
 
 
 def declaration_of(record: SeriesRecord) -> Declaration:

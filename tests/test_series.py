@@ -160,6 +160,11 @@ def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> N
         ({"level": "many"}, LevelError),
         ({"level": 1, "threshold": float("nan")}, DeclarationError),
         ({"level": 1, "threshold": "x"}, DeclarationError),
+        ({"level": 1, "threshold": 1e300}, ThresholdError),
+        ({"level": "1e9"}, LevelError),
+        ({"level": "1e-30"}, LevelError),
+        ({"level": 1, "wait": float("nan")}, DeclarationError),
+        ({"level": 1, "wait": -1}, DeclarationError),
         ({"level": 1, "threshold": 5, "false_keys": 1}, DeclarationError),
         ({"level": 1, "false_keys": 0}, ThresholdError),
         ({"level": 1, "false_keys": -2}, ThresholdError),
@@ -218,6 +223,23 @@ def test_a_bad_declaration_is_refused_and_leaves_no_store(
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """A file, or a directory of other things; an empty directory becomes the store."""
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for place in ("file", "other"):
+        with pytest.raises(NameTakenError, match="exists already"):
+            a_series(tmp_path / place)
+    assert (tmp_path / "other" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
+    assert a_series(tmp_path / "empty").name == "visits"
+    with pytest.raises(NotFoundError):
+        sh.open(tmp_path / "nothing")
+    with pytest.raises(NotFoundError):
+        sh.open(tmp_path / "other")
 
 
 def test_the_name_of_a_series_is_taken_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The durable state: a private directory, locked, whole after any crash, and never older than what left it."""
 
 from sparsehist.store.care import adopt, backup, create_store
+from sparsehist.store.layout import is_store
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import write_file
 from sparsehist.store.public_ledger import publish_ledger
@@ -31,6 +32,7 @@ __all__ = [
     "adopt",
     "backup",
     "create_store",
+    "is_store",
     "open_state",
     "publish_ledger",
     "write_file",

@@ -21,13 +21,18 @@ def write_format(store: Path, *, durable: bool) -> None:
     write_file(store / _FORMAT, text.encode(), durable=durable)
 
 
+def is_store(store: Path) -> bool:
+    """Whether there is a store at a place, whole or damaged."""
+    return (store / _FORMAT).is_file() or (store / STATE).is_file()
+
+
 def check_is_store(store: Path) -> None:
     """Refuse what is no store.
 
     Raises:
         NotFoundError: If there is nothing, or something else.
     """
-    if not (store / _FORMAT).is_file() and not (store / STATE).is_file():
+    if not is_store(store):
         raise NotFoundError(f"no store at {store}; make one with `sparsehist create`")
 
 

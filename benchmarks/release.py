@@ -163,9 +163,7 @@ def show(title: str, timings: Timings, phases: Sequence[Counter[str]], published
     print(table([["phase", "wall ms"], *([name, milliseconds(found)] for name, found in ordered.items())]))
     sizes = [item.size for item in published.synchronised if not item.directory]
     n_directories = len(published.synchronised) - len(sizes)
-    print(
-        f"synchronised: {len(sizes)} files, {sum(sizes)} bytes, {n_directories} directories; DuckDB's own not counted"
-    )
+    print(f"synchronised: {len(sizes)} files, {sum(sizes)} bytes, {n_directories} directories, besides DuckDB's own")
     return {
         "rows": published.frame.height,
         "left_of_target_s": left,

@@ -140,6 +140,7 @@ def measured(case: Case) -> dict[str, object]:
         "rows_dropped_null": log.height - log.drop_nulls([case.unit, *case.key]).height,
         "most_keys_of_a_unit": keys_of_unit.max(),
         "units_over_the_bound": int((keys_of_unit > case.max_keys).sum()),
+        "share_of_units_over_the_bound": keys_of_unit.filter(keys_of_unit > case.max_keys).sum() / pairs.height,
         "max_keys": case.max_keys,
         "domain": case.domain.describe(),
         "domain_size": f"{case.domain.size:.3g}",

@@ -1,0 +1,259 @@
+"""Make benchmarks/RESULTS.md, with its pictures, from the JSON files in benchmarks/results.
+
+    python benchmarks/page.py
+
+The files are what the scripts here wrote with --out, under the names of the scripts. The pictures need the extra
+`plots`; without it the page comes without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Result = Mapping[str, Any]
+HERE = Path(__file__).resolve().parent
+
+INTRODUCTION = """# What it costs, measured
+
+Made by `python benchmarks/page.py` from `benchmarks/results/*.json`; `make bench` measures again, into `.bench/`.
+Contenders take turns in one run, so that ratios stand where clocks do not. Figures are medians, in parentheses
+quartiles. CPU is user plus system time.
+"""
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; the first column to the left, the others to the right."""
+    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def milliseconds(found: Result) -> str:
+    """Median and quartiles, from seconds."""
+    return f"{1e3 * found['median']:.1f} ({1e3 * found['lower']:.1f}–{1e3 * found['upper']:.1f})"
+
+
+def figure(found: Result) -> str:
+    """Median and quartiles of a ratio."""
+    return f"{found['median']:.3f} ({found['lower']:.3f}–{found['upper']:.3f})"
+
+
+def measured_on(result: Result) -> str:
+    """Machine, versions, commit."""
+    machine, load = result["machine"], result.get("load")
+    memory = machine.get("memory_gb") or round(machine.get("memory_mb", 0) / 1024, 1)
+    busy = ", **busy**: the clock is not to be believed" if result.get("busy") else ""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    loaded = "" if load is None else f"; load {load}{busy}"
+    hardware = f"{machine['processor']}, {machine['cores']} cores, {memory} GB"
+    python = f"Python {machine['python']}"
+    return f"*{result['when']}, commit {result['commit']}, {hardware}, {python}, {versions}{loaded}.*\n"
+
+
+def round_arithmetic(result: Result) -> str:
+    """The arithmetic of a first round."""
+    sizes, medians = result["sizes"], result["medians"]
+    rows = [
+        [name, milliseconds(found["cpu_s"]), figure(result["ratios"][name]) if name in result["ratios"] else ""]
+        for name, found in medians.items()
+    ]
+    return (
+        f"{sizes['cells']:,} nonzero cells with {sizes['distinct_counts']:,} distinct counts, "
+        f"{sizes['published']:,} published. Target: at most {result['target']} of the normals.\n\n"
+        + table(["", "CPU ms", "ratio"], rows)
+    )
+
+
+def domain_size(result: Result) -> str:
+    """Rounds by size of the domain and number of nonzero cells."""
+    parts = [("arithmetic, by size of the domain", result["arithmetic"])]
+    parts += [(f"durable, by nonzero cells: {which}", found) for which, found in result["durable"].items()]
+    text = []
+    for title, found in parts:
+        apart = found["apart"]
+        rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in found["medians"].items()]
+        text.append(
+            f"**{title}**: CPU medians {apart['cpu_s']:.1%} apart, on the clock {apart['wall_s']:.1%}; "
+            f"target {found['target']:.0%}.\n\n" + table(["", "CPU ms", "wall ms"], rows)
+        )
+    return "\n".join(text)
+
+
+def release(result: Result) -> str:
+    """Releases all in all."""
+    names = list(next(iter(result["cases"].values()))["medians"])
+    rows = []
+    for case, found in result["cases"].items():
+        walls = [milliseconds(found["medians"][name]["wall_s"]) for name in names]
+        left = found["left_of_target_s"]
+        rows.append([case, *walls, milliseconds(left["wall_s"]), milliseconds(left["cpu_s"])])
+    heading = ["wall ms", *names, "left of the target", "left, CPU"]
+    text = f"Target: at most {result['target']}; what is left of it is negative where it is missed.\n\n"
+    return text + table(heading, rows) + "\nWhere the time goes, on the clock:\n"
+
+
+def real_logs(result: Result) -> str:
+    """What came out of real logs."""
+    introduction = (
+        "Three levels in the order public, partner, internal; one false key expected in each. The error is the\n"
+        "median of |noisy − true| / true over the published keys of a decade of true counts; near the threshold only\n"
+        "keys with high noise are published.\n"
+    )
+    heading = ["", "level", "std", "threshold", "published", "false", "s", "error, published of cells, by size"]
+    text = [introduction]
+    for name, found in result["cases"].items():
+        rows = [
+            [made["name"], made["level"], f"{made['std']:.1f}", f"{made['threshold']:.1f}", f"{made['published']:,}",
+             str(made["false_keys"]), f"{made['wall_s']:.2f}", _errors(made["by_decade"])]
+            for made in found["releases"]
+        ]  # fmt: skip
+        text += [f"**{name}**: {_in_words(found)}\n", table(heading, rows)]
+    return "\n".join(text)
+
+
+def _in_words(found: Result) -> str:
+    """A log and what bounding did to it."""
+    return " ".join(
+        [
+            f"{found['rows']:,} rows, {found['units']:,} units, {found['nonzero_cells']:,} nonzero cells of",
+            f"{found['domain_size']} (`{found['domain']}`).",
+            f"{found['rows_dropped_null']:,} rows have a missing value,",
+            f"{found['pairs_outside_the_domain']:,} pairs of unit and key lie outside the domain.",
+            f"{found['max_keys']} keys a unit: {found['units_over_the_bound']:,} units have more (at most",
+            f"{found['most_keys_of_a_unit']:,}) and hold {found['share_of_units_over_the_bound']:.1%} of all counts;",
+            f"{found['lost_by_bounding']:.1%} of the counts are cut. Counted in {found['create']['wall_s']:.2f} s.",
+        ]
+    )
+
+
+def start(result: Result) -> str:
+    """Time to start."""
+    rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
+    targets = ", ".join(f"`{name}` within {seconds} s" for name, seconds in result["target_s"].items())
+    return f"Each in a process of its own. Target: {targets} on the clock.\n\n" + table(
+        ["", "CPU ms", "wall ms"], rows
+    )
+
+
+def counting(result: Result) -> str:
+    """Counting with bounding next to plain counts."""
+    medians = result["medians"]
+    measures = ("cpu_s", "wall_s", "peak_mb")
+    plain = {what: min(m[what] for name, m in medians.items() if name.startswith("plain")) for what in measures}
+    rows = []
+    for name, found in medians.items():
+        rows.append([name])
+        for what in measures:
+            rows[-1] += [f"{found[what]:,.{0 if what == 'peak_mb' else 2}f}", f"{found[what] / plain[what]:.2f}"]
+    heading = ["", "CPU s", "ratio", "wall s", "ratio", "peak MB", "ratio"]
+    text = (
+        f"{result['rows']:,} rows. Target: at most 1.5 times the CPU and the memory of the cheaper plain count.\n\n"
+    )
+    return text + table(heading, rows)
+
+
+SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
+    "release": ("A release all in all", release),
+    "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
+    "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
+    "counting": ("Counting with bounding", counting),
+    "start": ("Time to start", start),
+    "real_logs": ("Real logs", real_logs),
+}
+
+
+def picture_of_release(result: Result) -> Any:
+    """Stacked phases of every case, and how long it may take."""
+    import altair as alt
+
+    total: Counter[str] = Counter()
+    for at in result["cases"].values():
+        total.update({phase: found["median"] for phase, found in at["phases_wall_s"].items()})
+    shown = [phase for phase, _ in total.most_common(9)]
+    rows = [
+        {"case": case, "phase": phase if phase in shown else "small ones", "ms": 1e3 * found["median"]}
+        for case, at in result["cases"].items()
+        for phase, found in at["phases_wall_s"].items()
+    ]
+    targets = [
+        {"case": case, "ms": 1e3 * (at["left_of_target_s"]["wall_s"]["median"] + whole["wall_s"]["median"])}
+        for case, at in result["cases"].items()
+        for whole in [at["medians"]["release, all in all"]]
+    ]
+    y = alt.Y("case:N", title=None, sort=None, axis=alt.Axis(labelLimit=240))
+    colour = alt.Color("phase:N", title=None, sort=[*shown, "small ones"], scale=alt.Scale(scheme="tableau10"))
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar()
+    ticks = alt.Chart(alt.Data(values=targets)).mark_tick(color="black", thickness=3, height=24)
+    stacked = bars.encode(x=alt.X("sum(ms):Q", title="wall, ms; black: the target"), y=y, color=colour)
+    return (stacked + ticks.encode(x="ms:Q", y=y)).properties(width=520)
+
+
+def picture_of_real_logs(result: Result) -> Any:
+    """Share of the cells published, by size of their count."""
+    import altair as alt
+
+    rows = [
+        {"log": name, "release": f"level {made['level']}", "count": 10 ** decade["decade"],
+         "share": (decade["published"] or 0) / decade["cells"]}
+        for name, found in result["cases"].items()
+        for made in found["releases"]
+        for decade in made["by_decade"]
+    ]  # fmt: skip
+    decades = alt.Axis(values=[10**exponent for exponent in range(8)], format="~s")
+    lines = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
+    return lines.encode(
+        x=alt.X("count:Q", title="true count, from", scale=alt.Scale(type="log"), axis=decades),
+        y=alt.Y("share:Q", title="share of the keys published", axis=alt.Axis(format="%")),
+        color=alt.Color("release:N", title=None, sort=None),
+        facet=alt.Facet("log:N", title=None, columns=3, sort=None),
+    ).properties(width=170, height=130)
+
+
+PICTURES = {"release": picture_of_release, "real_logs": picture_of_real_logs}
+
+
+def save_picture(name: str, result: Result, results: Path) -> str:
+    """Draw a picture where the extra is installed; the Markdown that shows it."""
+    try:
+        import altair as alt
+    except ImportError:
+        return ""
+    chart: alt.TopLevelMixin = PICTURES[name](result)
+    chart.save(results / f"{name}.svg")
+    return f"\n![{SECTIONS[name][0]}](results/{name}.svg)\n"
+
+
+def _errors(decades: Sequence[Result]) -> str:
+    """Errors by decade, in words short enough for a cell."""
+    shown = [
+        f"{10 ** d['decade']:,}: {d['relative_error']:.1%} ({d['published']:,}/{d['cells']:,})"
+        for d in decades
+        if d["published"]
+    ]
+    return "; ".join(shown)
+
+
+def main() -> None:
+    """Read the results, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--page", type=Path, default=HERE / "RESULTS.md")
+    options = parser.parse_args()
+    parts = [INTRODUCTION]
+    for name, (title, section) in SECTIONS.items():
+        file = options.results / f"{name}.json"
+        if not file.exists():
+            continue
+        result = json.loads(file.read_text(encoding="utf-8"))
+        picture = save_picture(name, result, options.results) if name in PICTURES else ""
+        parts.append(f"## {title}\n\n{section(result)}{picture}\n{measured_on(result)}")
+    options.page.write_text("\n".join(parts), encoding="utf-8")
+    print(f"wrote {options.page}")
+
+
+if __name__ == "__main__":
+    main()

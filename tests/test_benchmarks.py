@@ -1,0 +1,66 @@
+"""The benchmarks run, at sizes too small to say anything, and the page can be made of what they write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = {
+    "round_arithmetic": ["--runs", "2", "--cells", "2000", "--level", "0.01"],
+    "domain_size": ["--runs", "2", "--cells", "400", "800", "--published", "100", "--false-keys", "50"],
+    "release": ["--runs", "1", "--rows", "50"],
+    "real_logs": [],
+    "start": ["--runs", "1"],
+}
+
+
+def run(script: str, *arguments: str) -> None:
+    """Run a script of the benchmarks in a process of its own."""
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *arguments],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path: Path, script: str) -> None:
+    """Commit, versions, machine and every run stand beside the figures, and the page says what was aimed at."""
+    result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"
+    run(script, *SCRIPTS[script], "--out", str(result))
+    found = json.loads(result.read_text(encoding="utf-8"))
+    assert {"question", "when", "commit", "versions", "machine", "load", "runs", "all"} <= set(found)
+    assert {"processor", "cores", "memory_gb"} <= set(found["machine"])
+    assert found["all"]
+    run("page", "--results", str(tmp_path), "--page", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert text.count("\n## ") == 1
+    assert f", commit {found['commit']}, " in text
+    assert script == "real_logs" or "arget" in text
+
+
+def test_phases_add_up_to_the_whole() -> None:
+    """A phase is charged without the phases inside it, on a clock that a test can read."""
+    code = (
+        "import sys; sys.path.insert(0, 'benchmarks')\n"
+        "from unittest.mock import patch\n"
+        "import _spans\n"
+        "seen = _spans.Spans()\n"
+        "with patch.object(_spans.time, 'perf_counter', iter([0, 1, 3, 7, 15, 31]).__next__):\n"
+        "    with seen.phase('outer'):\n"  # from 0 to 31
+        "        with seen.phase('inner'):\n"  # from 1 to 15
+        "            with seen.phase('outer'):\n"  # from 3 to 7
+        "                pass\n"
+        "assert seen.seconds == {'outer': 17 + 4, 'inner': 10}, seen.seconds\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)

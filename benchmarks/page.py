@@ -100,8 +100,8 @@ def real_logs(result: Result) -> str:
     """What came out of real logs."""
     introduction = (
         "Three levels in the order public, partner, internal; one false key expected in each. The error is the\n"
-        "median of |noisy − true| / true over the published keys of a decade of true counts; near the threshold only\n"
-        "keys with high noise are published.\n"
+        "median of |noisy − true| / true over the published keys of a decade of true counts; near the threshold\n"
+        "only keys with high noise are published.\n"
     )
     heading = ["", "level", "std", "threshold", "published", "false", "s", "error, published of cells, by size"]
     text = [introduction]

@@ -32,7 +32,7 @@ def rewrite_state(store: Path, change: Callable[[Database], None], *, durable: b
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
         shutil.copyfile(state, work / STATE)
-    copy, rewritten = Database(work / STATE, spill=store / SPILL, durable=False), work / "rewritten.duckdb"
+    copy, rewritten = Database(work / STATE, durable=False), work / "rewritten.duckdb"
     try:
         with copy.transaction():
             change(copy)

@@ -236,7 +236,7 @@ class SeriesFiles:
             return table
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return table.take(pa.array(back))
+        return table.take(_indices(back))
 
     def _parts(self, positions: IntArray, batch: IntArray) -> Iterator[pa.RecordBatch]:
         """One piece for each batch that is asked for, copied out of the mapped file."""
@@ -245,9 +245,14 @@ class SeriesFiles:
             number = int(batch[low])
             try:
                 rows = self._counts.get_batch(number).select(self._columns)
-                yield rows.take(pa.array(positions[low:high] - number * self._batch_rows))
+                yield rows.take(_indices(positions[low:high] - number * self._batch_rows))
             except (pa.ArrowException, OSError):
                 raise _altered(self._directory / COUNTS) from None
+
+
+def _indices(values: IntArray) -> pa.Array:
+    """The same numbers as an Arrow array; `pa.array` would import pandas where that is installed."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _equal(left: pl.DataFrame, right: pl.DataFrame) -> NDArray[np.bool_]:

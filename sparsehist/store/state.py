@@ -286,4 +286,4 @@ def now() -> datetime:
 
 def open_database(store: Path, *, durable: bool) -> Database:
     """Connect to the state file of a store."""
-    return Database(store / STATE, spill=store / SPILL, durable=durable)
+    return Database(store / STATE, durable=durable)

@@ -1,0 +1,6 @@
+-- Close the state file: its log is written back into it.
+--
+-- in:  nothing
+-- out: nothing
+
+detach state;

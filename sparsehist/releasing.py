@@ -28,6 +28,7 @@ from sparsehist.histogram import (
     effective_threshold,
     expected_false_keys,
     grid_step,
+    numerical_slack,
     round_to_grid,
     threshold_for_false_keys,
 )
@@ -303,6 +304,7 @@ def _public_parameters(
         "expected_false_keys": expected,
         "grid": step,
         "effective_threshold": effective,
+        "numerical_slack": numerical_slack(family, level, effective, size),
         "guarantee": family.statement(level),
         "neighbours": _NEIGHBOURS,
         "max_keys": declaration.max_keys,

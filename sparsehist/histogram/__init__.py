@@ -7,7 +7,7 @@ from sparsehist.histogram.dense import DenseReleases, release_dense
 from sparsehist.histogram.exceeding import Exceeding, draw_exceeding
 from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.round import Round, draw_round
-from sparsehist.histogram.thresholds import expected_false_keys, threshold_for_false_keys
+from sparsehist.histogram.thresholds import expected_false_keys, numerical_slack, threshold_for_false_keys
 
 __all__ = [
     "DenseReleases",
@@ -18,6 +18,7 @@ __all__ = [
     "effective_threshold",
     "expected_false_keys",
     "grid_step",
+    "numerical_slack",
     "release_dense",
     "round_to_grid",
     "threshold_for_false_keys",

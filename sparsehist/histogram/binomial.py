@@ -3,7 +3,7 @@
 numpy rounds 1 - p, and its rejection step loses n * 2**-53 in a logarithm: at p = 1e-16 or n = 1e18 the mean
 is off by tenths of a per cent. Here small p and very large n count the distinct cells hit by a Poisson number
 of uniform points, which is exactly binomial. Very large n with very small p is Poisson (total variation at most
-p <= 2**-40), and few points among very many cells repeat one another as a Poisson number does (below 1e-9).
+p <= 2**-40), and few points among very many cells repeat one another as a Poisson number does (at most 1e-12).
 """
 
 from __future__ import annotations
@@ -142,8 +142,9 @@ def _many_trials(n: int, log_p: float, *, rng: Generator) -> int:
     if expected > _MOST_SUCCESSES:
         raise ThresholdError("a group has too many cells on either side of the threshold to be drawn lazily")
     points = int(rng.poisson(-n * math.log1p(-p)))
-    if points**3 < n**2 // 10**9:  # always, where cells have no number below 2**63
-        # Repeats among so few points are Poisson up to points**3 / n**2 < 1e-9.
+    if n >= 2**63 or points**3 < n**2 // 10**12:
+        # Repeats among so few points are Poisson up to points**3 / n**2: below 1e-12, and below 1e-16 for the ten
+        # million points that are allowed unless a caller asks for more.
         return points - int(rng.poisson(points * (points - 1) / (2 * n)))
     cells = np.sort(rng.integers(0, n, points))
     return points - int(np.count_nonzero(cells[1:] == cells[:-1]))

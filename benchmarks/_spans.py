@@ -50,25 +50,28 @@ class Written(NamedTuple):
 
 
 class Spans:
-    """Seconds by phase and everything that was synchronised, over one piece of work."""
+    """Seconds by phase, on the clock and of the processor, and everything that was synchronised, over some work."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.wall_s: Counter[str] = Counter()
+        self.cpu_s: Counter[str] = Counter()
         self.synchronised: list[Written] = []
-        self._inner: list[float] = []
+        self._inner: list[list[float]] = []
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Charge a phase with the time of a block, less that of phases inside."""
-        self._inner.append(0.0)
-        begin = time.perf_counter()
+        self._inner.append([0.0, 0.0])
+        begin = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
-            took = time.perf_counter() - begin
-            self.seconds[name] += took - self._inner.pop()
+            took = time.perf_counter() - begin[0], time.process_time() - begin[1]
+            inner = self._inner.pop()
+            self.wall_s[name] += took[0] - inner[0]
+            self.cpu_s[name] += took[1] - inner[1]
             if self._inner:
-                self._inner[-1] += took
+                self._inner[-1] = [before + more for before, more in zip(self._inner[-1], took, strict=True)]
 
     def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """The same function, charged to a phase."""

@@ -172,12 +172,12 @@ def picture_of_release(result: Result) -> Any:
 
     total: Counter[str] = Counter()
     for at in result["cases"].values():
-        total.update({phase: found["median"] for phase, found in at["phases_wall_s"].items()})
+        total.update({phase: found["wall_s"]["median"] for phase, found in at["phases"].items()})
     shown = [phase for phase, _ in total.most_common(9)]
     rows = [
-        {"case": case, "phase": phase if phase in shown else "small ones", "ms": 1e3 * found["median"]}
+        {"case": case, "phase": phase if phase in shown else "small ones", "ms": 1e3 * found["wall_s"]["median"]}
         for case, at in result["cases"].items()
-        for phase, found in at["phases_wall_s"].items()
+        for phase, found in at["phases"].items()
     ]
     targets = [
         {"case": case, "ms": 1e3 * (at["left_of_target_s"]["wall_s"]["median"] + whole["wall_s"]["median"])}

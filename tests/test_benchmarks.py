@@ -61,6 +61,6 @@ def test_phases_add_up_to_the_whole() -> None:
         "        with seen.phase('inner'):\n"  # from 1 to 15
         "            with seen.phase('outer'):\n"  # from 3 to 7
         "                pass\n"
-        "assert seen.seconds == {'outer': 17 + 4, 'inner': 10}, seen.seconds\n"
+        "assert seen.wall_s == {'outer': 17 + 4, 'inner': 10}, seen.wall_s\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)

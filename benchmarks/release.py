@@ -197,9 +197,6 @@ def main() -> None:
                 result[f"{title} of {rows} rows"] = show(title, timings, phases, published)
                 by_run = [{"wall_s": seen.wall_s, "cpu_s": seen.cpu_s} for seen in phases]
                 everything[f"{title} of {rows} rows"] = {"timings": timings, "phases": by_run}
-                    "timings": timings,
-                    "phases": [{"wall_s": seen.wall_s, "cpu_s": seen.cpu_s} for seen in phases],
-                }
     target = f"{TIMES} × writing the table + {PLUS_S} s"
     question = "a release all in all, next to writing the published table"
     report(question, started, {"runs": options.runs, "target": target, "cases": result}, everything, options.out)

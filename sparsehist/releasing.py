@@ -276,8 +276,8 @@ def _public_parameters(
     std = family.std(level)
     if not _LEAST_STD <= std <= _LARGEST_STD:
         raise LevelError(
-            f"level {level_text(level)} has noise of standard deviation {std:.3g} at max_keys={declaration.max_keys}; "
-            f"releases are served from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}, where counts and noise share one grid"
+            f"level {level_text(level)} has noise of standard deviation {std:.3g} at "
+            f"max_keys={declaration.max_keys}; releases are served from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}, where counts and noise share one grid"
         )
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:

@@ -57,6 +57,21 @@ def test_the_mean_is_right_where_numpy_is_biased(n: int, p: float) -> None:
     assert_detected(mean_test(drawn, n * p * 1.005, n * p), "a mean 0.5 % too high")
 
 
+def test_groups_of_rare_events_keep_their_own_rates() -> None:
+    """Groups are drawn together: empty ones get nothing, others their own mean; 20,000 rounds see 4 %."""
+    sizes, p = [0, 10**9, 7, 0, 3 * 10**9, 10**8, 0], np.array([1e-7, 4e-9, 0.0, 1e-9, 1e-9, 3e-8, 2e-8])
+    rounds = 20_000
+    with np.errstate(divide="ignore"):
+        log_p = np.tile(np.log(p), rounds)
+    drawn = binomial(sizes * rounds, log_p, np.tile(np.log1p(-p), rounds), rng=entropy.seeded(34))
+    by_group = drawn.reshape(rounds, len(sizes))
+    assert not by_group[:, [0, 2, 3, 6]].any()
+    for group in (1, 4, 5):
+        mean = sizes[group] * p[group]
+        assert_consistent(mean_test(by_group[:, group], mean, mean))
+        assert_detected(mean_test(by_group[:, group], mean * 1.1, mean))
+
+
 def test_certain_and_impossible_events() -> None:
     """p of one takes all, p of zero takes none, at any size that fits."""
     got = binomial([7, 7, 0], [0.0, -np.inf, -1.0], [-np.inf, 0.0, math.log(1 - math.exp(-1))], rng=entropy.seeded(1))

@@ -157,10 +157,9 @@ def _race(
     rng: Generator,
 ) -> tuple[NoiseArray, IntArray]:
     """Race the candidates of one batch; rows of the result are levels of the history, then the new level."""
-    least = _just_above(margins, integer=family.integer)
     if not history.levels:
-        log_uniform = np.negative(rng.standard_exponential(group.size))
-        return _exceeding(family, level, log_exceed[group] + log_uniform, least[group])[np.newaxis], group
+        return family.sample_tail(group.size, margins[group], level, rng=rng)[np.newaxis], group
+    least = _just_above(margins, integer=family.integer)
     rows = len(history.levels) + 1
     dtype = np.int64 if family.integer else np.float64
     paths = np.empty((rows, group.size), dtype)

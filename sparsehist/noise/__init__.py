@@ -16,8 +16,8 @@ def family_named(name: str, max_keys: int) -> Family:
         DeclarationError: If there is no family of that name.
 
     Example:
-        >>> family_named("gaussian", 20).std(1) ** 2
-        10.0
+        >>> family_named("gaussian", 16).std(2)
+        2.0
     """
     if name != "gaussian":
         message = f"noise must be 'gaussian', the only family of this version, got {name!r}"

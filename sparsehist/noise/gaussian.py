@@ -215,10 +215,19 @@ class Gaussian:
         Returns:
             Noise, in counts, every entry above its threshold; shape (size,).
         """
-        log_uniform = np.negative(rng.standard_exponential(size))
-        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
+        bound, std = np.broadcast_to(np.asarray(threshold, np.float64), (size,)), self.std(level)
+        values = np.empty(size)
+        # Below zero at least every other draw exceeds, and drawing again is cheaper than inverting a tail.
+        near = np.flatnonzero(bound < 0)
+        while near.size:
+            values[near] = _scaled_normals(near.size, std, rng=rng)
+            near = near[values[near] <= bound[near]]
+        far = np.flatnonzero(bound >= 0)
+        log_uniform = np.negative(rng.standard_exponential(far.size))
+        tail = self.inverse_log_tail(self.log_tail(bound[far], level) + log_uniform, level)
         # Rounding may land on the threshold itself; the least double above it is within that rounding.
-        return np.maximum(values, np.nextafter(np.asarray(threshold, np.float64), np.inf))
+        values[far] = np.maximum(tail, np.nextafter(bound[far], np.inf))
+        return values
 
     def _coarsen_scale(self, fine: Fraction, coarse: Fraction) -> float:
         return self.sensitivity * math.sqrt((fine - coarse) / (2 * fine * coarse))

@@ -8,7 +8,7 @@ from pathlib import Path
 from sparsehist.domain import Domain
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
-_PREFIX = "catalogue-"
+_PREFIX, _SUFFIX = "catalogue-", ".parquet"
 
 
 def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:
@@ -17,11 +17,11 @@ def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()
         catalogue.write_copy(copy)
-        written.append(write_file(directory / f"{_PREFIX}{digest}", copy.getbuffer(), durable=durable))
+        written.append(write_file(directory / f"{_PREFIX}{digest}{_SUFFIX}", copy.getbuffer(), durable=durable))
     return written
 
 
 def catalogue_copies(record: SeriesRecord) -> dict[str, Path]:
     """The copies kept with a series, by digest, for `Domain.parse`."""
     names = [file.name for file in record.files if file.name.startswith(_PREFIX)]
-    return {name.removeprefix(_PREFIX): record.directory / name for name in names}
+    return {name.removeprefix(_PREFIX).removesuffix(_SUFFIX): record.directory / name for name in names}

@@ -17,8 +17,9 @@ from sparsehist.counting.contract import Choice
 from sparsehist.counting.count import Engine
 from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Domain
-from sparsehist.errors import DeclarationError, NameTakenError, StoreError
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
 from sparsehist.privacy import Level
+from sparsehist.releasing import LARGEST_COUNT
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series import Series, Store, declaration_of
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
@@ -122,6 +123,11 @@ def _commit(
     rng: np.random.Generator,
 ) -> None:
     series_id = secrets.token_hex(8)
+    if int(counted["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
+        raise DataError(
+            f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
+            "double; the count column is not a number of units, or has to be scaled"
+        )
     report("writing")
     directory = state.new_series_directory(series_id)
     files = write_series_files(directory, counted, salt=salt, durable=state.durable, rng=rng)

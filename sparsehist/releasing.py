@@ -40,8 +40,10 @@ from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord,
 
 Published = tuple[pl.DataFrame, dict[str, Any]]
 _NEIGHBOURS = "logs that differ by all rows of one unit"
-# Beyond these a count and its noise do not fit into one double, and rounding would tell counts apart.
-_LEAST_STD, _LARGEST_STD = 2.0**-10, 2.0**32
+# The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
+# bits of a double, and rounding would tell counts apart.
+LARGEST_COUNT = 2**34
+_LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LARGEST_THRESHOLD = 2.0**48
 
 

@@ -363,6 +363,32 @@ def test_counts_bounded_elsewhere_can_be_released() -> None:
     assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
 
 
+def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
+    """The series needs the file no more: also as a column of a product, also when it is long."""
+    names = [f"/page/{i}" for i in range(3000)]
+    (tmp_path / "pages.txt").write_text("\n".join(names))
+    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(day=pl.lit(1))
+    domain = f"product(day=integers(3), key=catalogue(file='{tmp_path / 'pages.txt'}'))"
+    series = sh.create(
+        tmp_path / "store", log, name="visits", unit="user", key=["day", "key"], max_keys=3, domain=domain
+    )
+    first = series.release("one", level=1)
+    (tmp_path / "pages.txt").unlink()
+    opened = sh.open(tmp_path / "store").series("visits")
+    assert opened.release("one").frame.equals(first.frame)
+    assert opened.declaration.domain.size == 9000
+
+
+def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -> None:
+    """A count of 2**53 would swallow the noise; nothing is written."""
+    counts = pl.DataFrame({"key": ["a"], "count": [2**53 + 1]})
+    with pytest.raises(DataError, match="17179869184"):
+        sh.create(
+            tmp_path / "store", sh.Counts(counts), name="v", key="key", max_keys=1, domain=sh.Strings(max_bytes=4)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_production_generators_differ() -> None:
     """Two generators keyed by the operating system do not agree."""
     assert entropy.generator().integers(2**62) != entropy.generator().integers(2**62)

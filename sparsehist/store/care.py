@@ -108,7 +108,9 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
         try:
             identity = read_identity(database.rows("state_read_store"), path)
             inode = inode_of(path)
-            if inode != identity.inode:
+            if inode == identity.inode:
+                check_is_newest(path, identity)
+            else:
                 _check_original_is_gone(identity)
                 check_is_newest(path, identity)
                 _take_place(database, inode, identity)

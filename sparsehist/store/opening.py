@@ -102,11 +102,17 @@ def check_is_original(path: Path, identity: Identity) -> None:
 
     Moving a directory keeps its inode, copying or restoring it does not.
     """
-    if inode_of(path) != identity.inode:
+    if inode_of(path) == identity.inode:
+        return
+    if path == identity.home:
         raise StoreRolledBackError(
-            f"store {path} is a copy of the one made at {identity.home}. If that one is gone for good, take "
-            f"this one in its place with `sparsehist adopt {path}`; otherwise keep using that one"
+            f"store {path} was put back from a copy. If it is the newest copy there is, take it with "
+            f"`sparsehist adopt {path}`"
         )
+    raise StoreRolledBackError(
+        f"store {path} is a copy of the one made at {identity.home}. If that one is gone for good, take "
+        f"this one in its place with `sparsehist adopt {path}`; otherwise keep using that one"
+    )
 
 
 def check_is_newest(path: Path, identity: Identity) -> None:

@@ -45,7 +45,7 @@ def main(work: str, store: Path, out: Path) -> None:
         sh.open(store).drop("visits")
     elif work == "many":
         for i in range(1000):
-            release(store, out, f"r{i}", level=LEVELS[i % len(LEVELS)], threshold=18.0 + i % 5)
+            release(store, out, f"r{i}", level=LEVELS[i % len(LEVELS)], threshold=42.0 + i % 5)
     else:
         raise ValueError(work)
 

@@ -1,0 +1,103 @@
+"""The jumps of the Laplace process, drawn towards coarser or towards finer levels; see `laplace_path`."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.special import wrightomega
+
+from sparsehist.noise.family import FloatArray
+from sparsehist.privacy.levels import level_float
+
+
+class Jumps(NamedTuple):
+    """Jumps of many coordinates in one flat list.
+
+    Attributes:
+        coordinate: Whose; shape (m,), int64.
+        levels: Where; shape (m,).
+        values: The noise on the coarse side of the jump, in counts; shape (m,). Secret.
+    """
+
+    coordinate: NDArray[np.int64]
+    levels: FloatArray
+    values: FloatArray
+
+    def take(self, chosen: NDArray[Any]) -> Jumps:
+        """Some of them, by mask or by index."""
+        return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])
+
+
+def laplace_draws(size: int, *, rng: Generator) -> FloatArray:
+    """Draws of scale 1."""
+    return rng.standard_exponential(size) - rng.standard_exponential(size)
+
+
+def jumps_to_coarser(
+    start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
+) -> Jumps:
+    """Jumps on [coarsest, finest), by coordinate and from fine to coarse, with the values after each."""
+    span = math.log(finest / coarsest)
+    counts = rng.poisson(2.0 * span, start.size)
+    coordinate = np.repeat(np.arange(start.size), counts)
+    levels = level_float(finest) * np.exp(-span * rng.random(coordinate.size))
+    levels = np.clip(levels, level_float(coarsest), np.nextafter(level_float(finest), 0.0))
+    levels = levels[np.lexsort((-levels, coordinate))]
+    sizes = laplace_draws(coordinate.size, rng=rng) * (sensitivity / levels)
+    return Jumps(coordinate, levels, _accumulated(start, counts, sizes))
+
+
+def _accumulated(start: FloatArray, counts: NDArray[np.int64], sizes: FloatArray) -> FloatArray:
+    """Running sums along each coordinate: a pass for first jumps, one for second ones, so that none mix."""
+    values, running = np.empty_like(sizes), start.copy()
+    first = np.cumsum(counts) - counts
+    for rank in range(int(counts.max(initial=0))):
+        active = np.flatnonzero(counts > rank)
+        running[active] += sizes[first[active] + rank]
+        values[first[active] + rank] = running[active]
+    return values
+
+
+def jumps_to_finer(
+    start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
+) -> tuple[FloatArray, Jumps]:
+    """Follow the path from coarse to fine; each jump is kept with the value on its coarse side."""
+    end, values = level_float(finest), start.copy()
+    active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
+    coordinates, levels, before = [], [], []
+    while active.size:
+        scaled = np.abs(values[active]) / sensitivity
+        jump = _next_jump(scaled, here, rng.standard_exponential(active.size))
+        moving = jump < end
+        active, here = active[moving], jump[moving]
+        coordinates.append(active)
+        levels.append(here)
+        before.append(values[active])
+        values[active] = _after_jump(values[active], here / sensitivity, rng=rng)
+    return values, Jumps(np.concatenate(coordinates), np.concatenate(levels), np.concatenate(before))
+
+
+def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
+    """The level t > level at which ln(t/level) + (t - level) distance reaches the clock."""
+    # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
+    product = level * distance
+    far = product > 1e-280
+    ends = level * np.exp(clock)
+    right = product[far] + np.log(product[far]) + clock[far]
+    ends[far] = wrightomega(right) / distance[far]
+    return np.maximum(ends, level)
+
+
+def _after_jump(value: FloatArray, rate: FloatArray, *, rng: Generator) -> FloatArray:
+    """Draw y with density proportional to exp(-rate (|y| + |value - y|))."""
+    inside = rng.random(value.size) * (1.0 + rate * np.abs(value)) >= 1.0
+    beyond = rng.standard_exponential(value.size) / (2.0 * rate)
+    away = rng.random(value.size) < 0.5
+    sign = np.where(value < 0, -1.0, 1.0)
+    outside = np.where(away, value + sign * beyond, -sign * beyond)
+    return np.where(inside, value * rng.random(value.size), outside)

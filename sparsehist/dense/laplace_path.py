@@ -1,0 +1,226 @@
+"""The noise of the Laplace mechanism at every level of an interval at once, as its jump points.
+
+With v(level) = 2 (sensitivity/level)**2 the noise V is a pure jump process in the level. Read from fine to
+coarse it has independent increments: jumps come at rate 2/level, and a jump at a level is a Laplace draw of
+scale sensitivity/level. Read from coarse to fine it is Markov: from the value x it jumps at rate
+1/level + |x|/sensitivity, to y with density proportional to exp(-level (|y| + |x - y|)/sensitivity), which is
+uniform between 0 and x and falls off at rate 2 level/sensitivity on either side.
+
+Source: Koufogiannis, Han and Pappas 2016, section 3.4; the two descriptions by jumps are derived from their
+eq. (22): the probability of no jump from x between levels a < b is (a/b) exp(-(b - a)|x|/sensitivity).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
+from sparsehist.errors import DataError, DeclarationError, LevelOrderError
+from sparsehist.noise.family import FloatArray
+from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+class LaplacePath:
+    """Paths of n independent coordinates over an interval of levels. Secret; has no printable fields.
+
+    Made by `sample_laplace_path` or `LaplacePath.from_arrays`. Between jumps a path stands still, so values
+    are exact at every level of the interval.
+    """
+
+    __slots__ = ("_coarsest", "_finest", "_finest_values", "_jumps", "_sensitivity")
+
+    def __init__(
+        self,
+        sensitivity: float,
+        coarsest: Fraction,
+        finest: Fraction,
+        finest_values: FloatArray,
+        jumps: Jumps,
+    ) -> None:
+        """Hold jumps in order of coordinate, then from fine to coarse."""
+        self._sensitivity, self._coarsest, self._finest = sensitivity, coarsest, finest
+        self._finest_values, self._jumps = finest_values, jumps
+
+    def __len__(self) -> int:
+        """Number of coordinates."""
+        return int(self._finest_values.size)
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        interval = f"{level_text(self._coarsest)} to {level_text(self._finest)}"
+        return f"LaplacePath({len(self)} coordinates, levels {interval}, sensitivity {self._sensitivity:g})"
+
+    @property
+    def interval(self) -> tuple[Fraction, Fraction]:
+        """Coarsest and finest level."""
+        return self._coarsest, self._finest
+
+    @property
+    def sensitivity(self) -> float:
+        """L1 sensitivity of the vector the noise is for, in counts."""
+        return self._sensitivity
+
+    def jumps(self) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+        """Coordinate, level and size of every jump, by coordinate and from fine to coarse; shape (m,) each.
+
+        The noise at a level is the noise at the finest level plus all jumps at that level or finer.
+        """
+        before = np.concatenate([[0.0], self._jumps.values[:-1]])
+        first = np.diff(self._jumps.coordinate, prepend=-1) != 0
+        before[first] = self._finest_values[self._jumps.coordinate[first]]
+        return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
+
+    def evaluate(self, level: Level) -> FloatArray:
+        """The noise at a level, in counts; shape (n,).
+
+        Raises:
+            LevelOrderError: If the level is outside the interval; `extend` first.
+        """
+        target = as_level(level)
+        if not self._coarsest <= target <= self._finest:
+            raise LevelOrderError(
+                f"level {level_text(target)} is outside the sampled interval from {level_text(self._coarsest)} to "
+                f"{level_text(self._finest)}; extend the path first"
+            )
+        if target == self._finest:
+            return self._finest_values.copy()
+        past = self._jumps.levels >= level_float(target)
+        done = np.bincount(self._jumps.coordinate[past], minlength=len(self))
+        last = self._starts() + done - 1
+        noise = self._finest_values.copy()
+        moved = done > 0
+        noise[moved] = self._jumps.values[last[moved]]
+        return noise
+
+    def restrict(self, coarsest: Level, finest: Level) -> LaplacePath:
+        """The same path on a part of its interval; what lies outside is forgotten."""
+        low, high = _interval(coarsest, finest)
+        values_at_high = self.evaluate(high)
+        self.evaluate(low)
+        kept = self._jumps.levels >= level_float(low)
+        if high < self._finest:
+            kept &= self._jumps.levels < level_float(high)
+        return LaplacePath(self._sensitivity, low, high, values_at_high, self._jumps.take(kept))
+
+    def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
+        """The same path on an interval that reaches to `level`, coarser or finer.
+
+        Args:
+            level: Outside the interval, on either side.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Raises:
+            LevelOrderError: If the level is inside the interval already.
+        """
+        target = as_level(level)
+        if target < self._coarsest:
+            here = self.evaluate(self._coarsest)
+            new = jumps_to_coarser(here, self._sensitivity, target, self._coarsest, rng=rng)
+            return self._joined(target, self._finest, self._finest_values, new)
+        if target > self._finest:
+            finest_values, new = jumps_to_finer(self._finest_values, self._sensitivity, self._finest, target, rng=rng)
+            return self._joined(self._coarsest, target, finest_values, new)
+        raise LevelOrderError(f"level {level_text(target)} is inside the interval already; evaluate the path there")
+
+    def to_arrays(self) -> Arrays:
+        """The path as named arrays, for `numpy.savez` or any other file. Secret."""
+        return {
+            "sensitivity": np.array([self._sensitivity]),
+            "interval": np.array([str(self._coarsest), str(self._finest)]),
+            "finest_values": self._finest_values.copy(),
+            "coordinate": self._jumps.coordinate.copy(),
+            "levels": self._jumps.levels.copy(),
+            "values": self._jumps.values.copy(),
+        }
+
+    @staticmethod
+    def from_arrays(arrays: Arrays) -> LaplacePath:
+        """Read `to_arrays` back.
+
+        Raises:
+            DataError: If arrays are missing or do not fit together.
+        """
+        try:
+            low, high = (as_level(str(text)) for text in arrays["interval"])
+            sensitivity = float(arrays["sensitivity"][0])
+            finest_values = np.array(arrays["finest_values"], np.float64)
+            coordinate = np.array(arrays["coordinate"], np.int64)
+            levels, values = (np.array(arrays[name], np.float64) for name in ("levels", "values"))
+        except (KeyError, ValueError, TypeError, IndexError):
+            raise DataError("these arrays are no Laplace path: some are missing or of another kind") from None
+        _require_path(finest_values.size, coordinate, levels, values, low, high)
+        return LaplacePath(sensitivity, low, high, finest_values, Jumps(coordinate, levels, values))
+
+    def _starts(self) -> NDArray[np.int64]:
+        return np.searchsorted(self._jumps.coordinate, np.arange(len(self)))
+
+    def _joined(self, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, new: Jumps) -> LaplacePath:
+        both = Jumps(*(np.concatenate(pair) for pair in zip(self._jumps, new, strict=True)))
+        ordered = both.take(np.lexsort((-both.levels, both.coordinate)))
+        return LaplacePath(self._sensitivity, coarsest, finest, finest_values, ordered)
+
+
+def sample_laplace_path(
+    size: int, coarsest: Level, finest: Level, *, sensitivity: float = 1.0, rng: Generator
+) -> LaplacePath:
+    """Sample the noise of n coordinates at all levels of an interval.
+
+    Args:
+        size: Number of coordinates; at least 1.
+        coarsest: epsilon at the private end.
+        finest: epsilon at the other; above `coarsest`.
+        sensitivity: L1 sensitivity of the vector, in counts.
+        rng: Randomness; from `sparsehist.entropy` outside tests.
+
+    Returns:
+        The paths, on average 2 ln(finest/coarsest) jumps a coordinate. Draws are doubles: exact up to their
+        53 bits.
+
+    Raises:
+        DeclarationError: If size or sensitivity are not positive, or the levels not in order.
+
+    Example:
+        >>> from sparsehist import entropy
+        >>> path = sample_laplace_path(3, "0.1", 10, rng=entropy.seeded(1))
+        >>> path
+        LaplacePath(3 coordinates, levels 0.1 to 10, sensitivity 1)
+        >>> path.evaluate("0.5").shape
+        (3,)
+    """
+    if size < 1:
+        raise DeclarationError(f"size must be at least 1, got {size!r}")
+    if not (math.isfinite(sensitivity) and sensitivity > 0):
+        raise DeclarationError(f"sensitivity must be positive and finite, got {sensitivity!r}")
+    low, high = _interval(coarsest, finest)
+    start = laplace_draws(size, rng=rng) * (sensitivity / level_float(high))
+    jumps = jumps_to_coarser(start, sensitivity, low, high, rng=rng)
+    return LaplacePath(float(sensitivity), low, high, start, jumps)
+
+
+def _interval(coarsest: Level, finest: Level) -> tuple[Fraction, Fraction]:
+    low, high = as_level(coarsest), as_level(finest)
+    if not low < high:
+        raise LevelOrderError(f"coarsest must be below finest, got {coarsest!r} and {finest!r}")
+    return low, high
+
+
+def _require_path(
+    size: int, coordinate: NDArray[np.int64], levels: FloatArray, values: FloatArray, low: Fraction, high: Fraction
+) -> None:
+    step = np.diff(coordinate)
+    if (
+        size < 1
+        or not coordinate.size == levels.size == values.size
+        or not low < high
+        or (coordinate.size and (coordinate[0] < 0 or coordinate[-1] >= size or bool((step < 0).any())))
+        or bool(((np.diff(levels) > 0) & (step == 0)).any())
+        or bool(((levels < level_float(low)) | (levels > level_float(high))).any())
+    ):
+        raise DataError("these arrays are no Laplace path: they do not fit together")

@@ -1,0 +1,149 @@
+"""A release as the entries that changed since an earlier one.
+
+Under Laplace and discrete Laplace noise the path over the levels stands still except for
+single jumps: between near levels most entries keep their noise, and of a new release only the changed ones
+need to be sent. Which entries change depends on the noise alone, never on the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsehist.dense.release import DenseRelease
+from sparsehist.errors import InputError, LevelOrderError
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.privacy.levels import Level, as_level
+
+# Families whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse), and that are private.
+_LAZY = ("Laplace", "DiscreteLaplace")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DenseUpdate:
+    """The entries of a release that differ from an earlier one; everything in it is public.
+
+    Attributes:
+        indices: Ascending; shape (m,), int64.
+        values: New values; shape (m,).
+        metadata: Of the new release, and under "since" the level of the earlier one.
+    """
+
+    indices: NDArray[np.int64]
+    values: NoiseArray
+    metadata: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """How many entries of how many, between which levels."""
+        size, since, level = (self.metadata[key] for key in ("size", "since", "level"))
+        return f"DenseUpdate({self.indices.size} of {size} entries, level {since} to {level})"
+
+
+def redrawn_share(family: Family, level: Level, other_level: Level) -> float:
+    """The probability that an entry's path jumps between two levels: 1 - var(fine)/var(coarse). Public.
+
+    An upper bound for the expected share of published values that change: a jump may be 0 for integer noise,
+    or too small to show on the grid.
+
+    Raises:
+        InputError: If the family is not lazy: under Gaussian, Poisson and Skellam noise a release is new
+            throughout.
+
+    Source: the bridge of families with 1/phi(t) = 1 + v h(t), from fine to coarse 0 with probability
+    v(fine)/v(coarse); Koufogiannis, Han and Pappas 2016, section 3.4.
+    """
+    _require_lazy(family)
+    coarse, fine = sorted((as_level(level), as_level(other_level)))
+    return 1.0 - (family.std(fine) / family.std(coarse)) ** 2
+
+
+def expected_share(family: Family, level: Level, other_level: Level) -> float:
+    """The expected share of entries that an update between two levels holds; exact for integer families. Public.
+
+    For integer noise a jump, which has the law of the coarser noise, is 0 with probability P[Z(coarse) = 0].
+    For real noise this is `redrawn_share`, which jumps within one step of the grid keep from being exact.
+    """
+    share = redrawn_share(family, level, other_level)
+    if not family.integer:
+        return share
+    coarse = min(as_level(level), as_level(other_level))
+    return share * (1.0 - float(family.tail(-1, coarse) - family.tail(0, coarse)))
+
+
+def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
+    """Find the entries of `later` that differ from `earlier`; either may be the finer one.
+
+    Args:
+        earlier: What the reader has.
+        later: What the reader is to have; of the same vector.
+
+    Raises:
+        InputError: If the noise is not lazy, the releases are not of one vector, or lie on different grids,
+            so that every value differs (release real noise with one `step` for all levels).
+
+    Example:
+        >>> import numpy as np
+        >>> from fractions import Fraction
+        >>> from sparsehist.dense.release import dense_release
+        >>> class Laplace:
+        ...     integer = False
+        ...     def std(self, level): return 2**0.5 / float(level)
+        ...     def statement(self, level): return ""
+        >>> first, second = (dense_release(np.array(v), Laplace(), Fraction(e), grid=1.0, truth_step=1.0)
+        ...                  for v, e in (([3.0, 4.0], 1), ([3.0, 5.0], 2)))
+        >>> update = changed(first, second)
+        >>> update, apply_update(first, update).values.tolist()
+        (DenseUpdate(1 of 2 entries, level 1 to 2), [3.0, 5.0])
+    """
+    _require_lazy(later.family)
+    _require_same_vector(earlier, later)
+    indices = np.flatnonzero(earlier.values != later.values)
+    metadata = {**later.metadata, "since": earlier.metadata["level"]}
+    return DenseUpdate(indices, later.values[indices], MappingProxyType(metadata))
+
+
+def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
+    """The release an update was made for, from the one it was made against.
+
+    Raises:
+        LevelOrderError: If the update was made against another level.
+        InputError: If the releases are of different lengths.
+    """
+    metadata = dict(update.metadata)
+    since = metadata.pop("since")
+    if earlier.metadata["level"] != since:
+        raise LevelOrderError(
+            f"the update is one since level {since}, but this release is at level {earlier.metadata['level']}"
+        )
+    if earlier.values.size != metadata["size"]:
+        raise InputError(f"the update is for {metadata['size']} entries, the release has {earlier.values.size}")
+    values = earlier.values.copy()
+    values[update.indices] = update.values
+    values.flags.writeable = False
+    return DenseRelease(values, earlier.family, as_level(metadata["level"]), MappingProxyType(metadata))
+
+
+def _require_lazy(family: Family) -> None:
+    name = type(family).__name__
+    if name not in _LAZY:
+        raise InputError(
+            f"under {name} noise every entry changes between any two levels; publish the release itself "
+            "(updates save something under Laplace and discrete Laplace noise)"
+        )
+
+
+def _require_same_vector(earlier: DenseRelease, later: DenseRelease) -> None:
+    for what in ("size", "noise", "sensitivity", "truth_step", "post_processing"):
+        one, other = earlier.metadata[what], later.metadata[what]
+        if one != other:
+            raise InputError(f"these are not releases of one vector: {what} is {one} and {other}")
+    if earlier.metadata["grid"] != later.metadata["grid"]:
+        raise InputError(
+            f"the releases lie on grids of {earlier.metadata['grid']:g} and {later.metadata['grid']:g}, so every "
+            "value differs; make the vector with one step for all levels: MultipleRelease(..., step=...)"
+        )

@@ -1,0 +1,114 @@
+"""What may be done to dense releases after they are drawn, and what it does to losslessness.
+
+Every step is a fixed function of the values: no randomness, the same at every level. Two cases:
+
+- *lossless*: the step is invertible on the grid of the values. Processed releases at any set of levels have,
+  given the finest processed one, a joint law that does not depend on the truth: together they say exactly
+  what the finest processed one says.
+- *weakly lossless*: the step throws something away. Processed releases are a function of the unprocessed
+  ones, so together they cost no more than the finest level. But what was thrown away differs from level to
+  level: together they may say more than the finest *processed* release alone.
+
+Source: Andersson et al., Lemma 4.3 and Theorem 4.4 (invertible), Definition 4.5 (weakly lossless).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sparsehist.dense.rounding import as_power_of_two
+from sparsehist.errors import DeclarationError
+from sparsehist.noise.family import NoiseArray
+
+
+@dataclass(frozen=True)
+class PostProcessing:
+    """One step, or several composed.
+
+    Attributes:
+        name: What it does, as it stands in the metadata: "threshold(10)".
+        lossless: Whether it is invertible on the grid of the values.
+        apply: From values, shape (n,), to values, shape (n,); leaves its argument alone.
+    """
+
+    name: str
+    lossless: bool
+    apply: Callable[[NoiseArray], NoiseArray]
+
+    def then(self, later: PostProcessing) -> PostProcessing:
+        """This step and a later one.
+
+        Example:
+            >>> step = scale(2).then(clip_negative())
+            >>> step.name, step.lossless, step.apply(np.array([-1.0, 3.0])).tolist()
+            ('scale(2), clip_negative()', False, [0.0, 6.0])
+        """
+        return PostProcessing(
+            f"{self.name}, {later.name}",
+            self.lossless and later.lossless,
+            partial(_one_after_the_other, first=self.apply, second=later.apply),
+        )
+
+
+def threshold(at: float) -> PostProcessing:
+    """Values at or below the threshold become 0; weakly lossless.
+
+    Example:
+        >>> threshold(2).apply(np.array([2, 3])).tolist()
+        [0, 3]
+    """
+    if not math.isfinite(at):
+        raise DeclarationError(f"the threshold must be finite, got {at!r}")
+    return PostProcessing(f"threshold({at:g})", lossless=False, apply=partial(_above, at=at))
+
+
+def round_to(step: float) -> PostProcessing:
+    """Round to multiples of a power of two, halves down; weakly lossless.
+
+    Example:
+        >>> round_to(0.5).apply(np.array([0.25, 0.3])).tolist()
+        [0.0, 0.5]
+    """
+    return PostProcessing(
+        f"round_to({step:g})", lossless=False, apply=partial(_rounded, step=as_power_of_two(step, "the step"))
+    )
+
+
+def clip_negative() -> PostProcessing:
+    """Values below 0 become 0; weakly lossless."""
+    return PostProcessing("clip_negative()", lossless=False, apply=partial(np.maximum, 0))
+
+
+def scale(factor: float) -> PostProcessing:
+    """Multiply by a factor that is not 0; lossless.
+
+    Values have far fewer digits than a double, so different ones stay different.
+
+    Raises:
+        DeclarationError: If the factor is 0 or not finite.
+    """
+    if not (math.isfinite(factor) and factor != 0):
+        raise DeclarationError(f"the factor must be finite and not 0, got {factor!r}")
+    return PostProcessing(f"scale({factor:g})", lossless=True, apply=partial(np.multiply, factor))
+
+
+def _one_after_the_other(
+    values: NoiseArray, *, first: Callable[[NoiseArray], NoiseArray], second: Callable[[NoiseArray], NoiseArray]
+) -> NoiseArray:
+    return second(first(values))
+
+
+def _above(values: NoiseArray, *, at: float) -> NoiseArray:
+    return np.where(values > at, values, values.dtype.type(0))
+
+
+def _rounded(values: NoiseArray, *, step: float) -> NoiseArray:
+    # ceil(u - 1/2) loses the half where u is near 2**52; ceil of the doubled value does not.
+    halves = np.ceil(values * (2.0 / step))
+    rounded: NoiseArray = np.ceil((halves - 1.0) * 0.5) * step + 0.0
+    return rounded

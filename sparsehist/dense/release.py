@@ -1,0 +1,104 @@
+"""One published release of a dense vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from sparsehist.dense.post_processing import PostProcessing
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.privacy.levels import level_text
+
+LOSSLESS = "together with any coarser releases: what the finest release says and nothing else"
+WEAKLY_LOSSLESS = (
+    "together with any other releases: a function of the unprocessed ones, so at the finest level's cost"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DenseRelease:
+    """Values of every entry at one level; everything in it is public.
+
+    Attributes:
+        values: truth + noise, shape (n,), read-only: float64 on the grid of the metadata for real families,
+            int64 for integer families.
+        family: The noise, with the sensitivity that was used.
+        level: Exact.
+        metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
+            post_processing (names, in order) and lossless, which says what several releases say together.
+    """
+
+    values: NoiseArray
+    family: Family
+    level: Fraction
+    metadata: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """Size and the parameters one reads a value by."""
+        shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
+        return f"DenseRelease(size={self.values.size}, {shown})"
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return int(self.values.size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle values and parameters."""
+        return _rebuilt, (self.values, self.family, self.level, dict(self.metadata))
+
+    def process(self, step: PostProcessing) -> DenseRelease:
+        """Apply a step of post-processing; the metadata say so.
+
+        Example:
+            >>> from sparsehist.dense import clip_negative
+            >>> import numpy as np
+            >>> from sparsehist.noise import Gaussian
+            >>> plain = dense_release(np.array([-1.0, 2.0]), Gaussian(), Fraction(1), grid=1.0, truth_step=1.0)
+            >>> plain.process(clip_negative()).values.tolist()
+            [0.0, 2.0]
+        """
+        values = step.apply(self.values)
+        values.flags.writeable = False
+        lossless = step.lossless and self.metadata["lossless"] == LOSSLESS
+        changed = {
+            "post_processing": (*self.metadata["post_processing"], step.name),
+            "lossless": LOSSLESS if lossless else WEAKLY_LOSSLESS,
+        }
+        return DenseRelease(values, self.family, self.level, MappingProxyType({**self.metadata, **changed}))
+
+
+def dense_release(
+    values: NoiseArray,
+    family: Family,
+    level: Fraction,
+    *,
+    grid: float,
+    truth_step: float,
+    rounding_charge: float = 0.0,
+    cap: Fraction | None = None,
+) -> DenseRelease:
+    """Put values and their public parameters together; the values become read-only."""
+    values.flags.writeable = False
+    metadata = {
+        "level": level_text(level),
+        "noise": type(family).__name__,
+        "sensitivity": getattr(family, "sensitivity", None),
+        "std": family.std(level),
+        "grid": grid,
+        "truth_step": truth_step,
+        "rounding_charge": rounding_charge,
+        "guarantee": family.statement(level),
+        "cap": None if cap is None else level_text(cap),
+        "size": int(values.size),
+        "post_processing": (),
+        "lossless": LOSSLESS,
+    }
+    return DenseRelease(values, family, level, MappingProxyType(metadata))
+
+
+def _rebuilt(values: NoiseArray, family: Family, level: Fraction, metadata: dict[str, Any]) -> DenseRelease:
+    values.flags.writeable = False
+    return DenseRelease(values, family, level, MappingProxyType(metadata))

@@ -1,0 +1,96 @@
+"""The grids of a dense vector: of the truth, of what is published, of what is kept after sealing.
+
+All are powers of two fixed by public parameters. A published value is truth + round(noise) where the grid of
+the noise divides that of the truth, so values of c and of c + 1 have supports that are shifts of one another.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram.grid import grid_step
+from sparsehist.noise.family import FloatArray
+
+# A chunk of doubles and two scratches of its size stay in a megabyte of cache; smaller ones pay for Python.
+CHUNK = 1 << 16
+
+# A double has 53 bits: 25 below the standard deviation leave 28 above it, and what the ziggurat's own lattice
+# does to the probability of one cell is then as small as the cell.
+_KEPT_BITS_BELOW_STD = 25
+
+
+def chunks(size: int) -> list[slice]:
+    """Cut a vector into pieces that stay in cache."""
+    return [slice(start, min(size, start + CHUNK)) for start in range(0, size, CHUNK)]
+
+
+def as_power_of_two(step: float, what: str) -> float:
+    """Read a step.
+
+    Raises:
+        DeclarationError: If it is not a positive, finite power of two.
+    """
+    value = float(step)
+    if not (math.isfinite(value) and value > 0 and math.frexp(value)[0] == 0.5):
+        raise DeclarationError(f"{what} must be a power of two, such as 1, 0.5 or 2**-10, got {step!r}")
+    return value
+
+
+def publication_step(std: float, truth_step: float, step: float | None) -> float:
+    """The grid on which the noise of one level is published, in counts.
+
+    Args:
+        std: Standard deviation of the noise.
+        truth_step: Grid of the truth.
+        step: The grid asked for, or None for the finer of 2**(floor(log2(std)) - 10) and the truth's.
+
+    Example:
+        >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
+        (0.0625, 9.5367431640625e-07)
+    """
+    if step is not None:
+        return step
+    wanted = grid_step(std) if std < 1024 else math.ldexp(1.0, math.frexp(std)[1] - 11)
+    return min(truth_step, wanted)
+
+
+def kept_step(std: float) -> float:
+    """The lattice on which a sealed state keeps its noise: 2**-25 of the standard deviation at the cap."""
+    return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
+
+
+def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
+    """Round to multiples of a power of two, halves down, exactly; the same rule as `round_to_grid`.
+
+    Args:
+        noise: In counts; shape (n,), below 2**51 steps.
+        step: The grid.
+        out: Where the result goes; may be `noise`.
+
+    Example:
+        >>> round_into(np.array([0.5, 0.51, -0.5, 1.5]), 1.0, np.empty(4)).tolist()
+        [0.0, 1.0, -1.0, 1.0]
+    """
+    # u in (k - 1/2, k + 1/2] has ceil(2u) in {2k, 2k + 1}; every operation is exact.
+    np.multiply(noise, 2.0 / step, out=out)
+    np.ceil(out, out=out)
+    np.subtract(out, 1.0, out=out)
+    np.multiply(out, 0.5, out=out)
+    np.ceil(out, out=out)
+    np.multiply(out, step, out=out)
+    return out
+
+
+def keep_on_lattice(noise: FloatArray, step: float) -> None:
+    """Move noise, in place, to the middle of its cell (k step, (k + 1) step].
+
+    Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay
+    equal, so neither what was published nor the laziness of a path is touched.
+    """
+    np.multiply(noise, 1.0 / step, out=noise)
+    np.ceil(noise, out=noise)
+    np.subtract(noise, 0.5, out=noise)
+    np.multiply(noise, step, out=noise)

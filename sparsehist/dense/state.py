@@ -1,0 +1,193 @@
+"""The state of a dense multiple release, and the steps on it.
+
+An entry at a level is anchor + offset. At first the anchor is the truth and the offset the noise. Sealing
+moves the anchor to the release at the cap: the noise at the cap, down to the grid of the truth, is added to
+every anchor and taken from every offset. What is left is a function of the release at the cap and of noise
+drawn independently of the truth, and every coarser level can still be drawn from it, because coarsen and
+between only ever add to the finer neighbour something that depends on differences of noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.random import Generator
+
+from sparsehist.dense.rounding import chunks, keep_on_lattice, kept_step, round_into
+from sparsehist.errors import LevelOrderError
+from sparsehist.histogram.dense import noise_at_level
+from sparsehist.noise.family import Family, FloatArray, NoiseArray
+from sparsehist.privacy.levels import level_text
+
+# Beyond this ratio of standard deviations the offsets of one state do not fit a double at the lattice of the cap.
+_WIDEST = 2.0**20
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class DenseState:
+    """A vector and its noise at every level drawn; not printable, as all arrays are secret until sealed.
+
+    Memory: 8 bytes an entry for the anchor and for each level.
+
+    Attributes:
+        family: The noise.
+        anchor: The truth, or once sealed the release at the cap down to `truth_step`; shape (n,).
+        truth_step: Grid of the truth, in counts; every anchor is a multiple of it.
+        offsets: By level: release minus anchor; shape (n,) each.
+        sealed: Whether the truth is gone.
+    """
+
+    family: Family
+    anchor: NoiseArray
+    truth_step: float
+    offsets: dict[Fraction, NoiseArray] = field(default_factory=dict)
+    sealed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return int(self.anchor.size)
+
+
+def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
+    """Draw the offsets of a new level from its two neighbours, piece by piece; the state is not changed.
+
+    Args:
+        state: Secret.
+        level: Not drawn before; if sealed, coarser than the cap.
+        rng: Randomness; from `sparsehist.entropy` outside tests.
+
+    Returns:
+        Offsets; shape (n,).
+
+    Source: Andersson et al., Algorithms 4 and 5.
+    """
+    return _draw(state, level, None, None, rng=rng)
+
+
+def draw_and_publish(
+    state: DenseState, level: Fraction, step: float, *, rng: Generator
+) -> tuple[NoiseArray, NoiseArray]:
+    """Draw a new level and round it while each piece is still in cache.
+
+    Args:
+        state: Secret.
+        level: Not drawn before.
+        step: Grid of the noise; ignored for integer families.
+        rng: Randomness.
+
+    Returns:
+        Offsets, to be kept, and values, to be published; shape (n,) each.
+    """
+    values = np.empty_like(state.anchor)
+    return _draw(state, level, step, values, rng=rng), values
+
+
+def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
+    """The values of a level that was drawn before: the same numbers every time."""
+    values, scratch = np.empty_like(state.anchor), _scratch(state)
+    offsets = state.offsets[level]
+    for part in chunks(state.size):
+        _publish(state, offsets[part], part, step, scratch, values)
+    return values
+
+
+def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
+    """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
+
+    For real families the noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that
+    low-order bits say nothing about its size; published values are not touched by that, later draws by less
+    than 1e-15 of the variance.
+
+    Args:
+        state: Changed in place. A state this fails on halfway is erased.
+        cap: At least the finest level drawn.
+        rng: Randomness.
+
+    Raises:
+        LevelOrderError: If a level beyond the cap was drawn, or levels are too far apart for a double.
+    """
+    if any(level > cap for level in state.offsets):
+        raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")
+    family = state.family
+    if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
+        raise LevelOrderError(
+            f"a level was released whose noise is more than 2**20 times that of {level_text(cap)}: "
+            "a state of doubles cannot be sealed over such a range"
+        )
+    if cap not in state.offsets:
+        state.offsets[cap] = draw_level(state, cap, rng=rng)
+    try:
+        move_anchor(state, cap)
+    except BaseException:
+        erase(state)
+        raise
+    state.sealed = True
+
+
+def move_anchor(state: DenseState, cap: Fraction) -> None:
+    """Move what the offsets at the cap hold, down to the grid of the truth, into the anchor."""
+    moved = np.zeros(min(state.size, len(_scratch(state))), state.anchor.dtype)
+    lattice = None if state.family.integer else kept_step(state.family.std(cap))
+    for part in chunks(state.size):
+        shift = moved[: part.stop - part.start]
+        if lattice is not None:
+            for offsets in state.offsets.values():
+                keep_on_lattice(offsets[part], lattice)
+        shift[...] = state.offsets[cap][part]
+        if lattice is not None:
+            whole_steps(shift, state.truth_step)
+        state.anchor[part] += shift
+        for offsets in state.offsets.values():
+            offsets[part] -= shift
+    # Anchor and shift together give the truth of the last piece.
+    moved.fill(0)
+
+
+def whole_steps(values: FloatArray, step: float) -> None:
+    """Round down to multiples of a step, in place."""
+    np.multiply(values, 1.0 / step, out=values)
+    np.floor(values, out=values)
+    np.multiply(values, step, out=values)
+
+
+def erase(state: DenseState) -> None:
+    """Overwrite everything secret."""
+    state.anchor.fill(0)
+    for offsets in state.offsets.values():
+        offsets.fill(0)
+    state.anchor = state.anchor[:0]
+    state.offsets.clear()
+
+
+def _scratch(state: DenseState) -> FloatArray:
+    return np.empty(chunks(state.size)[0].stop)
+
+
+def _draw(
+    state: DenseState, level: Fraction, step: float | None, values: NoiseArray | None, *, rng: Generator
+) -> NoiseArray:
+    drawn, scratch = np.empty_like(state.anchor), _scratch(state)
+    neighbours = _adjacent(state.offsets, level)
+    for part in chunks(state.size):
+        known = {other: offsets[part] for other, offsets in neighbours.items()}
+        drawn[part] = noise_at_level(state.family, level, known, part.stop - part.start, rng=rng)
+        if step is not None and values is not None:
+            _publish(state, drawn[part], part, step, scratch, values)
+    return drawn
+
+
+def _adjacent(offsets: dict[Fraction, NoiseArray], level: Fraction) -> dict[Fraction, NoiseArray]:
+    finer = min((other for other in offsets if other > level), default=None)
+    coarser = max((other for other in offsets if other < level), default=None)
+    return {other: offsets[other] for other in (coarser, finer) if other is not None}
+
+
+def _publish(
+    state: DenseState, offsets: NoiseArray, part: slice, step: float, scratch: FloatArray, values: NoiseArray
+) -> None:
+    if not state.family.integer:
+        offsets = round_into(offsets, step, scratch[: offsets.size])
+    np.add(state.anchor[part], offsets, out=values[part])

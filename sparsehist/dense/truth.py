@@ -1,0 +1,143 @@
+"""Reading the vector that is to be released: what may stand in it, and what rounding it costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import is_dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.dense.rounding import as_power_of_two, chunks
+from sparsehist.errors import DataError, DeclarationError
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.gaussian import Gaussian
+
+# Rounding real values may add this share of the sensitivity: 0.006 %.
+_ROUNDING_SHARE = 2.0**-14
+_LARGEST_INTEGER = 2**62
+_LARGEST_IN_STEPS = 2.0**52
+
+
+class Truth(NamedTuple):
+    """A vector ready to be released.
+
+    Attributes:
+        values: float64 for real families, int64 for integer families; multiples of `step`. Secret.
+        step: The grid of the values, in counts; public.
+        family: The family, its sensitivity enlarged by what rounding the values may have added; public.
+        charge: That enlargement, in the units of the sensitivity; public.
+    """
+
+    values: NoiseArray
+    step: float
+    family: Family
+    charge: float
+
+
+def read_truth(truth: ArrayLike, family: Family, truth_step: float | None, *, copy: bool) -> Truth:
+    """Check a vector and bring it to the grid that its dtype, length and the declared step decide.
+
+    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (over
+    the square root of the length for the L2 norm, over the length for the L1 norm), and the sensitivity is
+    enlarged by what that rounding can add. With `truth_step` the values are declared to lie on its multiples
+    already: nothing is rounded and nothing is charged.
+
+    Args:
+        truth: Shape (n,). Secret.
+        family: The noise.
+        truth_step: A power of two, or None.
+        copy: Whether `truth` has to be left alone.
+
+    Raises:
+        DeclarationError: If the step is no power of two, or the sensitivity cannot be enlarged.
+        DataError: If the vector is empty, not one-dimensional, not of numbers, not finite, off the declared
+            grid, not whole for an integer family, or too large for exact arithmetic.
+    """
+    given = _as_vector(truth)
+    if family.integer:
+        return Truth(_whole(given, copy=copy), 1.0, family, 0.0)
+    if truth_step is not None or given.dtype.kind != "f":
+        step = 1.0 if truth_step is None else as_power_of_two(truth_step, "truth_step")
+        values = _floats(given, step, copy=copy)
+        _require_multiples(values, step)
+        return Truth(values, step, family, 0.0)
+    step, charge = _rounding(family, given.size)
+    values = _floats(given, step, copy=copy)
+    for part in chunks(values.size):
+        values[part] /= step
+        np.rint(values[part], out=values[part])
+        values[part] *= step
+    return Truth(values, step, _enlarged(family, charge), charge)
+
+
+def _as_vector(truth: ArrayLike) -> NDArray[Any]:
+    given = np.asarray(truth)
+    if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
+        raise DataError(f"the truth must be a vector of integers or floats, got dtype {given.dtype}")
+    if given.ndim != 1:
+        raise DataError(f"the truth must have one dimension, got {given.ndim}; flatten it first")
+    if given.size == 0:
+        raise DataError("the truth is empty: there is nothing to release")
+    return given
+
+
+def _largest(values: NDArray[Any]) -> float:
+    """The largest absolute value, NaN if there is one; without a temporary of full length."""
+    return float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
+
+
+def _whole(given: NDArray[Any], *, copy: bool) -> NoiseArray:
+    largest = _largest(given)
+    if not math.isfinite(largest):
+        raise DataError("the truth holds NaN or infinite values; remove or replace them")
+    if largest >= _LARGEST_INTEGER:
+        raise DataError("the truth holds values of 2**62 or more, beyond exact 64-bit integers; divide them first")
+    if given.dtype.kind == "f" and any(bool((part != np.rint(part)).any()) for part in _pieces(given)):
+        raise DataError("the truth holds values that are not whole, but the noise is integer; round them first")
+    return given.astype(np.int64, copy=copy or _not_ours(given))
+
+
+def _floats(given: NDArray[Any], step: float, *, copy: bool) -> NoiseArray:
+    largest = _largest(given)
+    if not math.isfinite(largest):
+        raise DataError("the truth holds NaN or infinite values; remove or replace them")
+    if largest > _LARGEST_IN_STEPS * step:
+        raise DataError(
+            f"the truth holds values above 2**52 times its grid of {step:g}, beyond exact arithmetic; declare a "
+            "coarser grid with truth_step (a power of two the values are multiples of), or divide them first"
+        )
+    return given.astype(np.float64, copy=copy or _not_ours(given))
+
+
+def _not_ours(given: NDArray[Any]) -> bool:
+    return not (given.flags.writeable and given.flags.c_contiguous)
+
+
+def _pieces(given: NDArray[Any]) -> list[NDArray[Any]]:
+    return [given[part] for part in chunks(given.size)]
+
+
+def _require_multiples(values: NoiseArray, step: float) -> None:
+    if any(bool((part / step != np.rint(part / step)).any()) for part in _pieces(values)):
+        raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
+
+
+def _rounding(family: Family, size: int) -> tuple[float, float]:
+    """The grid for real values, and what rounding to it can add to the sensitivity."""
+    sensitivity = getattr(family, "sensitivity", None)
+    if sensitivity is None or not is_dataclass(family):
+        raise DeclarationError(
+            f"{type(family).__name__} has no sensitivity that could be enlarged for the rounding of real values; "
+            "round them and declare their grid with truth_step"
+        )
+    # Each of two neighbouring vectors moves by at most half a step in every coordinate.
+    norm = math.sqrt(size) if isinstance(family, Gaussian) else float(size)
+    step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
+    return step, step * norm
+
+
+def _enlarged(family: Family, charge: float) -> Family:
+    sensitivity = family.sensitivity + charge  # type: ignore[attr-defined]
+    return replace(family, sensitivity=sensitivity)  # type: ignore[type-var]

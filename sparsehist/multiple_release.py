@@ -1,0 +1,288 @@
+"""Multiple release of a dense vector: the class that owns a state and draws for it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from sparsehist.dense.release import DenseRelease, dense_release
+from sparsehist.dense.rounding import as_power_of_two
+from sparsehist.dense.state import DenseState, draw_and_publish, published, seal
+from sparsehist.dense.tightening import bought_state, step_of
+from sparsehist.dense.truth import read_truth
+from sparsehist.entropy import generator
+from sparsehist.errors import (
+    CapExceededError,
+    DeclarationError,
+    InputError,
+    LevelOrderError,
+    StoreDamagedError,
+    StoreError,
+)
+from sparsehist.noise.family import Family
+from sparsehist.privacy.levels import Level, as_level, level_text
+
+
+class MultipleRelease:
+    """A dense vector, released at any levels in any order for the cost of the finest one.
+
+    Each release has the law of a single release at its level; all of them together reveal what the finest
+    reveals. The noise of a new level is drawn from the levels next to it; a level asked for again is the same
+    release. Threads may share one object. A new level is refused in a forked process, as parent and child
+    would draw different noise for it.
+
+    Memory: 8 bytes an entry for the vector, for each level drawn, and for each release the caller keeps;
+    everything else works on pieces of 65,536 entries.
+
+    The same rule holds for every copy of an object (a saved file, a pickle): **only one of them may be used to
+    draw new levels from then on.** Two copies that draw one level draw different noise for it, and together
+    they cost more than the finest level.
+
+    Args:
+        family: The noise, such as `sparsehist.noise.Gaussian(sensitivity=1.0)`; its sensitivity is that of
+            the whole vector.
+        truth: Shape (n,); integers, or reals for a real family. Real values are rounded to a fine grid, and
+            the sensitivity is enlarged by what that can add (at most 2**-14 of it; see `rounding_charge` in
+            the metadata). Secret.
+        cap: Finest level that may ever be released, or None.
+        truth_step: A power of two of which all values are multiples, declared by the caller: then nothing is
+            rounded or charged. Integers have 1.
+        step: One grid of published noise for all levels, a power of two that divides the truth's; by default
+            each level has its own, about a thousandth of its standard deviation. For real families only.
+        copy: Whether to work on a copy. With False the vector is taken over without a second one where its
+            dtype allows (float64 for real families, int64 for integer ones), and sealing overwrites it.
+
+    Raises:
+        DataError: If the truth is empty, not one-dimensional, not of finite numbers, or not whole for an
+            integer family.
+        DeclarationError: If cap or a step are not what they should be.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> vector = MultipleRelease(Gaussian(sensitivity=1.0), [3, 0, 12], cap=2)
+        >>> public, partner = vector.release("0.1"), vector.release(1)
+        >>> public.metadata["guarantee"]
+        '0.1-zCDP (zero-concentrated differential privacy)'
+        >>> vector.seal()
+        >>> vector
+        MultipleRelease(Gaussian, size=3, levels=(0.1, 1, 2), cap=2, sealed=True)
+
+    Source: Andersson et al., Algorithms 4 and 5; for sealing see `sparsehist.dense.state`.
+    """
+
+    __slots__ = ("_cap", "_charge", "_lock", "_process", "_state", "_step")
+    _state: DenseState
+    _cap: Fraction | None
+    _step: float | None
+    _charge: float
+
+    def __init__(
+        self,
+        family: Family,
+        truth: ArrayLike,
+        cap: Level | None = None,
+        *,
+        truth_step: float | None = None,
+        step: float | None = None,
+        copy: bool = True,
+    ) -> None:
+        """Check the declarations and read the truth."""
+        finest = None if cap is None else as_level(cap)
+        chosen = None if step is None else as_power_of_two(step, "step")
+        if chosen is not None and family.integer:
+            raise DeclarationError("step is for real noise; integer families publish whole numbers")
+        vector = read_truth(truth, family, truth_step, copy=copy)
+        if chosen is not None and chosen > vector.step:
+            raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {step!r}")
+        state = DenseState(vector.family, vector.values, vector.step)
+        self._set(state, finest, chosen, vector.charge)
+
+    @classmethod
+    def from_release(cls, release: DenseRelease) -> MultipleRelease:
+        """Begin from a published release alone: whoever bought it can pass on coarser ones, losslessly.
+
+        The new object is sealed at the level of the release. For real noise the rounding of the bought values
+        adds less than 1e-7 to the variance of what is passed on.
+
+        Raises:
+            InputError: If the release was post-processed: its values are not truth plus noise any more.
+        """
+        if release.metadata["post_processing"]:
+            raise InputError("a post-processed release cannot be coarsened; begin from the plain one")
+        truth_step, grid = float(release.metadata["truth_step"]), float(release.metadata["grid"])
+        state = bought_state(release.values, release.family, release.level, truth_step=truth_step)
+        own = step_of(state, release.level)
+        step, charge = None if grid == own else grid, float(release.metadata["rounding_charge"])
+        return cls._of(state, release.level, step, charge)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], family: Family | None = None) -> MultipleRelease:
+        """Go on from a saved file, whose object must not be used any more.
+
+        Args:
+            path: What `save` wrote.
+            family: The noise; only needed if it is not one of `sparsehist.noise`.
+
+        Raises:
+            NotFoundError: If there is no such file.
+            StoreDamagedError: If it was truncated or altered.
+            InputError: If it is no such file, or the family is not the one it was saved with.
+        """
+        from sparsehist.multiple_release_file import read_file
+
+        return cls._of(*read_file(Path(path), family))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything needed to go on, as one private file (mode 0600), whole or not at all.
+
+        Unsealed, the file holds the truth; sealed, it holds nothing that is not as private as the cap. Save
+        after the last release, and use either the object or the file from then on: a file older than a
+        release would draw that level again.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        from sparsehist.multiple_release_file import write_state
+
+        with self._lock:
+            self._require_whole()
+            write_state(Path(path), self._state, self._cap, self._step, self._charge)
+
+    def release(self, level: Level) -> DenseRelease:
+        """Release the vector at a level; the same release again if the level was released before.
+
+        Args:
+            level: Any order; not beyond the cap.
+
+        Returns:
+            Values and public metadata.
+
+        Raises:
+            LevelError: If it is no level.
+            CapExceededError: If it is finer than the cap; nothing is drawn.
+            DeclarationError: If the family has no guarantee to give.
+            StoreError: If the level is new and this process was forked from the one that made the object.
+        """
+        target = as_level(level)
+        with self._lock:
+            self._require_whole()
+            self._require_within_cap(target)
+            self._state.family.statement(target)  # a family without a guarantee refuses before anything is drawn
+            grid = step_of(self._state, target, self._step)
+            if target in self._state.offsets:
+                values = published(self._state, target, grid)
+            else:
+                self._require_own_process()
+                drawn, values = draw_and_publish(self._state, target, grid, rng=generator())
+                self._state.offsets[target] = drawn
+            return dense_release(
+                values,
+                self._state.family,
+                target,
+                grid=grid,
+                truth_step=self._state.truth_step,
+                rounding_charge=self._charge,
+                cap=self._cap,
+            )
+
+    def seal(self) -> None:
+        """Erase the truth, and go on serving every level up to the cap.
+
+        What stays is the release at the cap (drawn now if it was not released) and noise that does not depend
+        on the truth. Releases made before are served unchanged, later ones have the law they would have had.
+        Without a cap the finest level released becomes the cap. The vector given with copy=False is
+        overwritten; with copy=True the caller's own is the caller's to erase.
+
+        Raises:
+            LevelOrderError: If there is neither a cap nor a release, or a level lies more than 2**20 standard
+                deviations at the cap away.
+        """
+        with self._lock:
+            self._require_whole()
+            if self._state.sealed:
+                return
+            cap = self._cap if self._cap is not None else max(self._state.offsets, default=None)
+            if cap is None:
+                raise LevelOrderError("nothing was released and no cap was given: there is no level to seal at")
+            if cap not in self._state.offsets:
+                self._require_own_process()
+            seal(self._state, cap, rng=generator())
+            self._cap = cap
+
+    @property
+    def family(self) -> Family:
+        """The noise, its sensitivity enlarged if real values were rounded."""
+        return self._state.family
+
+    @property
+    def cap(self) -> Fraction | None:
+        """The finest level that may be released."""
+        return self._cap
+
+    @property
+    def levels(self) -> tuple[Fraction, ...]:
+        """Levels drawn so far, coarse to fine."""
+        return tuple(sorted(self._state.offsets))
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the truth is gone."""
+        return self._state.sealed
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return self._state.size
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        levels = ", ".join(level_text(level) for level in self.levels)
+        cap = "None" if self._cap is None else level_text(self._cap)
+        name = type(self.family).__name__
+        return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Pickle what `save` writes; the rule about copies holds."""
+        with self._lock:
+            return self._state, self._cap, self._step, self._charge
+
+    def __setstate__(self, given: tuple[Any, ...]) -> None:
+        """Read a pickle back."""
+        self._set(*given)
+
+    @classmethod
+    def _of(cls, *given: Any) -> MultipleRelease:
+        made = cls.__new__(cls)
+        made.__setstate__(given)
+        return made
+
+    def _set(self, state: DenseState, cap: Fraction | None, step: float | None, charge: float) -> None:
+        self._state = state
+        self._cap = cap
+        self._step = step
+        self._charge = charge
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def _require_whole(self) -> None:
+        if self._state.size == 0:
+            raise StoreDamagedError("sealing was interrupted, and everything was erased; begin again from the truth")
+
+    def _require_within_cap(self, level: Fraction) -> None:
+        if self._cap is not None and level > self._cap:
+            requested, cap = level_text(level), level_text(self._cap)
+            raise CapExceededError(
+                f"requested level {requested}, cap {cap}, difference {level_text(level - self._cap)}; "
+                "nothing was released"
+            )
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreError(
+                "this process was forked from the one that holds the vector, and both would draw different noise "
+                "for a new level; draw all levels in one process"
+            )

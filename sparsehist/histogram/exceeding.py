@@ -24,7 +24,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.errors import DeclarationError, InputError, SparsehistError
 from sparsehist.histogram.binomial import IntArray, Sizes, as_sizes, binomial
 from sparsehist.histogram.rare import History, draw_late, draw_rare
 from sparsehist.noise.family import Family, FloatArray, NoiseArray
@@ -34,7 +34,10 @@ from sparsehist.privacy.levels import Level, as_level
 # Candidates drawn at once: bounds the memory of a round at about 8 * levels * this many bytes.
 _BATCH = 1 << 19
 # Races before quadrature: beyond this a survivor is so rare that integrals are cheaper.
-_MOST_RACES = 200
+_MOST_RACES = 20
+_RACES_AT_ONCE = 1 << 12
+# Other families have no quadrature yet; this many races see histories down to about 1e-8.
+_MOST_RACES_WITHOUT_QUADRATURE = 100_000
 _HOPELESS = math.log(1e-3)
 
 
@@ -165,20 +168,26 @@ def _race(
     paths = np.empty((rows, group.size), dtype)
     accepted = np.zeros(group.size, bool)
     pending = np.arange(group.size)
-    for _ in range(_MOST_RACES):
+    for _ in range(_MOST_RACES if isinstance(family, Gaussian) else _MOST_RACES_WITHOUT_QUADRATURE):
         if not pending.size:
             break
-        mine = group[pending]
-        log_uniform = np.negative(rng.standard_exponential(pending.size))
+        # The few that are left run many races at once; of each the first that is decided counts.
+        tries = max(1, _RACES_AT_ONCE // pending.size)
+        mine = np.repeat(group[pending], tries)
+        log_uniform = np.negative(rng.standard_exponential(mine.size))
         exceeding = _exceeding(family, level, log_exceed[mine] + log_uniform, least[mine])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = _carry_back(family, history, level, plain, exceeding, counts[mine], rng=rng)
-        won = inside[1]
-        accepted[pending[won]] = True
-        paths[:, pending[won]] = path[:, won]
-        pending = pending[~(inside[0] | inside[1])]
+        decided = (inside[0] | inside[1]).reshape(pending.size, tries)
+        settled = np.flatnonzero(decided.any(axis=1))
+        race = settled * tries + decided[settled].argmax(axis=1)
+        won = inside[1][race]
+        accepted[pending[settled[won]]] = True
+        paths[:, pending[settled[won]]] = path[:, race[won]]
+        pending = np.delete(pending, settled)
     for g in np.unique(group[pending]):
-        assert isinstance(family, Gaussian), "races of this family must end"
+        if not isinstance(family, Gaussian):
+            raise SparsehistError("a history too rare for this family's races came up; repeat the release")
         late = pending[group[pending] == g]
         drawn = draw_late(family, history, level, margins[g], counts[g], float(log_exceed[g]), late.size, rng=rng)
         accepted[late[: drawn.shape[1]]] = True

@@ -1,0 +1,307 @@
+"""Laplace noise under pure differential privacy.
+
+Law: density proportional to e**(-level |x| / sensitivity). Its characteristic function is 1/(1 + t**2/b**2)
+with b = level / sensitivity, so the coarser noise is the finer plus a bridge that is 0 with probability
+(b_coarse / b_fine)**2 and otherwise coarse noise itself. Every step below is Bayes' rule on that sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.noise.family import FloatArray
+from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+
+_LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
+
+    What is exact: the laws, in real arithmetic; equal values at two levels (the bridge's atom at 0) are equal
+    to the last bit, and later steps rely on it. What is not: magnitudes are 53-bit doubles (numpy's ziggurat
+    exponential times a scale, never the logarithm of a 53-bit uniform, so no tail is cut off). Pure epsilon-DP
+    is a property of the law before that rounding. What is published is rounded to a grid that does not depend
+    on the data, which leaves each probability within a relative 2**-40 or so of the true one rather than
+    support that gives a count away; where that is too much, take the discrete Laplace family.
+
+    Args:
+        sensitivity: L1 sensitivity of the vector of counts, in counts: max_keys for a histogram to which a
+            unit adds at most 1 in each of max_keys cells.
+
+    Raises:
+        DeclarationError: If the sensitivity is not positive and finite.
+
+    Example:
+        >>> Laplace(sensitivity=1.0).std(2) ** 2
+        0.5000000000000001
+
+    Source: Koufogiannis, Han and Pappas 2016, eq. (22), (25) and Algorithm 1 (whose third case lacks its
+    return); between by our own derivation, as Lemma F.5 of Andersson et al. has the wrong variance as printed.
+    """
+
+    sensitivity: float = 1.0
+    integer: ClassVar[bool] = False
+    monotone: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a sensitivity that is no sensitivity."""
+        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
+            raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}")
+
+    def rate(self, level: Level) -> float:
+        """The decay b of the density e**(-b |x|), per count: level / sensitivity."""
+        return level_float(as_level(level)) / self.sensitivity
+
+    def std(self, level: Level) -> float:
+        """Standard deviation of the noise, in counts: sqrt(2) * sensitivity / level."""
+        return math.sqrt(2.0) / self.rate(level)
+
+    def statement(self, level: Level) -> str:
+        """The guarantee of one release, in words."""
+        return f"{level_text(as_level(level))}-differential privacy (pure), up to the rounding of doubles"
+
+    def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
+        """Draw fresh noise, in counts; shape (size,), float64."""
+        return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
+
+    def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
+        """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
+
+        Args:
+            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
+            fine_level: Level of `fine`.
+            level: Level wanted; below `fine_level`.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts; shape (n,). Equal to `fine` with probability (level / fine_level)**2.
+
+        Raises:
+            LevelOrderError: If `level` is not below `fine_level`.
+        """
+        target, known = as_level(level), as_level(fine_level)
+        if not target < known:
+            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        return self._bridge(len(fine), known, target, rng=rng) + fine
+
+    def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
+        """Draw the noise of a finer release, given that of a coarser one.
+
+        Args:
+            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
+            coarse_level: Level of `coarse`.
+            level: Level wanted; above `coarse_level`.
+            rng: Randomness.
+
+        Returns:
+            Noise (not noisy counts), in counts; shape (n,).
+
+        Raises:
+            LevelOrderError: If `level` is not above `coarse_level`.
+        """
+        target, known = as_level(level), as_level(coarse_level)
+        if not target > known:
+            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        return _refined(coarse, self._kernel(known, target), rng=rng)
+
+    def between(
+        self,
+        coarse: FloatArray,
+        coarse_level: Level,
+        fine: FloatArray,
+        fine_level: Level,
+        level: Level,
+        *,
+        rng: Generator,
+    ) -> FloatArray:
+        """Draw the noise of a release between two given ones; never looks at the truth.
+
+        Args:
+            coarse: Noise at `coarse_level`, in counts; shape (n,). Secret.
+            coarse_level: Level of `coarse`; below `level`.
+            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
+            fine_level: Level of `fine`; above `level`.
+            level: Level wanted.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts; shape (n,). Where the neighbours are equal, so is the result.
+
+        Raises:
+            LevelOrderError: Unless coarse_level < level < fine_level.
+
+        Source: the first of the two bridges is 0 with probability (m**2 - c**2)/(f**2 - c**2) given that
+        their sum is not, and else has the law of finer noise given that sum.
+        """
+        target, left, right = as_level(level), as_level(coarse_level), as_level(fine_level)
+        if not left < target < right:
+            raise LevelOrderError(
+                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
+            )
+        stays = float((target**2 - left**2) / (right**2 - left**2))
+        result = np.array(fine, dtype=np.float64)
+        moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
+        gap = coarse[moving] - result[moving]
+        step = _refined(gap, self._kernel(left, target), rng=rng)
+        # The atom at the coarse noise has to be hit to the last bit, which fine + (coarse - fine) may not do.
+        result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
+        return result
+
+    def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
+        """Coarsen or refine several rows with one uniform a column, by the inverse of the kernel's cdf.
+
+        Args:
+            values: Noise at `start`, in counts; shape (rows, n). Secret.
+            start: Level of `values`.
+            end: Level wanted; coarser or finer.
+            rng: Randomness.
+
+        Returns:
+            Noise at `end`; shape (rows, n). values[i] >= values[j] implies the same of the result.
+        """
+        known, target = as_level(start), as_level(end)
+        if target == known:
+            return values
+        if target < known:
+            return values + self._bridge(values.shape[-1], known, target, rng=rng)
+        distances = np.asarray(rng.standard_exponential(values.shape[-1]))
+        upper = _coins(distances.size, rng=rng)
+        return _refine_quantile(values, self._kernel(known, target), distances, upper)
+
+    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """P[Z > threshold]; `threshold` in counts, any shape."""
+        return np.asarray(np.exp(self.log_tail(threshold, level)))
+
+    def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z > threshold]; accurate in both tails."""
+        scaled = self.rate(level) * np.asarray(threshold, np.float64)
+        lower = np.log1p(-0.5 * np.exp(np.minimum(scaled, 0.0)))
+        return np.asarray(np.where(scaled >= 0, -scaled - _LN2, lower))
+
+    def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z <= threshold]; accurate in both tails."""
+        return self.log_tail(np.negative(threshold), level)
+
+    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
+        """The threshold t with ln P[Z > t] = log_probability (at most 0), in counts; right in both tails."""
+        log_p = np.asarray(log_probability, np.float64)
+        with np.errstate(divide="ignore"):
+            below = np.log(-2.0 * np.expm1(np.maximum(log_p, -_LN2)))
+        return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
+
+    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
+        """Draw Z given Z > threshold.
+
+        Args:
+            size: Number of draws.
+            threshold: In counts; scalar or shape (size,).
+            level: epsilon; positive.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts, every entry above its threshold; shape (size,).
+        """
+        log_uniform = np.negative(rng.standard_exponential(size))
+        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
+        # Rounding may land on the threshold itself; the least double above it is within that rounding.
+        return np.maximum(values, np.nextafter(np.asarray(threshold, np.float64), np.inf))
+
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        bridge = _signed_exponentials(size, 1.0 / self.rate(coarse), rng=rng)
+        bridge[rng.random(size) < float((coarse / fine) ** 2)] = 0.0
+        return bridge
+
+    def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
+        return _Kernel(
+            total=level_float(fine + coarse) / self.sensitivity,
+            difference=level_float(fine - coarse) / self.sensitivity,
+            behind=float((fine - coarse) / (2 * fine)),
+            pull=float(2 * coarse / (fine + coarse)),
+            near=math.log(2 * fine / (fine + coarse)),
+            far=math.log(2 * fine / (fine - coarse)),
+            gap=math.log((fine + coarse) / (fine - coarse)),
+        )
+
+
+class _Kernel(NamedTuple):
+    """The law of the finer noise given the coarser x >= 0, with a < b the two rates.
+
+    Its survival function is (a+b)/(2b) e**(-(b-a)y) on [0, x), then drops by the atom at x to
+    (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)); below 0 the cdf is (b-a)/(2b) e**((a+b)y).
+    """
+
+    total: float  # a + b
+    difference: float  # b - a
+    behind: float  # mass on the other side of 0: (b - a)/(2b)
+    pull: float  # 2a/(a + b)
+    near: float  # ln(2b/(a + b))
+    far: float  # ln(2b/(b - a))
+    gap: float  # far - near
+
+
+def _refined(coarse: FloatArray, kernel: _Kernel, *, rng: Generator) -> FloatArray:
+    """Draw from the kernel.
+
+    The exponential past 0 is compared with three straight lines in x, of which the survival function is made;
+    a draw from the other side of 0 has no use for them. At x = 0 the law is symmetric, whatever the sign.
+    """
+    exponential = rng.standard_exponential(coarse.size)
+    size = np.abs(coarse)
+    beyond = (exponential - kernel.gap) / kernel.total
+    beyond += kernel.pull * size
+    np.maximum(beyond, size, out=beyond)
+    np.minimum(beyond, exponential / kernel.difference, out=beyond)
+    exponential /= -kernel.total
+    np.copyto(beyond, exponential, where=rng.random(coarse.size) < kernel.behind)
+    np.negative(beyond, out=beyond, where=np.signbit(coarse))
+    return beyond
+
+
+def _refine_quantile(
+    values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: NDArray[np.bool_]
+) -> FloatArray:
+    """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
+
+    Every operation on `values` is monotone as rounded, and results of either sign of x meet at 0.
+    """
+    small = exponential + _LN2
+    large = -np.log1p(-0.5 * np.exp(-exponential))
+    survival, cdf = np.where(upper, small, large), np.where(upper, large, small)
+    above = np.where(upper, survival - kernel.far, -np.inf) / kernel.total
+    below = np.where(upper, -np.inf, cdf - kernel.far) / kernel.total
+    # Where a side is ruled out by the coin its excess is at most 0, but the lines inside [0, x] need its value.
+    slack_above = np.where(upper, above, np.minimum((survival - kernel.far) / kernel.total, 0.0))
+    slack_below = np.where(upper, np.minimum((cdf - kernel.far) / kernel.total, 0.0), below)
+    positive = np.minimum(
+        np.maximum((survival - kernel.near) / kernel.difference, 0.0),
+        np.maximum(values, kernel.pull * values + slack_above),
+    )
+    negative = np.maximum(
+        -np.maximum((cdf - kernel.near) / kernel.difference, 0.0),
+        np.minimum(values, kernel.pull * values - slack_below),
+    )
+    positive = np.where(below > 0, -below, positive)
+    negative = np.where(above > 0, above, negative)
+    return np.where(values >= 0, positive, negative)
+
+
+def _signed_exponentials(size: int, scale: float, *, rng: Generator) -> FloatArray:
+    draws = rng.standard_exponential(size)
+    draws *= scale
+    np.negative(draws, out=draws, where=_coins(size, rng=rng))
+    return draws
+
+
+def _coins(size: int, *, rng: Generator) -> NDArray[np.bool_]:
+    """Fair coins, one random bit each; shape (size,)."""
+    return np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8), count=size).view(np.bool_)

@@ -21,6 +21,9 @@ CHUNK = 1 << 16
 # does to the probability of one cell is then as small as the cell.
 _KEPT_BITS_BELOW_STD = 25
 
+# Noise reaches some 2**6 standard deviations, and rounding is exact below 2**51 steps.
+_FINEST_STEP = 2.0**-44
+
 
 def chunks(size: int) -> list[slice]:
     """Cut a vector into pieces that stay in cache."""
@@ -47,14 +50,21 @@ def publication_step(std: float, truth_step: float, step: float | None) -> float
         truth_step: Grid of the truth.
         step: The grid asked for, or None for the finer of 2**(floor(log2(std)) - 10) and the truth's.
 
+    Raises:
+        DeclarationError: If noise this large has no digits left on so fine a grid.
+
     Example:
         >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
         (0.0625, 9.5367431640625e-07)
     """
-    if step is not None:
-        return step
-    wanted = grid_step(std) if std < 1024 else math.ldexp(1.0, math.frexp(std)[1] - 11)
-    return min(truth_step, wanted)
+    own = grid_step(std) if std < 1024 else math.ldexp(1.0, math.frexp(std)[1] - 11)
+    chosen = min(truth_step, own) if step is None else step
+    if chosen < std * _FINEST_STEP:
+        raise DeclarationError(
+            f"noise of standard deviation {std:g} cannot be published on a grid of {chosen:g} in doubles; declare a "
+            "coarser step, or a coarser truth_step of which the values are multiples"
+        )
+    return chosen
 
 
 def kept_step(std: float) -> float:

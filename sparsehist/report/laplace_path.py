@@ -12,7 +12,7 @@ from sparsehist.dense.laplace_path import LaplacePath
 from sparsehist.report.plots import require_plots
 
 _SHOWN = 6
-_TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
+_TICKS = (-30, -5, -2, -1, 0, 1, 2, 5, 30)
 
 
 def path_points(path: LaplacePath, coordinates: int = _SHOWN) -> pl.DataFrame:
@@ -69,7 +69,7 @@ def plot_laplace_path(path: LaplacePath) -> Any:
     words = " : ".join(
         f"abs(datum.value - {at:.6f}) < 1e-4 ? '{tick}'" for at, tick in zip(ticks, _TICKS, strict=True)
     )
-    axis = alt.Axis(values=ticks, labelExpr=f"{words} : ''")
+    axis = alt.Axis(values=ticks, labelExpr=f"{words} : ''", labelOverlap=False)
     return (
         alt.Chart(alt.InlineData(values=points.to_dicts()))
         .mark_line(interpolate="step-after", strokeWidth=1.6)

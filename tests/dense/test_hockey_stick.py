@@ -1,0 +1,90 @@
+"""Pairs of releases of neighbouring truths differ by what the finest level allows, and independent ones by more."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from sparsehist import entropy, multiple_release
+from sparsehist.multiple_release import MultipleRelease
+from sparsehist.noise import Gaussian
+from sparsehist.noise.discrete_laplace import DiscreteLaplace
+from sparsehist.noise.laplace import Laplace
+from tests.stats import assert_consistent, assert_detected
+
+SIZE = 400_000
+BINS = 48
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch):
+    seeds = iter(range(7500, 7600))
+    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
+
+
+def pairs(family, count, coarse, fine, *, together, seal):
+    """Many copies of one coordinate with this count, at two levels; shape (SIZE, 2)."""
+    vector = MultipleRelease(family, np.full(SIZE, count), cap=fine)
+    coarse_values = vector.release(coarse).values
+    if seal:
+        vector.seal()
+    fine_vector = vector if together else MultipleRelease(family, np.full(SIZE, count), cap=fine)
+    return np.column_stack([coarse_values, fine_vector.release(fine).values])
+
+
+def cells(values, edges):
+    """Which cell of a grid each pair falls into."""
+    digits = [np.searchsorted(edges, column) for column in values.T]
+    return digits[0] * (BINS + 1) + digits[1]
+
+
+def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
+    """P-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S of cells, found on other draws.
+
+    Half of the draws choose the cells where P exceeds e**epsilon Q, the other half measure them: the choice
+    owes nothing to what is measured, so the p-value is honest.
+    """
+    drawn = [pairs(family, count, coarse, fine, together=together, seal=seal) for count in (0, 1)]
+    spread = 2.5 * family.std(fine)
+    # Between the grid's values, so that no edge meets one.
+    edges = np.linspace(-spread, 1 + spread, BINS) + 2.0**-20
+    indices = [cells(values, edges) for values in drawn]
+    half, total = SIZE // 2, (BINS + 1) ** 2
+    p, q = (np.bincount(index[:half], minlength=total) for index in indices)
+    chosen = p > math.exp(epsilon) * q
+    p_share, q_share = (float(chosen[index[half:]].mean()) for index in indices)
+    factor = math.exp(epsilon)
+    variance = (p_share * (1 - p_share) + factor**2 * q_share * (1 - q_share)) / half
+    return float(special.ndtr((delta - (p_share - factor * q_share)) / math.sqrt(variance)))
+
+
+def gaussian_delta(rho, epsilon):
+    """The exact delta of Gaussian noise at rho."""
+    mu = math.sqrt(2 * rho)
+    at = epsilon / mu
+    return float(special.ndtr(mu / 2 - at) - math.exp(epsilon) * special.ndtr(-mu / 2 - at))
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_gaussian_pairs_cost_what_the_finer_costs(seal):
+    """At epsilon 1 two releases together have the delta of the finer one; independent ones have more."""
+    coarse, fine, delta = "0.8", 1, gaussian_delta(1, 1.0)
+    assert_consistent(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=True, seal=seal))
+    assert_detected(exceedance(Gaussian(), coarse, fine, 1.0, delta, together=False), "independent releases")
+
+
+@pytest.mark.parametrize("seal", [False, True])
+@pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
+def test_laplace_pairs_are_epsilon_private(family, seal):
+    """At the finer level's epsilon the pair exceeds nothing; two independent releases do."""
+    assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
+    assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
+
+
+def test_the_bound_is_reached():
+    """The finer release alone comes up to its bound, so a smaller one would be refused."""
+    delta = gaussian_delta(1, 1.0)
+    assert_detected(exceedance(Gaussian(), "0.8", 1, 1.0, 0.9 * delta, together=True), "a bound 10 % too small")

@@ -1,0 +1,198 @@
+"""The Laplace path: its jumps, its joint law at any levels, extension, restriction, storage, the picture."""
+
+from __future__ import annotations
+
+import io
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import special
+
+from sparsehist import entropy
+from sparsehist.dense import LaplacePath, sample_laplace_path
+from sparsehist.errors import DataError, DeclarationError, LevelOrderError
+from sparsehist.noise.laplace import Laplace
+from sparsehist.report.laplace_path import path_points, plot_laplace_path
+from tests.stats import assert_consistent, assert_detected, g_test, ks_test, uniform_cube_test
+
+# 100,000 paths see a shift of a distribution function by 1 %.
+SIZE = 100_000
+SENSITIVITY = 3.0
+
+
+def laplace_cdf(x, rate):
+    """Of density proportional to exp(-rate |x|)."""
+    return np.where(x < 0, 0.5 * np.exp(rate * np.minimum(x, 0)), 1 - 0.5 * np.exp(-rate * np.maximum(x, 0)))
+
+
+def uniforms(noise, levels, sensitivity, rng):
+    """Rosenblatt's transform, from fine to coarse: uniform on the cube if the noise is of one path.
+
+    The jump between two levels is 0 with probability (coarse/fine)**2; there the transform is spread at random.
+    """
+    columns = [laplace_cdf(noise[0], levels[0] / sensitivity)]
+    for (one, other), (fine, coarse) in zip(pairwise(noise), pairwise(levels), strict=True):
+        jump, still = other - one, (coarse / fine) ** 2
+        at = (1 - still) * laplace_cdf(jump, coarse / sensitivity)
+        columns.append(at + still * np.where(jump == 0, rng.random(SIZE), jump > 0))
+    return np.column_stack(columns)
+
+
+def joint_p_value(noise, levels, sensitivity=SENSITIVITY):
+    """Test noise at levels from fine to coarse against the exact joint law."""
+    return uniform_cube_test(uniforms(noise, levels, sensitivity, entropy.seeded(8001)), 5)
+
+
+def paths():
+    """Paths over [0.2, 3], reached in different ways."""
+    whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
+    middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
+    both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
+    point = sample_laplace_path(SIZE, "0.199", "0.2", sensitivity=SENSITIVITY, rng=entropy.seeded(8006))
+    finer = point.extend(2, rng=entropy.seeded(8007)).extend(3, rng=entropy.seeded(8008)).restrict("0.2", 3)
+    return {"whole": whole, "extended both ways": both, "extended twice to finer": finer}
+
+
+PATHS = paths()
+
+
+@pytest.mark.parametrize("how", PATHS)
+def test_a_path_has_the_joint_law_at_any_levels(how):
+    """The noise at four levels of the interval has the exact joint law, atoms and all, however it was reached."""
+    levels = [3, 1.3, 0.8, 0.2]
+    assert_consistent(joint_p_value([PATHS[how].evaluate(level) for level in levels], levels), how)
+
+
+@pytest.mark.parametrize("how", PATHS)
+def test_jumps_are_those_of_a_compound_poisson_process(how):
+    """Poisson(2 ln(fine/coarse)) jumps a coordinate, log-uniform levels, sizes Laplace at their level."""
+    path = PATHS[how]
+    coordinate, levels, sizes = path.jumps()
+    mean = 2 * math.log(15)
+    numbers = np.bincount(np.bincount(coordinate, minlength=SIZE), minlength=31)[:31]
+    law = np.exp(special.xlogy(np.arange(31), mean) - mean - special.gammaln(np.arange(1, 32)))
+    observed = [*numbers, SIZE - numbers.sum()]
+    assert_consistent(g_test(observed, [*law, max(0.0, 1 - math.fsum(law))]), f"{how}: number")
+    assert_consistent(ks_test(levels, lambda x: np.log(x / 0.2) / math.log(15)), f"{how}: levels")
+    assert_consistent(ks_test(sizes * levels / SENSITIVITY, lambda x: laplace_cdf(x, 1.0)), f"{how}: sizes")
+
+
+def test_wrong_paths_are_seen():
+    """Half as many jumps, a level of another path, a scale 5 % off."""
+    levels = [3, 1.3, 0.8, 0.2]
+    noise = [PATHS["whole"].evaluate(level) for level in levels]
+    other = PATHS["extended both ways"].evaluate(1.3)
+    assert_detected(joint_p_value([noise[0], other, *noise[2:]], levels), "another path")
+    assert_detected(joint_p_value([1.05 * column for column in noise], levels), "a scale")
+    coins = entropy.seeded(8009).random(SIZE) < 0.5
+    half = [noise[0], np.where(coins, noise[1], noise[0]), *noise[2:]]
+    assert_detected(joint_p_value(half, levels), "fewer jumps")
+
+
+def test_the_family_takes_the_steps_of_the_path():
+    """Coarsen, refine and between of the Laplace family, started on a path, stay on its joint law."""
+    family, rng = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010)
+    path = PATHS["whole"]
+    middle = path.evaluate(1)
+    fine, coarse = family.refine(middle, 1, 3, rng=rng), family.coarsen(middle, 1, "0.2", rng=rng)
+    assert_consistent(joint_p_value([fine, middle, coarse], [3, 1, 0.2]), "refine and coarsen")
+    fine, coarse = path.evaluate(2), path.evaluate("0.5")
+    between = family.between(coarse, "0.5", fine, 2, 1, rng=rng)
+    assert_consistent(joint_p_value([fine, between, coarse], [2, 1, 0.5]), "between")
+
+
+def test_a_path_stands_still_between_its_jumps():
+    """Values at any level are those after the jumps at finer levels, to the last bit."""
+    path = PATHS["whole"].restrict("0.3", 2)
+    coordinate, levels, sizes = path.jumps()
+    assert ((levels >= 0.3) & (levels < 2)).all()
+    assert (np.diff(coordinate) >= 0).all()
+    fine, there = path.evaluate(2), path.evaluate("0.9")
+    past = levels >= 0.9
+    assert np.allclose(fine + np.bincount(coordinate[past], sizes[past], SIZE), there, atol=1e-9)
+    unmoved = np.bincount(coordinate[past], minlength=SIZE) == 0
+    assert np.array_equal(there[unmoved], fine[unmoved])
+    for level in ("0.3", "0.9", 2):
+        assert np.array_equal(path.evaluate(level), PATHS["whole"].evaluate(level))
+
+
+def test_extending_leaves_the_old_part_alone():
+    """What a path was on its interval it is on the longer one, to the last bit."""
+    old = sample_laplace_path(1000, "0.5", 2, rng=entropy.seeded(8011))
+    new = old.extend(20, rng=entropy.seeded(8012)).extend("0.01", rng=entropy.seeded(8013))
+    for level in ("0.5", "0.77", "1.5", 2):
+        assert np.array_equal(new.evaluate(level), old.evaluate(level))
+    assert new.restrict("0.5", 2).to_arrays().keys() == old.to_arrays().keys()
+    for name, array in new.restrict("0.5", 2).to_arrays().items():
+        assert np.array_equal(array, old.to_arrays()[name]), name
+
+
+def test_a_path_that_touches_zero_goes_on():
+    """From the value 0 the process moves to either side; no NaN, no warning."""
+    arrays = sample_laplace_path(4, 1, 2, rng=entropy.seeded(8014)).to_arrays()
+    arrays |= {"finest_values": np.array([0.0, -0.0, 1e-300, -1e-290]), "coordinate": np.empty(0, np.int64)}
+    arrays |= {"levels": np.empty(0), "values": np.empty(0)}
+    ends = np.concatenate(
+        [
+            LaplacePath.from_arrays(arrays).extend(10**9, rng=entropy.seeded(seed)).jumps()[2]
+            for seed in range(9000, 9050)
+        ]
+    )
+    assert np.isfinite(ends).all()
+    assert (ends > 0).any() and (ends < 0).any()
+
+
+def test_a_path_is_stored_as_arrays_and_read_back():
+    """A round trip through npz keeps every bit; arrays that do not fit are refused."""
+    path = sample_laplace_path(50, "1/3", 4, sensitivity=2, rng=entropy.seeded(8015))
+    file = io.BytesIO()
+    np.savez(file, **path.to_arrays())
+    file.seek(0)
+    back = LaplacePath.from_arrays(dict(np.load(file)))
+    assert repr(back) == repr(path) == "LaplacePath(50 coordinates, levels 1/3 to 4, sensitivity 2)"
+    assert np.array_equal(back.evaluate(1), path.evaluate(1))
+    good = path.to_arrays()
+    for wrong in (
+        {"levels": good["levels"][:-1]},
+        {"coordinate": good["coordinate"][::-1]},
+        {"levels": good["levels"][::-1]},
+        {"finest_values": np.empty(0)},
+        {"interval": np.array(["4", "1"])},
+        {"interval": np.array(["x", "1"])},
+        {"levels": good["levels"] * 100},
+    ):
+        with pytest.raises(DataError):
+            LaplacePath.from_arrays({**good, **wrong})
+    with pytest.raises(DataError):
+        LaplacePath.from_arrays({name: good[name] for name in good if name != "values"})
+
+
+def test_levels_outside_the_interval_and_bad_declarations_are_refused():
+    """A path knows where it was sampled."""
+    path, rng = sample_laplace_path(2, 1, 2, rng=entropy.seeded(8016)), entropy.seeded(8017)
+    for level in ("0.99", "2.01"):
+        with pytest.raises(LevelOrderError, match="extend"):
+            path.evaluate(level)
+        with pytest.raises(LevelOrderError):
+            path.restrict(level, 3)
+    with pytest.raises(LevelOrderError, match="inside"):
+        path.extend("1.5", rng=rng)
+    for wrong in ((0, 1, 2, 1.0), (1, 2, 1, 1.0), (1, 1, 1, 1.0), (1, 1, 2, 0.0), (1, 1, 2, math.nan)):
+        with pytest.raises(DeclarationError):
+            sample_laplace_path(*wrong[:3], sensitivity=wrong[3], rng=rng)
+
+
+def test_the_picture_follows_the_path():
+    """Its corners are the values that hold from there to the next jump; six coordinates are drawn."""
+    path = sample_laplace_path(9, "0.1", 5, rng=entropy.seeded(8018))
+    points = path_points(path)
+    assert points["coordinate"].n_unique() == 6
+    for coordinate, level, noise, angle in points.rows():
+        after = path.evaluate(min(level * (1 + 1e-12), 5.0))[coordinate]
+        assert noise == pytest.approx(after, abs=1e-9)
+        assert angle == pytest.approx(math.atan(after), abs=1e-9)
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    assert "mark" in plot_laplace_path(path).to_dict()

@@ -1,0 +1,86 @@
+"""Steps of post-processing: what they do, and what the metadata say of it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sparsehist.dense import clip_negative, round_to, scale, threshold
+from sparsehist.dense.release import LOSSLESS, WEAKLY_LOSSLESS
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram.grid import round_to_grid
+from sparsehist.multiple_release import MultipleRelease
+from sparsehist.noise import Gaussian
+
+VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
+
+
+def test_steps_do_what_they_say():
+    """Each step leaves its argument alone and computes one plain function."""
+    before = VALUES.copy()
+    assert threshold(1.5).apply(VALUES).tolist() == [0, 0, 0, 0, 0, 1.75]
+    assert round_to(1).apply(VALUES).tolist() == [-3, -1, 0, 0, 1, 2]
+    assert clip_negative().apply(VALUES).tolist() == [0, 0, 0, 0.5, 1.5, 1.75]
+    assert scale(-2).apply(VALUES).tolist() == [5, 1, 0, -1, -3, -3.5]
+    assert np.array_equal(VALUES, before)
+    assert threshold(2).apply(np.array([2, 3])).dtype == np.int64
+
+
+def test_a_chain_is_lossless_when_every_step_is():
+    """Names stand in the order of the steps; one lossy step makes the chain weakly lossless."""
+    chain = scale(2).then(scale(0.5))
+    assert chain.lossless
+    assert chain.name == "scale(2), scale(0.5)"
+    lossy = chain.then(threshold(1)).then(scale(3))
+    assert not lossy.lossless
+    assert lossy.name == "scale(2), scale(0.5), threshold(1), scale(3)"
+    assert lossy.apply(VALUES).tolist() == [0, 0, 0, 0, 4.5, 5.25]
+    assert pickle.loads(pickle.dumps(lossy)).apply(VALUES).tolist() == [0, 0, 0, 0, 4.5, 5.25]
+
+
+def test_the_metadata_carry_the_chain():
+    """A processed release says what was done, in order, and what is left of losslessness."""
+    plain = MultipleRelease(Gaussian(), [0, 5, 10]).release(1)
+    assert plain.metadata["lossless"] == LOSSLESS
+    scaled = plain.process(scale(2))
+    assert scaled.metadata["lossless"] == LOSSLESS
+    clipped = scaled.process(clip_negative())
+    assert clipped.metadata["lossless"] == WEAKLY_LOSSLESS
+    assert clipped.process(scale(2)).metadata["lossless"] == WEAKLY_LOSSLESS
+    assert clipped.metadata["post_processing"] == ("scale(2)", "clip_negative()")
+    assert plain.metadata["post_processing"] == ()
+    assert (clipped.values == np.maximum(2 * plain.values, 0)).all()
+    with pytest.raises(ValueError, match="read-only"):
+        clipped.values[0] = 1
+
+
+@given(arrays(np.int64, 5, elements=st.integers(-(2**40), 2**40)), st.floats(1e-6, 1e6))
+def test_scaling_keeps_values_of_a_grid_apart(units, factor):
+    """A lossless step is invertible on the grid: different values stay different."""
+    values = units * 2.0**-10
+    scaled = scale(factor).apply(values)
+    assert np.array_equal(np.argsort(values, kind="stable"), np.argsort(scaled, kind="stable"))
+    assert np.unique(scaled).size == np.unique(values).size
+
+
+@given(arrays(np.float64, 4, elements=st.floats(-1e6, 1e6)), st.integers(-10, 10))
+def test_rounding_is_to_the_nearest_halves_down(values, exponent):
+    """The same rule as everywhere else."""
+    assert np.array_equal(round_to(2.0**exponent).apply(values), round_to_grid(values, 2.0**exponent))
+
+
+def test_steps_that_are_none_are_refused():
+    """A factor of 0, a step that is no power of two, a threshold that is no number."""
+    for build in (
+        lambda: scale(0),
+        lambda: scale(float("inf")),
+        lambda: round_to(0.3),
+        lambda: threshold(float("nan")),
+    ):
+        with pytest.raises(DeclarationError):
+            build()

@@ -1,0 +1,102 @@
+"""What a sealed state holds: nothing that is not as private as the release at the cap."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+
+from sparsehist.dense.rounding import keep_on_lattice, kept_step, round_into
+from sparsehist.histogram.grid import round_to_grid
+from sparsehist.multiple_release import MultipleRelease
+from sparsehist.noise import Gaussian
+from sparsehist.noise.discrete_laplace import DiscreteLaplace
+from sparsehist.noise.laplace import Laplace
+from sparsehist.noise.poisson import Poisson
+
+FAMILIES = [Gaussian(sensitivity=20.0), Laplace(sensitivity=20.0), DiscreteLaplace(sensitivity=20), Poisson()]
+SIZE = 100_000
+
+
+def arrays_of(thing):
+    """All arrays that can be reached from an object, by whatever way the garbage collector knows."""
+    seen, todo, found = set(), [thing], []
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, type) or callable(item):
+            continue
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            found.append(item)
+        todo += gc.get_referents(item)
+    return found
+
+
+def unexplained(truth, arrays):
+    """Variance of what is left of the truth after the best linear guess from all arrays, and the guess."""
+    columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
+    guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
+    return float(np.var(truth - guess))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+def test_the_truth_is_gone(family, tmp_path):
+    """No array, pickle or file holds the truth, and no sum of arrays comes closer to it than the cap's noise."""
+    level = 1 if not isinstance(family, Poisson) else "0.01"
+    truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
+    vector = MultipleRelease(family, truth, cap=level)
+    vector.release("0.004")
+    vector.release("0.008")
+    open_arrays = arrays_of(vector)
+    assert unexplained(truth, open_arrays) < 1e-3  # the search sees the truth while it is there
+    vector.seal()
+    vector.release("0.006")
+    held = arrays_of(vector)
+    assert len(held) == 5
+    assert unexplained(truth, held) > 0.97 * family.std(level) ** 2
+    vector.save(tmp_path / "sealed")
+    for text in (pickle.dumps(vector), (tmp_path / "sealed").read_bytes()):
+        for dtype in (np.int64, np.float64):
+            # Any 64 entries in a row would be found, as numbers of either kind.
+            starts = truth.astype(dtype)
+            assert not any(starts[i : i + 64].tobytes() in text for i in range(0, SIZE, 5000))
+
+
+@pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: type(family).__name__)
+def test_low_order_bits_are_cut(family):
+    """Kept noise lies on a lattice that does not depend on its size, so its last bits say nothing."""
+    vector = MultipleRelease(family, np.arange(SIZE), cap=1)
+    vector.release("0.1")
+    vector.seal()
+    half = kept_step(family.std(1)) / 2
+    for offsets in vector._state.offsets.values():
+        units = offsets / half
+        assert np.array_equal(units, np.rint(units))
+        assert (units.astype(np.int64) & 1 == 1).all()
+
+
+def test_the_lattice_never_moves_a_value_across_a_boundary():
+    """Rounding before and after agrees, on the boundaries too, and equal noise stays equal."""
+    rng = np.random.default_rng(6)
+    step, fine = 2.0**-8, 2.0**-25
+    boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step
+    for noise in (
+        boundaries,
+        np.nextafter(boundaries, np.inf),
+        np.nextafter(boundaries, -np.inf),
+        rng.standard_normal(20_000),
+    ):
+        kept = noise.copy()
+        keep_on_lattice(kept, fine)
+        assert np.array_equal(round_into(noise, step, np.empty_like(noise)), round_to_grid(kept, step))
+        assert np.abs(kept - noise).max() <= fine / 2
+
+
+def test_rounding_is_that_of_the_histograms():
+    """The fused rounding agrees with the histogram's to the last bit, halves and their neighbours included."""
+    halves = np.arange(-40, 41) / 8
+    values = np.concatenate([halves, np.nextafter(halves, 9), np.nextafter(halves, -9), [2.0**48 + 0.5]])
+    for step in (0.25, 1.0):
+        assert np.array_equal(round_into(values, step, np.empty_like(values)), round_to_grid(values, step))

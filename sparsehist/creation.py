@@ -34,7 +34,7 @@ def create(
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
-    noise: str = "gaussian",
+    noise: str | type = "gaussian",
     cap: Level | None = None,
     population: str = "default",
     on_null: Choice = "error",
@@ -58,7 +58,8 @@ def create(
         key: Column of the key, or several for a product domain.
         max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
         domain: All keys that could occur, or its text; never read off the log.
-        noise: Family of noise.
+        noise: Family of noise: "gaussian" (level rho of zCDP), "laplace" or "discrete_laplace" (level epsilon of
+            pure DP), "poisson" (level 1/mean), or a class of your own (`sparsehist.own_noise`).
         cap: Refuse releases beyond this level (the sum over the series' paths).
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
@@ -138,7 +139,8 @@ def _commit(
         "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files))
+    integer = declaration.family.integer
+    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files, integer))
 
 
 def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:

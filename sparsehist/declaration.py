@@ -11,7 +11,8 @@ from typing import Any
 
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError
-from sparsehist.noise import Family, family_named
+from sparsehist.noise import Family
+from sparsehist.own_noise import load_family, noise_name
 from sparsehist.privacy import Level, as_level, level_text
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -49,7 +50,7 @@ class Declaration:
     @property
     def family(self) -> Family:
         """The noise, with the sensitivity that max_keys implies."""
-        return family_named(self.noise, self.max_keys)
+        return load_family(self.noise, self.max_keys)
 
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
@@ -89,7 +90,7 @@ def declare(
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
-    noise: str,
+    noise: str | type,
     cap: Level | None,
     population: str,
     on_null: str,
@@ -144,9 +145,10 @@ def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _checked_noise(noise: str, max_keys: int) -> str:
-    family_named(noise, max_keys)
-    return noise
+def _checked_noise(noise: str | type, max_keys: int) -> str:
+    name = noise_name(noise)
+    load_family(name, max_keys)
+    return name
 
 
 def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:

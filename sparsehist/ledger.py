@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from fractions import Fraction
 from typing import Any
 
 import polars as pl
 
-from sparsehist.privacy import as_level, level_text, total_cost
+from sparsehist.noise import currency_of
+from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "scope": pl.String,
@@ -17,8 +17,10 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "path": pl.String,
     "noise": pl.String,
     "releases": pl.Int64,
+    "currency": pl.String,
     "level": pl.String,
     "cost": pl.Float64,
+    "numerical_slack": pl.Float64,
     "cap": pl.String,
     "first_release": pl.Datetime("us"),
     "last_release": pl.Datetime("us"),
@@ -32,29 +34,36 @@ def ledger_frame(spent: pl.DataFrame) -> pl.DataFrame:
     Args:
         spent: One row a noise path, as the state keeps it: series, series_id, population, kind, workload,
             strategy, family, level (the finest, exact text), n_releases, cap, first_release, last_release,
-            dropped.
+            numerical_slack, dropped.
 
     Returns:
         Rows of scope "path" (its finest level), "series" (the sum over its paths) and "population" (the sum
-        over its series). `level` is exact text, null where nothing was spent; `cost` the same as a number,
-        rho of zCDP.
+        over its series). `level` is exact text in `currency` ("rho" of zCDP, "epsilon" of pure DP), null where
+        nothing was spent or currencies are mixed; `cost` is rho, which pure DP implies too. Where one of
+        several guarantees has no rho (Poisson, Skellam), `currency` is "none" and `cost` null: this version
+        does not add them up. `numerical_slack` is the total variation by which rounds may miss their law.
     """
     rows: list[dict[str, Any]] = []
     of_series: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in spent.iter_rows(named=True):  # a row is a path, not a row of anybody's log
         of_series[path["series_id"]].append(path)
-    of_population: dict[str, list[Fraction]] = defaultdict(list)
+    of_population: dict[str, list[Cost]] = defaultdict(list)
     for paths in of_series.values():
-        costs = [as_level(path["level"]) if path["level"] else Fraction(0) for path in paths]
+        costs = [_path_cost(path) for path in paths]
         shown = {field: paths[0][field] for field in ("population", "series", "cap", "dropped")}
         for path, cost in zip(paths, costs, strict=True):
-            rows.append(shown | _times([path]) | _cost("path", cost, [path]) | _path_columns(path))
+            finest = {"level": path["level"]}  # a path has a finest level even where its cost adds to nothing
+            rows.append(shown | _times([path]) | _cost("path", cost, [path]) | finest | _path_columns(path))
         rows.append(shown | _times(paths) | _cost("series", total_cost(costs), paths))
-        of_population[paths[0]["population"]].append(total_cost(costs))
+        of_population[paths[0]["population"]] += costs
     for population, costs in of_population.items():
         inside = [path for paths in of_series.values() for path in paths if path["population"] == population]
         rows.append({"population": population} | _times(inside) | _cost("population", total_cost(costs), inside))
     return pl.DataFrame([{column: row.get(column) for column in _SCHEMA} for row in rows], schema=_SCHEMA)
+
+
+def _path_cost(path: dict[str, Any]) -> Cost:
+    return path_cost(currency_of(path["family"]), as_level(path["level"]) if path["level"] else None)
 
 
 def _path_columns(path: dict[str, Any]) -> dict[str, Any]:
@@ -62,11 +71,13 @@ def _path_columns(path: dict[str, Any]) -> dict[str, Any]:
     return {"path": " ".join(named), "noise": path["family"]}
 
 
-def _cost(scope: str, cost: Fraction, paths: list[dict[str, Any]]) -> dict[str, Any]:
+def _cost(scope: str, cost: Cost, paths: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "scope": scope,
-        "level": level_text(cost) if cost else None,
-        "cost": float(cost),
+        "currency": cost.currency,
+        "level": level_text(cost.amount) if cost.amount else None,
+        "cost": cost.rho,
+        "numerical_slack": sum(path["numerical_slack"] for path in paths),
         "releases": sum(path["n_releases"] for path in paths),
     }
 

@@ -34,7 +34,7 @@ from sparsehist.histogram import (
 )
 from sparsehist.histogram.exceeding import Exceeding
 from sparsehist.noise import Family
-from sparsehist.noise.family import NoiseArray
+from sparsehist.noise.family import NoiseArray, noise_mean
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord, State, Tracked
 
@@ -301,13 +301,14 @@ def _public_parameters(
         "level": level_text(level),
         "noise": declaration.noise,
         "std": std,
+        "noise_mean": noise_mean(family, level),
         "threshold": threshold,
         "false_keys": false_keys,
         "expected_false_keys": expected,
         "grid": step,
         "effective_threshold": effective,
         "numerical_slack": numerical_slack(family, level, effective, size),
-        "guarantee": family.statement(level),
+        "guarantee": f"{family.statement(level)}, up to numerical_slack in total variation",
         "neighbours": _NEIGHBOURS,
         "max_keys": declaration.max_keys,
         "key": list(declaration.key),

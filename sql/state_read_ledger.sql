@@ -2,7 +2,7 @@
 --
 -- in:  nothing
 -- out: series, series_id, population, path_id, kind, workload, strategy, family,
---      levels (list of exact texts), n_releases, cap, first_release, last_release, dropped
+--      levels (list of exact texts), n_releases, cap, first_release, last_release, numerical_slack, dropped
 
 with spent as (
     select
@@ -10,7 +10,8 @@ with spent as (
         list(level) filter (where spends) as levels,
         count(*) as n_releases,
         min(released) as first_release,
-        max(released) as last_release
+        max(released) as last_release,
+        sum(cast(metadata::json ->> 'numerical_slack' as double)) as numerical_slack
     from release
     group by path_id
 )
@@ -29,6 +30,7 @@ select
     path.cap,
     spent.first_release,
     spent.last_release,
+    coalesce(spent.numerical_slack, 0) as numerical_slack,
     series.dropped
 from path
 join series using (series_id)

@@ -76,3 +76,9 @@ class Family(Protocol):
 
     def statement(self, level: Level) -> str:
         """The privacy guarantee of one release at this level, in words."""
+
+
+def noise_mean(family: Family, level: Level) -> float:
+    """Mean of the noise, in counts: 0 unless the family says otherwise by a method `mean`."""
+    mean = getattr(family, "mean", None)
+    return 0.0 if mean is None else float(mean(level))

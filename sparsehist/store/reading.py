@@ -31,6 +31,7 @@ _LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
     "cap": pl.String,
     "first_release": _TIME,
     "last_release": _TIME,
+    "numerical_slack": pl.Float64,
     "dropped": _TIME,
 }
 _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
@@ -71,10 +72,10 @@ def event_frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def _with_finest(row: Row) -> Row:
-    *path, levels, n_releases, cap, first, last, dropped = row
+    *path, levels, n_releases, cap, first, last, slack, dropped = row
     finest = max(map(as_level, levels), default=None)
     shown = (None, None) if finest is None else (level_text(finest), level_float(finest))
-    return (*path, *shown, n_releases, cap, first, last, dropped)
+    return (*path, *shown, n_releases, cap, first, last, slack, dropped)
 
 
 def _path_id(row: Row) -> int:

@@ -1,0 +1,34 @@
+"""Costs add in the currency they share, as rho where each has one, and not at all elsewhere."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from sparsehist.privacy import Cost, path_cost, total_cost
+
+HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
+
+
+def test_one_currency_adds_exactly() -> None:
+    """0.5 and 0.1 are 3/5, in rho and in epsilon."""
+    for currency in ("rho", "epsilon"):
+        total = total_cost([path_cost(currency, HALF), path_cost(currency, TENTH), path_cost(currency, None)])
+        assert (total.currency, total.amount) == (currency, Fraction(3, 5))
+
+
+def test_pure_and_concentrated_costs_add_as_rho() -> None:
+    """epsilon-DP is epsilon * tanh(epsilon/2)-zCDP."""
+    total = total_cost([path_cost("rho", HALF), path_cost("epsilon", Fraction(1))])
+    assert total.currency == "rho"
+    assert total.amount is None
+    assert total.rho == pytest.approx(0.5 + math.tanh(0.5))
+
+
+def test_a_guarantee_without_rho_is_never_added() -> None:
+    """The sum says that it is none, unless nothing was released."""
+    assert total_cost([path_cost("rho", HALF), path_cost("none", TENTH)]) == Cost("none", None, None)
+    assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
+    assert total_cost([]).amount == 0

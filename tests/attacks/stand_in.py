@@ -1,0 +1,126 @@
+"""A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
+
+What they hand to `sparsehist.releasing` is what the durable ones hand to it; only the disk is left out.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from sparsehist.declaration import Declaration, declare
+from sparsehist.domain import Integers
+from sparsehist.releasing import existing, release, requested
+from sparsehist.store import ReleaseRecord, Tracked
+
+
+class FilesInMemory:
+    """The counted cells in order of count, each group in random order."""
+
+    def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
+        cells = rng.permutation(np.flatnonzero(counts))
+        self.cells = cells[np.argsort(counts[cells], kind="stable")]
+        count, start, size = np.unique(counts[self.cells], return_index=True, return_counts=True)
+        self.groups = (count, start, size)
+        self.n_nonzero = self.cells.size
+
+    def keys(self, positions: np.ndarray) -> pl.DataFrame:
+        return pl.DataFrame({"key_0": self.cells[positions]})
+
+    def contains(self, keys: pl.DataFrame) -> np.ndarray:
+        return np.isin(keys["key_0"].to_numpy(), self.cells)
+
+    def all_keys(self) -> pl.DataFrame:
+        return pl.DataFrame({"key_0": self.cells})
+
+
+class StateInMemory:
+    """What rounds leave behind."""
+
+    store_id = "00"
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.made: list[ReleaseRecord] = []
+        self.by_level: dict[Fraction, np.ndarray] = {}
+        self.cells = Tracked(np.empty(0, np.int64), np.empty(0, np.int64))
+        self.empties = pl.DataFrame(schema={"key_0": pl.Int64})
+
+    def releases(self, _path: int) -> list[ReleaseRecord]:
+        return list(self.made)
+
+    def tracked(self, _path: int) -> Tracked:
+        return self.cells
+
+    def noise(self, _path: int, level: Fraction, _size: int) -> np.ndarray:
+        return self.by_level[level]
+
+    def empty_keys(self, _path: int) -> pl.DataFrame:
+        return self.empties.with_columns(cell=pl.Series(np.flatnonzero(self.cells.position < 0)))
+
+    def commit_round(self, record) -> None:
+        if record.level_noise is not None:
+            self.by_level[record.level] = record.level_noise
+        self.by_level = {at: np.append(noise, record.paths[at]) for at, noise in self.by_level.items()}
+        position = np.append(self.cells.position, record.positions)
+        self.cells = Tracked(position, np.append(self.cells.count, record.counts))
+        self.empties = pl.concat([self.empties, record.empty_keys])
+        self.generation += 1
+        self.made.append(
+            ReleaseRecord(
+                0,
+                record.name,
+                record.level,
+                record.threshold,
+                record.request,
+                record.metadata,
+                self.generation,
+                None,
+                position.size,
+            )
+        )
+
+
+class _Path:
+    path_id = 0
+    name = "cells"
+
+
+def declared(size: int, max_keys: int) -> Declaration:
+    """A series over the integers below `size`."""
+    return declare(
+        name="cells",
+        unit=None,
+        key="cell",
+        max_keys=max_keys,
+        domain=Integers(size),
+        noise="gaussian",
+        cap=None,
+        population="default",
+        on_null="error",
+        on_outside="error",
+    )
+
+
+class Drawn:
+    """One series over a small domain, released as often as wanted."""
+
+    def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
+        self.size, self.rng = counts.size, rng
+        self.state, self.files = StateInMemory(), FilesInMemory(counts, rng)
+        self.declaration = declared(counts.size, max_keys)
+
+    def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
+        request = requested(name, level=level, threshold=threshold, false_keys=None)
+        made = existing(self.state, _Path, self.files, self.declaration, request)
+        if made is None:
+            made = release(self.state, _Path, self.files, self.declaration, request, 1e7, rng=self.rng)
+        return made[0]
+
+    def row(self, frame: pl.DataFrame) -> np.ndarray:
+        """Noisy counts by cell, NaN where unpublished."""
+        values = np.full(self.size, np.nan)
+        values[frame["cell"].to_numpy()] = frame["noisy_count"].to_numpy()
+        return values

@@ -1,0 +1,276 @@
+"""Planted secrets and unlike logs: nothing but the published rows leaves, and nothing public depends on the rest."""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+import os
+import pickle
+import traceback
+import warnings
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import DataError, SparsehistError, ThresholdError
+from sparsehist.histogram import binomial
+from tests.counting.logs import count
+
+SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]
+WANTED = [b"SECRET", "SECRET".encode("utf-16-le")]
+ENGINES = ["polars", "duckdb"]
+
+
+def holds_secret(content: bytes | str) -> bool:
+    """Search for the planted text in either encoding."""
+    raw = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    return any(wanted in raw for wanted in WANTED)
+
+
+def planted_log() -> pl.DataFrame:
+    """A few loud public keys, and secret keys and units of count one."""
+    loud = [(f"user{i}", f"loud-key-of-some-length-{i % 3}") for i in range(900)]
+    return pl.DataFrame([*loud, *((f"SECRETunit{i}", key) for i, key in enumerate(SECRETS))],
+                        schema=["user_id", "query"], orient="row")  # fmt: skip
+
+
+def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
+    """All bytes that a release can be turned into."""
+    release.write_parquet(directory / "out.parquet")
+    stream, table = io.BytesIO(), pa.table(release)
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    buffers = [chunk for column in table.columns for chunk in column.chunks]
+    whole = b"".join(bytes(buffer) for chunk in buffers for buffer in chunk.buffers() if buffer is not None)
+    polars_stream = io.BytesIO()
+    release.frame.head(2).write_ipc(polars_stream)
+    return {
+        "pickle": pickle.dumps(release),
+        "copy": pickle.dumps(copy.deepcopy(release)),
+        "pickled frame": pickle.dumps(release.frame),
+        "arrow": stream.getvalue(),
+        "buffers": whole,
+        "ipc of a slice": polars_stream.getvalue(),
+        "parquet": (directory / "out.parquet").read_bytes(),
+        "ledger": (directory / "sparsehist-ledger.json").read_bytes(),
+        "repr": repr((release, dict(release.metadata), release.frame)).encode(),
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd, engine: str) -> None:
+    """Files, pickles, Arrow buffers, marks, logs and reprs hold no unpublished key and no unit."""
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "public").mkdir()
+    series = sh.create(tmp_path / "store", planted_log(), name="words", unit="user_id", key="query", max_keys=2,
+                       domain=sh.Strings(max_bytes=40), engine=engine, progress=True)  # fmt: skip
+    release = series.release("first", level=1)
+    assert len(release) >= 3
+    for what, content in every_output(release, tmp_path / "public").items():
+        assert not holds_secret(content), what
+    with sh.open(tmp_path / "store") as store:
+        for shown in (store, series, store.ledger(), series.releases(), series.declaration):
+            assert not holds_secret(repr(shown))
+    assert not holds_secret((tmp_path / "store.generation").read_bytes())
+    assert not any(holds_secret(str(path)) for path in tmp_path.rglob("*"))
+    captured = capfd.readouterr()
+    assert not holds_secret(captured.out + captured.err + caplog.text)
+
+
+SECRET = "SECRET-of-the-log"
+BAD = {
+    "a cast in a query": lambda _: sh.Query(
+        f"select i::varchar user_id, (case when i = 99 then '{SECRET}' else '1' end)::int::varchar as query "
+        "from range(100) t(i)"
+    ),
+    "a cast in a lazy frame": lambda _: pl.LazyFrame({"user_id": ["a"], "query": [SECRET]}).with_columns(
+        pl.col("query").str.to_integer()
+    ),
+    "a quote in a CSV": lambda path: _file(path, f'user_id,query\na,"{SECRET}" x\nb,"{SECRET}\n'),
+    "a long row in a CSV": lambda path: _file(path, f"user_id,query\na,b\nc,{SECRET},d,e\n"),
+    "a stream that breaks": lambda _: pa.RecordBatchReader.from_batches(
+        pa.schema({"user_id": pa.string(), "query": pa.string()}), _breaking()
+    ),
+    "a null": lambda _: pl.DataFrame({"user_id": [None, SECRET], "query": [SECRET, SECRET]}),
+    "an outside key": lambda _: pl.DataFrame({"user_id": [SECRET], "query": [SECRET * 4]}),
+    "a nested unit": lambda _: pl.DataFrame({"user_id": [[SECRET]], "query": [SECRET]}),
+}
+
+
+def _file(path: Path, text: str) -> Path:
+    (path / "log.csv").write_text(text)
+    return path / "log.csv"
+
+
+def _breaking():
+    yield pa.record_batch({"user_id": ["a"], "query": ["b"]})
+    raise ValueError(SECRET)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("source", BAD.values(), ids=BAD)
+def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source, engine: str) -> None:
+    """What is printed of an error, as Python, a logger or a worker process prints it, quotes nothing."""
+    with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
+        warnings.simplefilter("ignore")
+        count(source(tmp_path), engine=engine)
+    assert not holds_secret("".join(traceback.format_exception(caught.value)))
+    assert not holds_secret(pickle.dumps(caught.value))
+    captured = capfd.readouterr()
+    assert not holds_secret(captured.out + captured.err)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("source", BAD.values(), ids=BAD)
+def test_no_error_carries_an_engine_error_that_holds_a_secret(
+    request: pytest.FixtureRequest, tmp_path: Path, source, engine: str
+) -> None:
+    """Nor does the engine's own error ride along as the context of ours, where reporters of errors find it."""
+    kept = {"a cast in a query": ENGINES, "a stream that breaks": ENGINES, "a quote in a CSV": ["polars"]}
+    if engine in kept.get(next(what for what, made in BAD.items() if made is source), []):
+        request.node.add_marker(pytest.mark.xfail(strict=True, reason="`from None` hides the context, but keeps it"))
+    with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
+        warnings.simplefilter("ignore")
+        count(source(tmp_path), engine=engine)
+    link: BaseException | None = caught.value
+    while link is not None:
+        assert not holds_secret(f"{link!s}{link.__notes__ if hasattr(link, '__notes__') else ''}")
+        link = link.__cause__ or link.__context__
+
+
+LOGS = {
+    "nothing but one key": pl.DataFrame({"cell": [7], "count": [1]}),
+    "many keys": pl.DataFrame({"cell": range(900), "count": [1 + i % 50 for i in range(900)]}),
+    "all keys": pl.DataFrame({"cell": range(1000), "count": [3] * 1000}),
+    "all but one": pl.DataFrame({"cell": range(999), "count": [2] * 999}),
+    "one huge count": pl.DataFrame({"cell": [1], "count": [2**33]}),
+}
+REQUESTS = [
+    {"level": "0.5", "false_keys": 1},
+    {"level": "0.01", "threshold": 3.0},
+    {"level": "2", "threshold": -1.5},
+    {"level": "0.5", "threshold": 1.0},
+    {"level": "0.5", "threshold": -60.0},
+    {"level": "0.1", "threshold": -1e6},
+    {"level": "9", "false_keys": 2000},
+    {"level": "9", "threshold": 2.0, "max_false_keys": 1e-9},
+    {"level": "50", "threshold": 2.0},
+    {"level": "1e30", "threshold": 2.0},
+]
+
+
+def public_side(counts: pl.DataFrame) -> list[object]:
+    """Everything public about a series of requests but the rows: metadata, refusals, the ledger."""
+    series = sh.create(
+        ":memory:", sh.Counts(counts), name="cells", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20
+    )
+    shown: list[object] = []
+    for i, request in enumerate(REQUESTS):
+        try:
+            metadata = dict(series.release(f"r{i}", **request).metadata)
+            shown.append({key: metadata[key] for key in metadata if key not in ("store", "released_at")})
+        except SparsehistError as refusal:
+            shown.append((type(refusal).__name__, str(refusal)))
+    ledger = series.store.ledger().drop("first_release", "last_release")
+    return [*shown, ledger.rows(), series.releases().drop("released_at").rows()]
+
+
+def test_everything_public_is_the_same_for_any_log() -> None:
+    """Thresholds, expected false keys, refusals, metadata and costs: equal over logs that share nothing."""
+    shown = [public_side(counts) for counts in LOGS.values()]
+    assert all(other == shown[0] for other in shown[1:])
+
+
+@pytest.mark.xfail(strict=True, reason="the limit is on a sum over the true counts")
+def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on cells drawn lazily is met or not by public numbers; a small stand-in for 2**31 shows it."""
+    monkeypatch.setattr(binomial, "_MOST_SUCCESSES", 900.0)
+    refusals = []
+    for cells in (1, 300):
+        counted = pl.DataFrame({"cell": range(cells), "count": [50] * cells})
+        series = sh.create(":memory:", sh.Counts(counted), name="c", key="cell", max_keys=1, domain=sh.Integers(2000))
+        try:
+            series.release("first", level=1, threshold=0.2)
+            refusals.append(None)
+        except ThresholdError as refusal:
+            refusals.append(str(refusal))
+    assert refusals[0] == refusals[1]
+
+
+@pytest.mark.xfail(strict=True, reason="max_false_keys is compared unchecked")
+@pytest.mark.parametrize("limit", [float("nan"), None, "many"])
+def test_a_limit_that_is_no_number_is_refused(limit: object) -> None:
+    """max_false_keys is checked like every declared number; NaN would switch the limit off."""
+    series = sh.create(
+        ":memory:", sh.Counts(LOGS["many keys"]), name="c", key="cell", max_keys=1, domain=sh.Integers(1000)
+    )
+    with pytest.raises(SparsehistError):
+        series.release("first", level=1, threshold=-50, max_false_keys=limit)
+
+
+@pytest.mark.xfail(strict=True, reason="Fraction writes out the power of ten")
+def test_a_level_with_a_huge_exponent_is_refused_at_once() -> None:
+    """'1e99999' is no level, and finding that out does not write out its digits."""
+    from sparsehist.privacy import as_level
+
+    with pytest.raises(SparsehistError):
+        as_level("1e400")
+    with pytest.raises(SparsehistError):
+        as_level("1e-99999")
+    assert not _expands("1e99999999")
+
+
+def _expands(text: str) -> bool:
+    """Whether reading a level computes a power of ten of that size, in a child that may use three seconds of CPU."""
+    import resource
+    import subprocess
+    import sys
+
+    reads = f"from contextlib import suppress\nfrom sparsehist.privacy import as_level as read\nwith suppress(ValueError): read({text!r})"
+    command = [sys.executable, "-c", reads]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (3, 3))  # noqa: E731
+    return subprocess.run(command, preexec_fn=limit, check=False, capture_output=True).returncode != 0
+
+
+def test_the_order_of_rows_is_that_of_the_published_values() -> None:
+    """Ties included: by noisy count, then by key, whatever the order of the counts file."""
+    counted = pl.DataFrame({"cell": range(500), "count": [1000] * 500})
+    series = sh.create(":memory:", sh.Counts(counted), name="c", key="cell", max_keys=1, domain=sh.Integers(500))
+    frame = series.release("first", level=1000, threshold=5).frame
+    assert frame.equals(frame.sort(["noisy_count", "cell"], descending=[True, False]))
+    assert np.unique(frame["noisy_count"]).size < 500 or frame.height == 500
+
+
+def test_a_full_disk_says_nothing_about_the_log(tmp_path: Path) -> None:
+    """When the store cannot be written, the error names the place and nothing else, and the store opens again."""
+    store = tmp_path / "store"
+    series = sh.create(store, planted_log(), name="words", unit="user_id", key="query", max_keys=2,
+                       domain=sh.Strings(max_bytes=40))  # fmt: skip
+    directory = next((store / "series").iterdir())
+    original = os.open
+
+    def full(path, flags, *rest, **named):
+        if "round-" in os.fspath(path) and flags & os.O_CREAT:
+            raise OSError(28, "No space left on device", SECRET)
+        return original(path, flags, *rest, **named)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SparsehistError) as caught:  # noqa: PT012
+        patch.setattr(os, "open", full)
+        series.release("first", level=1)
+    assert not holds_secret("".join(traceback.format_exception(caught.value)))
+    assert len(series.release("first", level=1)) >= 3
+    assert directory.is_dir()
+
+
+def test_duckdb_is_the_one_that_these_errors_come_from() -> None:
+    """The planted cast does fail in DuckDB, with the secret in its text: the tests above can see it."""
+    with pytest.raises(duckdb.Error, match="SECRET"):
+        duckdb.sql(f"select '{SECRET}'::int").fetchall()
+    with pytest.raises(DataError):
+        count(sh.Query(f"select '1' user_id, '{SECRET}'::int::varchar query"))

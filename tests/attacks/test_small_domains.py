@@ -1,0 +1,110 @@
+"""Whole series of releases over domains of one to eight cells, cell by cell and jointly, against the dense law."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from sparsehist.entropy import seeded
+from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
+from sparsehist.noise import Gaussian
+from tests.attacks.stand_in import Drawn
+from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+
+RUNS = 2500
+FEW = 120
+# Scrambled; a level twice, with a threshold that rises and one that falls; below zero as well.
+LEVELS = ["0.2", "1/2", "0.05", "0.2", "1/3", "0.05"]
+THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
+
+
+def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
+    """Noisy counts by (run, release, cell), NaN where unpublished."""
+    rng = seeded(seed)
+    out = np.empty((runs, len(LEVELS), counts.size))
+    for run in out:
+        series = Drawn(counts, 2, rng=rng)
+        for i, (level, threshold) in enumerate(zip(LEVELS, THRESHOLDS, strict=True)):
+            run[i] = series.row(series.release(f"r{i}", level, threshold))
+    return out
+
+
+def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
+    """The same from the dense baseline, rounded as releases are."""
+    family = Gaussian(sensitivity=np.sqrt(2) * scale)
+    steps = [grid_step(Gaussian(sensitivity=np.sqrt(2)).std(level)) for level in LEVELS]
+    bounds = [effective_threshold(tau, step) for tau, step in zip(THRESHOLDS, steps, strict=True)]
+    drawn = release_dense(family, np.tile(counts, runs), LEVELS, bounds, rng=seeded(seed))
+    rounded = np.stack([round_to_grid(noise, step) for noise, step in zip(drawn.noise, steps, strict=True)])
+    noisy = np.where(drawn.published, np.tile(counts, runs) + rounded, np.nan)
+    return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
+
+
+def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
+    """Compare some cells jointly: in which releases each is, and their values in all releases."""
+    parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
+    seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
+    values = [np.nan_to_num(part) for part in parts]
+    return min(1.0, 2 * min(two_sample_outcomes(*seen), two_sample_vectors(*values)))
+
+
+def totals(noisy: np.ndarray) -> np.ndarray:
+    """How many cells are in the first, third and fifth release, and in all together."""
+    published = ~np.isnan(noisy)
+    return np.stack([published[:, 0].sum(1), published[:, 2].sum(1), published[:, 4].sum(1)], axis=1)
+
+
+DOMAINS = {
+    "one empty cell": [0],
+    "one counted cell": [2],
+    "two cells": [0, 1],
+    "no empty cell": [1, 1, 2],
+    "a free cell among taken ones": [1, 1, 1, 2, 2, 0],
+    "mostly free": [0, 0, 0, 1, 0, 0, 1, 3],
+}
+
+
+@pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
+def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
+    """Which cells are in which of six releases, with which values, follows the dense law: pairs, and totals."""
+    sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2)
+    assert_consistent(p_value(sparse, dense, [0]), "the first cell")
+    if len(counts) > 1:
+        assert_consistent(p_value(sparse, dense, [0, 1]), "the first two cells")
+        assert_consistent(p_value(sparse, dense, [len(counts) - 1, len(counts) - 2]), "the last two cells")
+        assert_consistent(two_sample_outcomes(totals(sparse), totals(dense)), "the numbers published")
+
+
+def test_a_wrong_scale_is_seen() -> None:
+    """The comparison notices noise that is 30 % too wide, even among the few series of the quick run times ten."""
+    counts = np.array(DOMAINS["two cells"])
+    assert_detected(p_value(densely(counts, 3, RUNS, scale=1.3), densely(counts, 4), [0, 1]), "a wider scale")
+
+
+def test_earlier_releases_never_change() -> None:
+    """After ten more releases at scrambled levels each name still stands for the numbers it stood for."""
+    series = Drawn(np.array([0, 0, 1, 1, 5, 9, 0, 2]), 3, rng=seeded(7))
+    again = partial(series.release)
+    levels = ["1/7", "0.5", "1/3", "0.01", "0.5", "2", "1/7", "0.4999999999999999999", "1e-3", "7/13", "0.5", "1/7"]
+    thresholds = [1, 3, 2, 10, 0, 1.5, -2, 1, 30, 2, -1, 0.5]
+    first = {}
+    for i, (level, threshold) in enumerate(zip(levels, thresholds, strict=True)):
+        first[f"r{i}"] = series.release(f"r{i}", level, threshold)
+        for name, frame in first.items():
+            assert again(name).equals(frame)
+
+
+def test_two_names_on_one_level_agree_where_both_publish() -> None:
+    """A key in two releases of one level has one value, and the higher threshold's keys are among the lower one's."""
+    rng = seeded(8)
+    for _ in range(40):
+        series = Drawn(np.array([0, 0, 0, 1, 4, 4]), 2, rng=rng)
+        high = series.row(series.release("high", "1/2", 2.0))
+        series.release("finer", "3", 0.5)
+        series.release("coarser", "0.1", 1.0)
+        low = series.row(series.release("low", "1/2", 0.0))
+        assert np.array_equal(high[~np.isnan(high)], low[~np.isnan(high)])
+        assert (np.isnan(high) == ~(low > 2.0)).all()

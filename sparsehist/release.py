@@ -19,6 +19,7 @@ from sparsehist.errors import InputError, NotFoundError, StoreError
 
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
+_IDENTITY = ("store", "series", "name", "generation")
 
 
 class Origin(Protocol):
@@ -94,12 +95,14 @@ class Release:
         there, and a store that turns out older than its entries is refused.
 
         Args:
-            path: The file; replaced if it exists.
+            path: The file; replaced only where it holds this same release.
 
         Raises:
+            InputError: If something else stands there.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
         target = Path(path)
+        refuse_to_replace(target, self._metadata)
         text = json.dumps({"format": _FORMAT, **self._metadata}, sort_keys=True, ensure_ascii=False)
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: text})
@@ -117,6 +120,29 @@ class Release:
             with suppress(OSError):
                 temporary.unlink()
             raise StoreError(f"cannot write {target}: {problem.strerror or 'the write failed'}") from None
+
+
+def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
+    """Refuse a place where anything stands but the same release.
+
+    Args:
+        target: Where a release is to be written.
+        metadata: What is known of that release: of its store, series, name and generation, as far as given.
+
+    Raises:
+        InputError: If a directory, a file of another kind or another release stands there.
+    """
+    if target.is_dir():
+        raise InputError(f"{target} is a directory: name a file in it")
+    if not os.path.lexists(target):
+        return
+    try:
+        found = read(target).metadata
+        same = all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
+    except InputError:
+        same = False
+    if not same:
+        raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
 
 
 def _sync_directory(directory: Path) -> None:

@@ -10,12 +10,14 @@ import sparsehist as sh
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
+from sparsehist.release import refuse_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import RenderableType
 
+    from sparsehist.release import Release
     from sparsehist.series import Series, Store
 
 _PARQUET = (".parquet", ".pq")
@@ -75,11 +77,15 @@ def release_series(
     if out is not None:
         check_output(out, store)  # before anything is drawn
     with opening(store, wait) as opened:
-        released = opened.series(series).release(
+        known = opened.series(series)
+        if out is not None:
+            with opened.state() as state:
+                refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
+        released = known.release(
             name, level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys
         )
     if out is not None:
-        released.write_parquet(out)
+        write_committed(released, out)
     metadata = dict(released.metadata)
     data = {"release": name, "rows": len(released), "out": None if out is None else str(out), "metadata": metadata}
     shown: list[RenderableType] = [
@@ -94,11 +100,21 @@ def release_series(
     return Answer(data, shown)
 
 
+def write_committed(released: Release, out: Path) -> None:
+    """Write a release, and say where it is if that fails."""
+    try:
+        released.write_parquet(out)
+    except (StoreError, InputError) as problem:
+        raise type(problem)(
+            f"{problem}. The release {released.name!r} is committed to the store: repeat the command to write it"
+        ) from None
+
+
 def check_output(out: Path, store: Path) -> None:
     """Refuse a file that cannot be written, before a release is made for it.
 
     Raises:
-        DeclarationError: If it is no Parquet file, or inside the store.
+        DeclarationError: If it is no Parquet file, a directory, or inside the store.
         NotFoundError: If its directory does not exist.
         StoreError: If its directory cannot be written.
     """
@@ -106,7 +122,9 @@ def check_output(out: Path, store: Path) -> None:
         raise DeclarationError(f"--out writes Parquet: the file must end in .parquet, got {str(out)!r}")
     if store.resolve() in out.resolve().parents:
         raise DeclarationError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    if out.is_dir():
+        raise DeclarationError(f"--out {str(out)!r} is a directory: name a file in it")
+    if not out.absolute().parent.is_dir():
         raise NotFoundError(f"there is no directory {str(out.absolute().parent)!r} to write {out.name!r} to")
     if not os.access(out.absolute().parent, os.W_OK):
         raise StoreError(f"cannot write {out}: its directory is not writable")

@@ -25,7 +25,7 @@ import duckdb
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError
 from sparsehist.statements import statement
-from sparsehist.store.private_files import disk_errors, private_umask, sync_directory
+from sparsehist.store.private_files import NO_ROOM, disk_errors, private_umask, says_no_room, sync_directory
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
@@ -124,7 +124,9 @@ class Database:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except duckdb.Error:
+        except duckdb.Error as error:
+            if says_no_room(error):
+                raise StoreError(f"{self._path} cannot be used: {NO_ROOM}; make room and repeat") from None
             raise StoreDamagedError(
                 f"{self._path} cannot be read: damaged, written by a newer DuckDB, or not accessible; "
                 "upgrade duckdb, or restore the store from a backup"
@@ -136,7 +138,7 @@ class Database:
             yield
         except duckdb.Error:  # a TransactionException among them: what DuckDB says when its log cannot be written
             raise StoreError(
-                f"{self._path} cannot be written: the disk is full or the place is not writable; nothing was released"
+                f"{self._path} cannot be written: the disk is full or the place is not writable; nothing was changed"
             ) from None
 
 

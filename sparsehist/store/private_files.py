@@ -15,6 +15,7 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
+NO_ROOM = "the disk is full or a quota is reached"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
@@ -26,12 +27,17 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            reason = "the disk is full or a quota is reached; nothing was released, make room and repeat"
+            reason = f"{NO_ROOM}; make room and repeat"
         elif error.errno in _UNWRITABLE:
             reason = "the place cannot be written; check that it exists, its owner and its mode"
         else:
             reason = os.strerror(error.errno) if error.errno else "the operating system refused"
         raise StoreError(f"{path}: {reason}") from None
+
+
+def says_no_room(error: Exception) -> bool:
+    """Say whether an engine failed for want of room: it only says so in its text, which goes no further."""
+    return any(os.strerror(code) in str(error) for code in _FULL)
 
 
 class HashedFile:

@@ -1,5 +1,6 @@
 """The commands do what the Python interface does, and say so with exit codes and JSON."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import commands
+from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
 
@@ -66,6 +68,33 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
     assert sh.read("public.parquet").frame["url"].to_list()[0] == "/home"
     assert again.json["metadata"]["level"] == "0.1"
     assert again.json["rows"] == len(sh.read("again.parquet"))
+
+
+def test_a_file_that_is_not_this_release_is_never_replaced(sparsehist, store):
+    """A log, another release and a directory stay as they are, and nothing is drawn; the same release is written."""
+    assert sparsehist("release", store, *RELEASE, "--out", "public.parquet").code == 0
+    Path("folder.parquet").mkdir()
+    other = ("release", store, "--series", "visits", "--name", "other", "--level", "0.2", "--out")
+    for place in ("log/a.parquet", "public.parquet", "folder.parquet"):
+        before = Path(place).is_file() and Path(place).read_bytes()
+        refused = sparsehist(*other, place)
+        assert refused.code == 2 and place in refused.err
+        assert before == (Path(place).is_file() and Path(place).read_bytes())
+    assert sparsehist("ledger", store, "--json").json["ledger"][0]["releases"] == 1
+    assert sparsehist("release", store, *RELEASE, "--out", "public.parquet").code == 0
+
+
+def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist, store, monkeypatch):
+    """When the disk is full after the commit, the message tells what to do and not that nothing was released."""
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "planted")
+
+    monkeypatch.setattr("sparsehist.publication.publish_ledger", disk_errors(Path("x"))(refuse))
+    failed = sparsehist("release", store, *RELEASE, "--out", "public.parquet")
+    assert failed.code == 2
+    assert "disk is full" in failed.err and "committed to the store: repeat" in failed.err
+    monkeypatch.undo()
 
 
 def test_a_release_can_be_written_by_name_alone(sparsehist, store):

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from sparsehist.errors import StoreError
+from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store import open_state, write_file
+from sparsehist.store.database import Database
 from sparsehist.store.private_files import private_umask
 from tests.store.example import Model, make_store
 
@@ -92,6 +94,7 @@ def test_a_file_that_cannot_be_written_is_not_there(tmp_path, monkeypatch, call)
     with pytest.raises(StoreError, match="disk is full") as caught:
         write_file(tmp_path / "f", b"new", durable=True)
     assert "planted" not in str(caught.value)
+    assert "released" not in str(caught.value)  # whoever writes knows what became of the release, the file does not
     assert {place.name: place.read_bytes() for place in tmp_path.iterdir()} == {"f": b"old"}
 
 
@@ -123,5 +126,21 @@ def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
 @pytest.mark.parametrize("limit", [0, 5000, 20_000])
 def test_a_full_disk_leaves_no_half_store(tmp_path, limit):
     """When a store has no room, nothing is left of it."""
-    assert "full" in run_with_little_room(tmp_path / "s", "create", limit)
+    shown = run_with_little_room(tmp_path / "s", "create", limit)
+    assert "full" in shown and "damaged" not in shown
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, StoreError), (errno.EIO, StoreDamagedError)])
+def test_a_state_without_room_is_not_called_damaged(tmp_path, monkeypatch, code, kind):
+    """An engine that finds the disk full while it opens a state says so in its text alone, which does not get out."""
+
+    def refuse():
+        raise duckdb.IOException(f'Could not write file "planted": {os.strerror(code)}')
+
+    database = Database(tmp_path / "state.duckdb", durable=False)
+    monkeypatch.setattr(database, "_owned", refuse)
+    with pytest.raises(StoreError) as caught:
+        database.rows("state_read_events")
+    assert type(caught.value) is kind and "planted" not in str(caught.value)
+    database.close()

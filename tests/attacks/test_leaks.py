@@ -232,8 +232,12 @@ def _expands(text: str) -> bool:
     import subprocess
     import sys
 
-    reads = f"from contextlib import suppress\nfrom sparsehist.privacy import as_level as read\nwith suppress(ValueError): read({text!r})"
-    command = [sys.executable, "-c", reads]
+    lines = [
+        "from contextlib import suppress",
+        "from sparsehist.privacy import as_level",
+        f"with suppress(ValueError): as_level({text!r})",
+    ]
+    command = [sys.executable, "-c", "\n".join(lines)]
     limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (3, 3))  # noqa: E731
     return subprocess.run(command, preexec_fn=limit, check=False, capture_output=True).returncode != 0
 

@@ -24,10 +24,14 @@ from sparsehist.noise.exact import ONE, Exponential, Real
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
 from sparsehist.noise.exact_table import IntArray
 from sparsehist.noise.family import FloatArray
+from sparsehist.noise.integer_quantile import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
+
+# Rates nearer than this are one rate to any double; a quotient by less would overflow.
+_NEAREST = 1e-290
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class DiscreteLaplace:
 
     Not exact: `tail`, `log_tail`, `log_cdf`, `inverse_log_tail` and `carry` use doubles, with relative errors of a
     few 2**-52 in logarithms. An integer drawn through them has a law within 2**-48 * (1 + std) of the exact one in
-    total variation; cells drawn lazily rest on them, and are (epsilon, delta_num)-DP with that slack a step.
+    total variation (`numerical_slack`); cells drawn lazily rest on them: epsilon-DP up to that slack a step.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts: max_keys for a histogram to which a unit adds at most 1
@@ -87,6 +91,14 @@ class DiscreteLaplace:
         """Standard deviation of the noise, in counts: sqrt(2a) / (1 - a)."""
         rate = float(self.rate(level))
         return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
+
+    def numerical_slack(self, level: Level) -> float:
+        """Bound on how far one integer drawn through doubles is from its law, in total variation.
+
+        A double misplaces the boundary between two integers by at most a few 2**-52 of its logarithm, and the
+        probabilities of all boundaries' tails add up to about the standard deviation. Exact draws have no slack.
+        """
+        return 2.0**-48 * (1 + self.std(level))
 
     def statement(self, level: Level) -> str:
         """The guarantee of one release, in words."""
@@ -211,7 +223,7 @@ class DiscreteLaplace:
         columns = whole.shape[-1]
         upper = np.less(rng.random(columns), 0.5)
         log_share = np.subtract(-math.log(2), rng.standard_exponential(columns))
-        return _in_order(whole, _refined_at(whole, known, target, log_share, upper=upper))
+        return in_order_of(whole, _refined_at(whole, known, target, log_share, upper=upper))
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """P[Z > threshold]; `threshold` in counts, any shape: a^(t+1) / (1+a) for t = floor(threshold) >= -1."""
@@ -330,7 +342,7 @@ def _refined_at(
     coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, log_share: FloatArray, *, upper: NDArray[np.bool_]
 ) -> IntArray:
     """Invert the distribution function of `_refined` where its upper or lower tail is e^log_share <= 1/2."""
-    apart, joint = float(fine_rate - coarse_rate), float(coarse_rate + fine_rate)
+    apart, joint = max(float(fine_rate - coarse_rate), _NEAREST), float(coarse_rate + fine_rate)
     log_norm = math.log(-math.expm1(-2 * float(fine_rate)))
     log_below = math.log(-math.expm1(-apart)) - joint - log_norm
     log_inside = math.log(-math.expm1(-joint)) - log_norm
@@ -348,14 +360,6 @@ def _refined_at(
     )
     magnitude = _clipped(np.where(upper ^ (coarse < 0), high, low))
     return np.where(coarse < 0, -magnitude, magnitude)
-
-
-def _in_order(known: IntArray, carried: IntArray) -> IntArray:
-    """Mend what rounding may have done to the order of a column: the distribution functions are monotone."""
-    order = np.argsort(known, axis=0, kind="stable")
-    mended = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
-    np.put_along_axis(carried, order, mended, axis=0)
-    return carried
 
 
 def _integers(noise: NDArray[np.generic]) -> IntArray:

@@ -75,6 +75,30 @@ def geometric_cells(rate: float, count: int) -> np.ndarray:
     return np.append(-np.diff(ends), ends[-1])
 
 
+def test_tables_hold_the_first_bits_of_the_cumulative_probabilities() -> None:
+    """Every word of a table of three branches, against mpmath; and the guide says what the words say."""
+    half = ONE / (ONE + Exponential(THIRD))
+    mixture = (Branch(half * half, 0, 1, THIRD), Branch(half - half * half, 9), Branch(ONE - half, -1, -1, 2 * THIRD))
+    table = exact_geometric.prepare(mixture).table
+    with mpmath.workdps(60):
+        h = 1 / (1 + mpmath.exp(-mpmath.mpf(1) / 3))
+        first, last = (table_cells(reach) for reach in (THIRD, 2 * THIRD))
+        ends = [h**2 * (1 - mpmath.exp(-mpmath.mpf(k) / 3)) for k in range(1, first + 1)] + [h**2, h]
+        ends += [h + (1 - h) * (1 - mpmath.exp(-mpmath.mpf(2 * k) / 3)) for k in range(1, last + 1)]
+        expected = [int(mpmath.floor(mpmath.ldexp(end, 64))) for end in ends]
+    assert table.words.tolist() == expected
+    begin = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
+    lowest = np.searchsorted(table.words, begin, "left")
+    highest = np.searchsorted(table.words, begin | np.uint64(2**48 - 1), "right")
+    assert np.array_equal(table.guide, np.where(lowest == highest, lowest, exact_table.UNSETTLED))
+    assert (table.guide == exact_table.UNSETTLED).sum() <= table.words.size
+
+
+def table_cells(rate: Fraction) -> int:
+    """Cells before the one for all that lies beyond."""
+    return math.floor(Extent().reach / rate) + 1
+
+
 @pytest.mark.parametrize("reading", [Reading(), Reading(2, 4), Reading(1, 2), Reading(16, 20)])
 @pytest.mark.parametrize("extent", [Extent(), Extent(Fraction(2), 1, 2)])
 def test_every_stage_of_a_draw_gives_the_same_law(

@@ -43,6 +43,10 @@ class DenseUpdate:
         size, since, level = (self.metadata[key] for key in ("size", "since", "level"))
         return f"DenseUpdate({self.indices.size} of {size} entries, level {since} to {level})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle entries and parameters."""
+        return _rebuilt, (self.indices, self.values, dict(self.metadata))
+
 
 def redrawn_share(family: Family, level: Level, other_level: Level) -> float:
     """The probability that an entry's path jumps between two levels: 1 - var(fine)/var(coarse). Public.
@@ -126,6 +130,10 @@ def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
     values[update.indices] = update.values
     values.flags.writeable = False
     return DenseRelease(values, earlier.family, as_level(metadata["level"]), MappingProxyType(metadata))
+
+
+def _rebuilt(indices: NDArray[np.int64], values: NoiseArray, metadata: dict[str, Any]) -> DenseUpdate:
+    return DenseUpdate(indices, values, MappingProxyType(metadata))
 
 
 def _require_lazy(family: Family) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from sparsehist.dense.rounding import as_power_of_two
+from sparsehist.dense.rounding import as_power_of_two, round_into
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import NoiseArray
 
@@ -108,7 +108,4 @@ def _above(values: NoiseArray, *, at: float) -> NoiseArray:
 
 
 def _rounded(values: NoiseArray, *, step: float) -> NoiseArray:
-    # ceil(u - 1/2) loses the half where u is near 2**52; ceil of the doubled value does not.
-    halves = np.ceil(values * (2.0 / step))
-    rounded: NoiseArray = np.ceil((halves - 1.0) * 0.5) * step + 0.0
-    return rounded
+    return round_into(np.asarray(values, np.float64), step, np.empty(values.shape)) + 0.0

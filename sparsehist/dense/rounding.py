@@ -87,9 +87,8 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
     # u in (k - 1/2, k + 1/2] has ceil(2u) in {2k, 2k + 1}; every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)
-    np.subtract(out, 1.0, out=out)
     np.multiply(out, 0.5, out=out)
-    np.ceil(out, out=out)
+    np.floor(out, out=out)
     np.multiply(out, step, out=out)
     return out
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def test_an_update_turns_one_release_into_the_other(family, first, second):
     """Towards finer and towards coarser levels the result is the release itself, metadata and all."""
     vector = MultipleRelease(family, TRUTH, **({} if family.integer else {"step": 2.0**-10}))
     earlier, later = vector.release(first), vector.release(second)
-    update = changed(earlier, later)
+    update = pickle.loads(pickle.dumps(changed(earlier, later)))
     applied = apply_update(earlier, update)
     assert np.array_equal(applied.values, later.values)
     assert applied.metadata == later.metadata

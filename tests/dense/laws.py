@@ -12,6 +12,7 @@ from scipy import special
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
 
 FloatArray = NDArray[np.float64]
 
@@ -23,6 +24,8 @@ def one_level(family: Family, level: Fraction, values: NDArray[np.int64]) -> Flo
         return np.asarray((1 - a) / (1 + a) * a ** np.abs(values))
     if isinstance(family, Poisson):
         return poisson(1 / float(level), values)
+    if isinstance(family, Skellam):
+        return skellam(1 / float(level), values)
     raise TypeError
 
 
@@ -32,10 +35,17 @@ def poisson(mean: float, values: NDArray[np.int64]) -> FloatArray:
     return np.where(values < 0, 0.0, np.exp(special.xlogy(x, mean) - mean - special.gammaln(x + 1)))
 
 
+def skellam(mean: float, values: NDArray[np.int64]) -> FloatArray:
+    """P[P - D = x] for independent Poisson(mean) parts."""
+    return np.asarray(special.ive(np.abs(values), 2 * mean))
+
+
 def bridge(family: Family, fine: Fraction, coarse: Fraction, values: NDArray[np.int64]) -> FloatArray:
     """P[Z(coarse) - Z(fine) = x]."""
     if isinstance(family, Poisson):
         return poisson(1 / float(coarse) - 1 / float(fine), values)
+    if isinstance(family, Skellam):
+        return skellam(1 / float(coarse) - 1 / float(fine), values)
     ratio = variance(family, fine) / variance(family, coarse)
     return (1 - ratio) * one_level(family, coarse, values) + ratio * (values == 0)
 

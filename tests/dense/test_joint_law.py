@@ -15,6 +15,7 @@ from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test, ks_test
 
@@ -71,7 +72,9 @@ def test_an_independent_redraw_would_be_seen():
 
 @pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
-@pytest.mark.parametrize(("family", "low", "high"), [(DiscreteLaplace(sensitivity=1), -9, 9), (Poisson(), 0, 18)])
+@pytest.mark.parametrize(
+    ("family", "low", "high"), [(DiscreteLaplace(sensitivity=1), -9, 9), (Poisson(), 0, 18), (Skellam(), -9, 9)]
+)
 def test_integer_releases_have_the_exact_joint_law(family, low, high, seal_before):
     """Three levels in scrambled order follow the full joint pmf, wherever sealing came in between."""
     fine_to_coarse = [Fraction(1), Fraction(1, 2), Fraction(1, 4)]

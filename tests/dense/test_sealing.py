@@ -15,8 +15,15 @@ from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
 
-FAMILIES = [Gaussian(sensitivity=20.0), Laplace(sensitivity=20.0), DiscreteLaplace(sensitivity=20), Poisson()]
+FAMILIES = [
+    Gaussian(sensitivity=20.0),
+    Laplace(sensitivity=20.0),
+    DiscreteLaplace(sensitivity=20),
+    Poisson(),
+    Skellam(),
+]
 SIZE = 100_000
 
 
@@ -44,7 +51,7 @@ def unexplained(truth, arrays):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family, tmp_path):
     """No array, pickle or file holds the truth, and no sum of arrays comes closer to it than the cap's noise."""
-    level = 1 if not isinstance(family, Poisson) else "0.01"
+    level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
     vector.release("0.004")

@@ -16,6 +16,7 @@ from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test
 
@@ -43,7 +44,9 @@ def test_a_bought_gaussian_release_and_what_is_made_of_it_are_one_path():
     assert_detected(gaussian_vector_test(noise, law), "two coarser releases that know nothing of each other")
 
 
-@pytest.mark.parametrize(("family", "low", "high"), [(DiscreteLaplace(sensitivity=1), -9, 9), (Poisson(), 0, 16)])
+@pytest.mark.parametrize(
+    ("family", "low", "high"), [(DiscreteLaplace(sensitivity=1), -9, 9), (Poisson(), 0, 16), (Skellam(), -9, 9)]
+)
 def test_tightened_integers_have_the_exact_joint_law(family, low, high):
     """The pair of bought and tightened values follows the joint pmf, and stays integer."""
     bought = MultipleRelease(family, TRUTH).release(1)

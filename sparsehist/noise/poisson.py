@@ -29,6 +29,8 @@ IntArray = NDArray[np.int64]
 LARGEST_MEAN = Fraction(2**32)
 # Below this the incomplete gamma functions lose digits to underflow.
 _UNDERFLOW = 1e-280
+# Noise beyond this is as good as impossible for any mean allowed; it keeps infinities out of the integrals.
+FARTHEST = 2.0**50
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Poisson:
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """ln P[Z > threshold]; accurate in both tails, at any distance."""
         mean = self.mean(level)
-        least = np.maximum(np.floor(np.asarray(threshold, np.float64)) + 1.0, 0.0)
+        least = np.clip(np.floor(np.asarray(threshold, np.float64)) + 1.0, 0.0, FARTHEST)
         above, up_to = self.tail(threshold, level), gammaincc(np.maximum(least, 1.0), mean)
         with np.errstate(divide="ignore"):
             result = np.where(least <= 0, 0.0, np.where(above > 0.5, np.log1p(-up_to), np.log(above)))
@@ -160,7 +162,7 @@ class Poisson:
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """ln P[Z <= threshold]; accurate in both tails, at any distance; -inf below 0."""
         mean = self.mean(level)
-        most = np.floor(np.asarray(threshold, np.float64))
+        most = np.minimum(np.floor(np.asarray(threshold, np.float64)), FARTHEST)
         inside = np.maximum(most, 0.0)
         up_to, above = gammaincc(inside + 1.0, mean), gammainc(inside + 1.0, mean)
         with np.errstate(divide="ignore"):

@@ -58,4 +58,4 @@ def _stirling_error(value: FloatArray) -> FloatArray:
     series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square) / square) / square) / large
     small = np.minimum(value, _STIRLING_FROM)
     direct = gammaln(small + 1.0) - (small + 0.5) * np.log(small) + small - _HALF_LOG_2PI
-    return np.where(value >= _STIRLING_FROM, series, direct)
+    return np.asarray(np.where(value >= _STIRLING_FROM, series, direct))

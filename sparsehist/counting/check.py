@@ -11,13 +11,22 @@ import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts, Request, request
 from sparsehist.counting.given import given_counts
-from sparsehist.counting.keys import find_cells, missing_by_column
+from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, open_log
 from sparsehist.counting.with_duckdb import load, open_session, unpacked
 from sparsehist.domain.base import Domain
+from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
 
-SCHEMA = {"rule": pl.String, "rows": pl.Int64, "units": pl.Int64, "keys": pl.Int64, "outcome": pl.String}
+SCHEMA = {
+    "rule": pl.String,
+    "rows": pl.Int64,
+    "units": pl.Int64,
+    "keys": pl.Int64,
+    "pairs": pl.Int64,
+    "outcome": pl.String,
+}
+Measured = tuple[str, int | None, int | None, int | None, int | None]
 
 
 def check_log(
@@ -26,7 +35,7 @@ def check_log(
     unit: str | None,
     key: Sequence[str],
     max_keys: int,
-    domain: Domain,
+    domain: Domain | str,
     on_null: Choice = "error",
     on_outside: Choice = "error",
     memory_limit: str | int | None = None,
@@ -43,7 +52,7 @@ def check_log(
         unit: Column of the unit; None for Counts.
         key: Column or columns of the key.
         max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong.
+        domain: Where the keys belong, or its text.
         on_null: What `count_keys` is to do about null, NaN or empty values.
         on_outside: What `count_keys` is to do about keys outside the domain.
         memory_limit: For DuckDB.
@@ -52,9 +61,9 @@ def check_log(
         progress: Called with the name of each phase as it begins.
 
     Returns:
-        One row per rule: rule; rows, units and keys it touches (Int64, null where that has no meaning; for
-        "unit above max_keys", keys is the number of unit-key pairs that go, for "counted" those that stay);
-        outcome: "read", "none", "refused: why", "dropped", "counted once", "bounded" or "counted".
+        One row per rule: rule; rows, units and distinct keys it touches, and pairs of a unit and a key, which go
+        for "unit above max_keys" and stay for "counted" (Int64, null where that has no meaning); outcome: "read",
+        "none", "refused: why", "dropped", "counted once", "bounded" or "counted".
 
     Raises:
         DeclarationError: If a declared parameter is wrong.
@@ -68,6 +77,7 @@ def check_log(
         ...     pl.col("outcome") != "none")["rule"].to_list()
         ['log', 'null or empty key', 'unit above max_keys', 'counted']
     """
+    domain = Domain.parse(domain) if isinstance(domain, str) else domain
     wanted = request(
         unit=unit,
         key=key,
@@ -81,6 +91,8 @@ def check_log(
         temporary_directory=Path(temporary_directory or tempfile.gettempdir()),
         progress=progress,
     )
+    if isinstance(domain, Product) and domain.names != wanted.key:
+        raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
     if isinstance(source, Counts):
         return _check_counts(source, wanted)
     if unit is None:
@@ -89,41 +101,46 @@ def check_log(
     log = open_log(source, wanted.columns)
     refusals = _dtype_refusals(log, wanted)
     if refusals:
-        return _table([(refusal[0], None, None, None, f"refused: {refusal[1]}") for refusal in refusals])
-    found = _measured(log, wanted)
-    return _table(
-        [(rule, rows, units, keys, _outcome(rule, rows, units, wanted)) for rule, rows, units, keys in found]
-    )
+        return _table([(refusal[0], None, None, None, None, f"refused: {refusal[1]}") for refusal in refusals])
+    found, outside = _measured(log, wanted)
+    return _table([(*measured, _outcome(measured, outside, wanted)) for measured in found])
 
 
-def _measured(log: Log, wanted: Request) -> list[tuple[str, int | None, int | None, int | None]]:
-    """Run the rules; rows, units and keys that each one touches."""
+def _measured(log: Log, wanted: Request) -> tuple[list[Measured], list[str]]:
+    """Run the rules; rows, units, keys and pairs that each one touches, and the columns with keys outside."""
     with open_session(log, wanted) as session:
         load(session, log, wanted)
         session.run("check_pairs")
         wanted.report("placing keys")
         keys = session.read("check_keys")["key"]
-        session.connection.register("judged", _judged(keys, wanted))
+        judged, outside = _judged(keys, wanted)
+        session.connection.register("judged", judged)
         wanted.report("counting")
         found = session.run("check_rules", max_keys=wanted.max_keys).fetchall()
-    return [(rule, *(None if number is None else int(number) for number in numbers)) for _, rule, *numbers in found]
+    measured = [
+        (rule, *(None if number is None else int(number) for number in numbers)) for _, rule, *numbers in found
+    ]
+    return measured, outside
 
 
-def _judged(keys: pl.Series, wanted: Request) -> pl.DataFrame:
-    """Give every distinct key its verdict and its cell."""
+def _judged(keys: pl.Series, wanted: Request) -> tuple[pl.DataFrame, list[str]]:
+    """Give every distinct key its verdict and its cell; name the columns that hold values outside."""
     columns = unpacked(keys, wanted)
     missing = missing_by_column(columns).select(pl.any_horizontal(pl.all())).to_series().to_numpy()
     verdict = np.where(missing, "missing", "outside").astype(object)
     cell = np.zeros(keys.len(), dtype=np.int64)
-    cells, inside = find_cells(columns.filter(pl.Series(~missing)), wanted.domain)
+    present = columns.filter(pl.Series(~missing))
+    cells, inside = find_cells(present, wanted.domain)
     usable = np.flatnonzero(~missing)[inside]
     verdict[usable] = "usable"
     kept = cells.filter(pl.Series(inside))
     cell[usable] = kept.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    return pl.DataFrame([keys, pl.Series("verdict", verdict, dtype=pl.String), pl.Series("cell", cell)])
+    judged = pl.DataFrame([keys, pl.Series("verdict", verdict, dtype=pl.String), pl.Series("cell", cell)])
+    return judged, [] if inside.all() else outside_columns(present, wanted.key, wanted.domain)
 
 
-def _outcome(rule: str, rows: int | None, units: int | None, wanted: Request) -> str:
+def _outcome(measured: Measured, outside: list[str], wanted: Request) -> str:
+    rule, rows, units, *_ = measured
     choices = {
         "null or empty unit": ("on_null", wanted.on_null),
         "null or empty key": ("on_null", wanted.on_null),
@@ -137,7 +154,8 @@ def _outcome(rule: str, rows: int | None, units: int | None, wanted: Request) ->
         return "none"
     if rule in choices:
         option, choice = choices[rule]
-        return "dropped" if choice == "drop" else f'refused: clean the log or pass {option}="drop"'
+        columns = f"column(s) {', '.join(map(repr, outside))}: " if rule == "key outside the domain" else ""
+        return "dropped" if choice == "drop" else f'refused: {columns}clean the log or pass {option}="drop"'
     return "bounded" if rule == "unit above max_keys" else "counted once"
 
 
@@ -159,9 +177,9 @@ def _check_counts(source: Counts, wanted: Request) -> pl.DataFrame:
     try:
         counted = given_counts(source, wanted)
     except DataError as refusal:
-        return _table([("counts", None, None, None, f"refused: {refusal}")])
-    return _table([("counts", counted.height, None, counted.height, "counted")])
+        return _table([("counts", None, None, None, None, f"refused: {refusal}")])
+    return _table([("counts", counted.height, None, counted.height, None, "counted")])
 
 
-def _table(rows: list[tuple[str, int | None, int | None, int | None, str]]) -> pl.DataFrame:
+def _table(rows: list[tuple[str, int | None, int | None, int | None, int | None, str]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")

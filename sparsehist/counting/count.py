@@ -143,6 +143,5 @@ def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
 
 def _looks_too_large(log: Log) -> bool:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    local = [file for file in log.files if "://" not in file]
-    size = sum(Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in local)
+    size = sum(Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in log.files)
     return size * EXPANSION.get(log.kind, 1) > memory / 2

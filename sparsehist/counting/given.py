@@ -24,7 +24,7 @@ def given_counts(source: Counts, wanted: Request) -> pl.DataFrame:
     check_key_dtypes(log, wanted.key, wanted.domain)
     with engine_errors(log.label, log):
         frame = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
-    counts = _whole_counts(frame[source.count])
+    counts = _whole_counts(_read_numbers(frame[source.count]) if log.kind == "csv" else frame[source.count])
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
@@ -33,6 +33,12 @@ def given_counts(source: Counts, wanted: Request) -> pl.DataFrame:
         raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
     result = placed.cells.with_columns(count=counts.filter(pl.Series(placed.usable))).filter(pl.col("count") > 0)
     return result.select([*key_names(wanted.domain.columns), "count"])
+
+
+def _read_numbers(counts: pl.Series) -> pl.Series:
+    """Read the text of a CSV file as whole numbers; null where it is none."""
+    whole = pl.when(counts.str.contains(r"^[0-9]+$")).then(counts)
+    return pl.select(whole.cast(pl.Int64, strict=False).alias(counts.name)).to_series()
 
 
 def _whole_counts(counts: pl.Series) -> pl.Series:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparsehist.counting.contract import Choice
 from sparsehist.domain.base import Domain, key_names
+from sparsehist.domain.product import Product
 from sparsehist.errors import DataError
 
 NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
@@ -74,7 +75,7 @@ def place(
     usable = ~missing.select(pl.any_horizontal(pl.all())).to_series().to_numpy()
     cells, inside = find_cells(keys if usable.all() else keys.filter(pl.Series(usable)), domain)
     if on_outside == "error" and not inside.all():
-        listed = ", ".join(repr(name) for name in names)
+        listed = ", ".join(map(repr, outside_columns(keys.filter(pl.Series(usable)), names, domain)))
         raise DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}")
     if not inside.all():
         usable[usable] = inside
@@ -107,6 +108,13 @@ def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, NDArra
         return pl.DataFrame(schema=_canonical(domain)).clear(keys.height), legible
     cells = domain.convert(parsed)
     return cells, legible & domain.contains(cells)
+
+
+def outside_columns(keys: pl.DataFrame, names: Sequence[str], domain: Domain) -> list[str]:
+    """Name the columns of keys without nulls that hold values outside their part of the domain."""
+    parts = domain.components if isinstance(domain, Product) else (domain,)
+    columns = zip(keys, parts, names, strict=True)
+    return [name for column, part, name in columns if not find_cells(column.alias("key_0").to_frame(), part)[1].all()]
 
 
 def needs_parsing(domain: Domain, column: int, dtype: pl.DataType) -> bool:

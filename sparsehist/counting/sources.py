@@ -9,6 +9,7 @@ values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Query
+from sparsehist.counting.unreadable import why_unreadable
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError
 
@@ -95,8 +97,15 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; its columns are {list(log.dtypes)}")
+        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; {_columns_of(log, columns)}")
     return log
+
+
+def _columns_of(log: Log, columns: Sequence[str]) -> str:
+    """Name the columns, unless the first line of a CSV file may be a row of the log."""
+    if log.kind == "csv" and not any(name in log.dtypes for name in columns):
+        return f"its first line has {len(log.dtypes)} field(s) and must be a header: check that it is one"
+    return f"its columns are {list(log.dtypes)}"
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:
@@ -123,6 +132,10 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         "a log is a path, a list of paths, a Polars frame, a DuckDB relation, a Query, Counts or anything with an "
         f"Arrow stream, not {type(source).__name__}"
     )
+
+
+def _looks_like_sql(path: str) -> bool:
+    return re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE) is not None
 
 
 def _run(query: Query) -> duckdb.DuckDBPyRelation:
@@ -162,7 +175,7 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
 
 def _open_file(file: str) -> Log:
     label = f"file {file!r}"
-    with engine_errors(label):
+    with engine_errors(label, Log(_kind(file), (file,), None, {}, label)):
         if _kind(file) == "csv":
             separator = "\t" if ".tsv" in file.lower() else ","
             return Log("csv", (file,), None, dict(scan_csv([file], separator).collect_schema()), label)
@@ -175,8 +188,16 @@ def scan_csv(files: Sequence[str], separator: str) -> pl.LazyFrame:
 
 
 def _matches(path: str) -> list[str]:
-    if "://" in path or Path(path).is_file():
+    if Path(path).is_file():
         return [path]
+    if "://" in path:
+        raise DeclarationError(
+            f"{path!r} is a URL: copy the files to this machine, or read them with polars.scan_parquet or a Query"
+        )
+    if Path(path).is_dir():
+        raise NotFoundError(f"{path!r} is a directory: name its files, such as {f'{path}/*.parquet'!r}")
+    if _looks_like_sql(path):
+        raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
     found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
     if not found:
         raise NotFoundError(f"there is no file {path!r}")
@@ -234,25 +255,29 @@ def engine_errors(label: str, log: Log | None = None) -> Iterator[None]:
             raise DeclarationError(
                 "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
             ) from None
-        broken = _first_unreadable(log) if log is not None else None
+        broken, seen = _first_unreadable(log) if log is not None else (None, None)
         kind = type(failure).__name__
         if label == QUERY_LABEL:
-            raise DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own") from None
+            raise DataError(
+                f"{label} cannot be run ({kind}): try it in DuckDB on its own. It sees no tables and "
+                "variables of your program: give connection= with the connection that has them"
+            ) from None
+        reason = why_unreadable(broken, seen or failure) if broken else None
         raise DataError(
-            f"{f'file {broken!r}' if broken else label} cannot be read ({kind}): check that it is whole and that its "
-            "columns can be read"
+            f"{f'file {broken!r}' if broken else label} cannot be read"
+            + (f": {reason}" if reason else f" ({kind}): check that it is whole and that its columns can be read")
         ) from None
 
 
-def _first_unreadable(log: Log) -> str | None:
-    """Look for the file that fails; only done once reading has failed."""
-    for file in log.files if len(log.files) > 1 else ():
+def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
+    """Look with Polars for the file that fails, and how; only done once reading has failed."""
+    for file in log.files:
         single = Log(log.kind, (file,), None, log.dtypes, file)
         try:
             single.lazy(list(log.dtypes)).select(pl.all().null_count()).collect(engine="streaming")
-        except ENGINE_FAILURES:
-            return file
-    return log.files[0] if len(log.files) == 1 else None
+        except ENGINE_FAILURES as failure:
+            return file, failure
+    return (log.files[0] if len(log.files) == 1 else None), None
 
 
 def check_unit_dtype(log: Log, unit: str) -> None:
@@ -273,10 +298,10 @@ def check_unit_dtype(log: Log, unit: str) -> None:
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
-    """Refuse key columns that the domain does not take; the text of CSV files may be parsed for it."""
+    """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
     for column, name in enumerate(key):
         wanted = domain.dtypes[column]
-        parsed = log.kind == "csv" and (wanted.is_integer() or wanted == pl.Date)
+        parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (log.kind == "csv" and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, which {domain.describe()} does not take as key "

@@ -85,7 +85,7 @@ def test_each_part_of_a_product_key_is_checked(engine):
     dropped = count(log, engine=engine, key=["query", "n"], domain=product, on_null="drop").frame
     assert dropped.rows() == [(SECRET, 1, 1)]
     log = log.with_columns(n=pl.lit(SECRET_NUMBER, dtype=pl.Int64))
-    refused(DataError, "outside", log, engine=engine, key=["query", "n"], domain=product)
+    refused(DataError, r"column\(s\) 'n': .*outside", log, engine=engine, key=["query", "n"], domain=product)
 
 
 def test_empty_logs_are_refused(engine, tmp_path):
@@ -102,7 +102,7 @@ def test_empty_logs_are_refused(engine, tmp_path):
     (tmp_path / "empty.csv").write_text("user_id,query\n")
     refused(DataError, "empty", tmp_path / "empty.csv", engine=engine)
     (tmp_path / "nothing.csv").write_text("")
-    refused(DataError, "nothing.csv", tmp_path / "nothing.csv", engine=engine)
+    refused(DataError, "nothing.csv.*empty", tmp_path / "nothing.csv", engine=engine)
 
 
 def test_files_that_cannot_be_read_are_named(engine, tmp_path):
@@ -116,13 +116,33 @@ def test_files_that_cannot_be_read_are_named(engine, tmp_path):
     data = whole.read_bytes()
     cut.write_bytes(data[: len(data) // 2])
     middle.write_bytes(data[:50] + bytes(range(256)) * (len(data) // 512) + data[50 + len(data) // 512 * 256 :])
-    refused(DataError, "cut.parquet", cut, engine=engine)
+    refused(DataError, "cut.parquet.*no whole Parquet", cut, engine=engine)
     refused(DataError, "middle.parquet", middle, engine=engine)
     refused(DataError, "middle.parquet", [whole, middle], engine=engine)
     (tmp_path / "ragged.csv").write_text(f"user_id,query\n1,a\n2,b,{SECRET},d\n")
-    refused(DataError, "ragged.csv", tmp_path / "ragged.csv", engine=engine)
+    refused(DataError, "ragged.csv.*different length", tmp_path / "ragged.csv", engine=engine)
     (tmp_path / "latin.csv").write_bytes(f"user_id,query\n1,{SECRET}".encode() + b"\xe9t\xe9\n")
-    refused(DataError, "latin.csv", tmp_path / "latin.csv", engine=engine)
+    refused(DataError, "latin.csv.*not UTF-8", tmp_path / "latin.csv", engine=engine)
+
+
+def test_a_first_line_that_is_no_header_is_not_shown(engine, tmp_path):
+    """A row in the place of the header may hold a unit and a key; a line with a declared column is a header."""
+    (tmp_path / "bare.csv").write_text(f"{SECRET},{SECRET_NUMBER}\n")
+    refused(DeclarationError, "no column 'user_id'; its first line has 2 field", tmp_path / "bare.csv", engine=engine)
+    (tmp_path / "bytes.csv").write_bytes(SECRET.encode() + bytes(range(128, 256)))
+    refused(InputError, "bytes.csv", tmp_path / "bytes.csv", engine=engine)
+    (tmp_path / "other.csv").write_text("user_id,q\n1,a\n")
+    refused(DeclarationError, r"no column 'query'; its columns are \['user_id', 'q'\]", tmp_path / "other.csv")
+
+
+def test_what_looks_like_a_path_and_is_none_is_told_apart(engine, tmp_path):
+    """A directory, a URL and SQL are not called missing files; an open quote is named."""
+    refused(NotFoundError, r"is a directory.*\*\.parquet", tmp_path, engine=engine)
+    refused(DeclarationError, "is a URL", "s3://bucket/log.parquet", engine=engine)
+    refused(DeclarationError, "Query", f"select '{SECRET}' as user_id", engine=engine)
+    refused(DataError, "connection=", Query("select * from variable_of_mine"), engine=engine)
+    (tmp_path / "quote.csv").write_text(f'user_id,query\n1,"{SECRET}\n2,b\n')
+    refused(DataError, "quoted field", tmp_path / "quote.csv", engine=engine)
 
 
 def test_files_that_disagree_are_refused(engine, tmp_path):
@@ -174,6 +194,25 @@ def test_queries_and_frames_that_fail_are_refused_without_the_engines_words(engi
 def test_counts_that_are_none_are_refused(engine, counts, pattern):
     """A count is a whole number of units."""
     refused(DataError, pattern, Counts(pl.DataFrame({"query": [SECRET, "b"], "count": counts})), unit=None)
+
+
+def test_counts_in_csv_are_whole_numbers_written_out(engine, tmp_path):
+    """CSV is read as text: digits are a count, anything else is refused."""
+    declared = {"unit": None, "engine": engine}
+    (tmp_path / "good.csv").write_text("query,count\na,3\nb,0\n")
+    assert as_dict(count(Counts(tmp_path / "good.csv"), **declared)) == {"a": 3}
+    for wrong in ("-3", "2.5", "many", ""):
+        (tmp_path / "bad.csv").write_text(f"query,count\n{SECRET},3\nb,{wrong}\n")
+        refused(DataError, "whole numbers", Counts(tmp_path / "bad.csv"), **declared)
+
+
+def test_dates_may_be_iso_text_in_any_log(engine):
+    """Text is read as a day where the domain wants days; text that is none is outside."""
+    days = Domain.parse("dates('2014-05-01', '2014-05-12')")
+    frame = a_frame([1, 2, 3], ["2014-05-02", "2014-05-02", "2014-05-03"])
+    counted = count(frame, engine=engine, domain=days).frame
+    assert sorted(counted["count"].to_list()) == [1, 2] and counted["key_0"].dtype == pl.Date
+    refused(DataError, "outside", a_frame([1], [SECRET]), engine=engine, domain=days)
 
 
 def test_counts_with_other_faults_are_refused(engine):

@@ -25,19 +25,19 @@ def test_every_rule_says_what_it_meets_and_what_happens():
     """Rows, units and keys of each rule, and the outcome as declared."""
     dropped = by_rule(check_log(FAULTY, **DECLARED, on_null="drop", on_outside="drop"))
     assert dropped == {
-        "log": (9, 2, 5, "read"),
-        "null or empty unit": (2, None, 2, "dropped"),
-        "null or empty key": (2, 1, None, "dropped"),
-        "key outside the domain": (1, 1, 1, "dropped"),
-        "repeated unit and key": (1, 1, 1, "counted once"),
-        "unit above max_keys": (None, 1, 1, "bounded"),
-        "counted": (None, 1, 2, "counted"),
+        "log": (9, 2, 5, None, "read"),
+        "null or empty unit": (2, None, 2, None, "dropped"),
+        "null or empty key": (2, 1, None, None, "dropped"),
+        "key outside the domain": (1, 1, 1, None, "dropped"),
+        "repeated unit and key": (1, 1, 1, 1, "counted once"),
+        "unit above max_keys": (None, 1, None, 1, "bounded"),
+        "counted": (None, 1, None, 2, "counted"),
     }
     refused = by_rule(check_log(FAULTY, **DECLARED))
     assert [outcome for *_, outcome in refused.values() if outcome.startswith("refused")] == [
         'refused: clean the log or pass on_null="drop"',
         'refused: clean the log or pass on_null="drop"',
-        'refused: clean the log or pass on_outside="drop"',
+        "refused: column(s) 'query': clean the log or pass on_outside=\"drop\"",
     ]
 
 
@@ -54,7 +54,7 @@ def test_what_is_counted_is_what_the_check_says(engine, tmp_path):
     log = a_log()
     checked = by_rule(check_log(log, **DECLARED))
     counted = count_keys(log, **DECLARED, salt=SALT, engine=engine, temporary_directory=tmp_path)
-    assert counted.frame["count"].sum() == checked["counted"][2]
+    assert counted.frame["count"].sum() == checked["counted"][3]
 
 
 def test_wrong_dtypes_and_empty_logs_are_reported_not_raised():
@@ -74,7 +74,18 @@ def test_product_keys_with_nulls_are_judged_whole():
     checked = by_rule(check_log(log, **{**DECLARED, "key": ["q", "n"], "domain": product}))
     assert checked["null or empty key"][:2] == (1, 1)
     assert checked["key outside the domain"][:3] == (1, 1, 1)
-    assert checked["counted"] == (None, 1, 2, "counted")
+    assert "column(s) 'n':" in checked["key outside the domain"][-1]
+    assert checked["counted"] == (None, 1, None, 2, "counted")
+
+
+def test_swapped_key_columns_are_refused_as_create_refuses_them():
+    """The columns of a product domain have names, and the key columns come in their order."""
+    product = "product(country=catalogue('DE', 'US'), package=strings(max_bytes=9))"
+    log = pl.DataFrame({"user_id": [1], "country": ["DE"], "package": ["a"]})
+    declared = {"unit": "user_id", "max_keys": 2, "domain": product, "on_outside": "drop"}
+    assert by_rule(check_log(log, key=["country", "package"], **declared))["counted"][-1] == "counted"
+    with pytest.raises(DeclarationError, match="are not the key columns"):
+        check_log(log, key=["package", "country"], **declared)
 
 
 def test_declarations_and_unreadable_files_are_still_raised(tmp_path):

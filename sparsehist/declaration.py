@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsehist.domain import Domain, Product
-from sparsehist.errors import DeclarationError, DomainError
+from sparsehist.errors import DeclarationError, DomainError, LevelError
 from sparsehist.noise import Family
 from sparsehist.own_noise import load_family, noise_name
 from sparsehist.privacy import Level, as_level, level_text
@@ -101,7 +101,7 @@ def declare(
     Raises:
         DeclarationError: If one of them is wrong; the message carries its value.
     """
-    columns = (key,) if isinstance(key, str) else tuple(key)
+    columns = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
     if not columns or not all(isinstance(column, str) and column for column in columns):
         raise DeclarationError(f"key must be a column's name or a list of names, got {key!r}")
     if len(set(columns)) != len(columns):
@@ -111,7 +111,7 @@ def declare(
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 1 <= max_keys < _LARGEST_BOUND:
-        raise DeclarationError(f"max_keys must be a whole number of at least 1, got {max_keys!r}")
+        raise DeclarationError(f"max_keys must be a whole number from 1 to {_LARGEST_BOUND - 1}, got {max_keys!r}")
     return Declaration(
         name=checked_name("series", name),
         unit=unit,
@@ -119,11 +119,18 @@ def declare(
         max_keys=max_keys,
         domain=_checked_domain(domain, columns),
         noise=_checked_noise(noise, max_keys),
-        cap=None if cap is None else as_level(cap),
+        cap=None if cap is None else _checked_cap(cap),
         population=checked_name("population", population),
         on_null=_one_of("on_null", on_null, ("error", "drop")),
         on_outside=_one_of("on_outside", on_outside, ("error", "drop")),
     )
+
+
+def _checked_cap(cap: Level) -> Fraction:
+    try:
+        return as_level(cap)
+    except LevelError as problem:
+        raise LevelError(f"cap is a level: {problem}") from None
 
 
 def checked_name(what: str, name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 
 @cache
@@ -20,4 +22,16 @@ def statement(name: str) -> str:
         >>> "group by key" in statement("count_keys")
         True
     """
-    return (files("sparsehist.sql") / f"{name}.sql").read_text(encoding="utf-8")
+    return (shipped("sql") / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def shipped(folder: str) -> Traversable:
+    """The folder of files that are no modules: "sql" or "data".
+
+    Where Python runs in a checkout, the source shadows an installed package that has these folders in it; in the
+    checkout they stand beside the source.
+    """
+    try:
+        return files(f"sparsehist.{folder}")
+    except ModuleNotFoundError:
+        return Path(__file__).parents[1] / folder

@@ -160,6 +160,8 @@ def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> N
         ({"level": "many"}, LevelError),
         ({"level": 1, "threshold": float("nan")}, DeclarationError),
         ({"level": 1, "threshold": "x"}, DeclarationError),
+        ({"level": 1, "threshold": "80"}, DeclarationError),
+        ({"level": "1e9"}, LevelError),
         ({"level": 1, "threshold": 1e300}, ThresholdError),
         ({"level": "1e9"}, LevelError),
         ({"level": "1e-30"}, LevelError),
@@ -201,6 +203,9 @@ def test_a_threshold_too_low_says_which_would_do() -> None:
         ({"unit": "nobody"}, DeclarationError),
         ({"key": "nothing"}, DeclarationError),
         ({"key": []}, DeclarationError),
+        ({"key": None}, DeclarationError),
+        ({"max_keys": 10**12}, DeclarationError),
+        ({"cap": "abc"}, LevelError),
         ({"key": "user"}, DeclarationError),
         ({"key": ["key", "key"]}, DeclarationError),
         ({"noise": "cauchy"}, DeclarationError),
@@ -223,6 +228,15 @@ def test_a_bad_declaration_is_refused_and_leaves_no_store(
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_a_path_and_a_seed_a_whole_number() -> None:
+    """Anything else is a declaration that is wrong, with its value in the message."""
+    with pytest.raises(DeclarationError, match="got 3"):
+        sh.open(3)  # type: ignore[arg-type]
+    for seed in (1.5, "x", -1, True):
+        with pytest.raises(DeclarationError, match="seed must be a whole number"):
+            sh.open(":memory:", seed=seed)  # type: ignore[arg-type]
 
 
 def test_a_place_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -350,7 +364,7 @@ def test_metadata_depends_on_public_parameters_only() -> None:
         for log in (a_log(), other)
     )
     differing = {field for field in one if one[field] != two[field]}
-    assert differing <= {"store", "released_at"}
+    assert differing <= {"store", "round", "released_at"}
 
 
 def test_counts_bounded_elsewhere_can_be_released() -> None:

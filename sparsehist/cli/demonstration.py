@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from importlib.resources import as_file, files
+from importlib.resources import as_file
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +14,7 @@ from sparsehist.cli.demonstration_tables import shown_demo
 from sparsehist.errors import NameTakenError, StoreError
 from sparsehist.release import Release
 from sparsehist.report.side_by_side import side_by_side
+from sparsehist.statements import shipped
 
 MAX_KEYS = 10
 DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"
@@ -65,7 +66,7 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
 
 def _release_log(directory: Path) -> tuple[list[Release], str]:
     """Create the series, release it, write the files; the releases in the order made, and what they cost."""
-    with as_file(files("sparsehist.data") / "msweb_1998.csv") as log:
+    with as_file(shipped("data") / "msweb_1998.csv") as log:
         series = sh.create(
             directory / _STORE, log, name="visits", unit="user_id", key="url", max_keys=MAX_KEYS, domain=DOMAIN,
             cap="0.5", progress=False,
@@ -81,7 +82,7 @@ def _release_log(directory: Path) -> tuple[list[Release], str]:
 
 def _catalogue() -> pl.DataFrame:
     """Titles of the site's areas, published with the log."""
-    with as_file(files("sparsehist.data") / "msweb_catalogue.csv") as path:
+    with as_file(shipped("data") / "msweb_catalogue.csv") as path:
         return pl.read_csv(path)
 
 

@@ -18,6 +18,7 @@ Level = int | float | str | Fraction | Decimal
 
 # A float must hold every level with room for the arithmetic on it (squares, ratios).
 _SMALLEST, _LARGEST = Fraction(1, 10**60), Fraction(10**60)
+_LONGEST_TEXT, _LARGEST_EXPONENT = 400, 100
 
 
 def as_level(value: Level) -> Fraction:
@@ -41,6 +42,8 @@ def as_level(value: Level) -> Fraction:
         level = _exact(value)
     except (ValueError, ZeroDivisionError, OverflowError, TypeError):
         raise LevelError(_message(value)) from None
+    if level > 0 and not _SMALLEST <= level <= _LARGEST:
+        raise LevelError(f"level must lie from 1e-60 to 1e60, got {value!r}")
     if not _SMALLEST <= level <= _LARGEST:
         raise LevelError(_message(value))
     return level
@@ -50,7 +53,14 @@ def _exact(value: Level) -> Fraction:
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
-        return Fraction(value.strip())
+        text = value.strip()
+        # A fraction writes a power of ten out: '1e99999999' would take minutes and gigabytes to refuse.
+        _, _, exponent = text.lower().partition("e")
+        if len(text) > _LONGEST_TEXT or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
+            raise OverflowError
+        return Fraction(text)
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _LARGEST_EXPONENT:
+        raise OverflowError
     if isinstance(value, Fraction | int | Decimal):
         return Fraction(value)
     if isinstance(value, numbers.Integral):

@@ -17,7 +17,7 @@ from sparsehist.privacy.levels import Level, as_level
 
 # Beyond this the ratio of the Bessel functions is taken from its expansion: the difference from 1 would cancel.
 _EXPAND_FROM = 1e3
-_ORDERS = [*range(2, 257), *(2**k for k in range(9, 24))]
+_ORDERS: list[int] = [*range(2, 257), *(1 << k for k in range(9, 24))]
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:

@@ -86,6 +86,7 @@ def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> Fl
     """The level t > level at which ln(t/level) + (t - level) distance reaches the clock."""
     # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
     product = level * distance
+    # Nearer to 0 the distance does not matter, and omega would underflow.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

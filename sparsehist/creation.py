@@ -145,12 +145,14 @@ def _commit(
 
 def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:
     known = declaration_of(record)
-    if if_exists == "error":
-        raise NameTakenError(f"{store!r} has a series {known.name!r} already; if_exists='reuse' gives it back")
     if known != declaration:
         stored, asked = known.as_json(), declaration.as_json()
         differing = [f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field]]
-        raise NameTakenError(f"the series {known.name!r} was declared with {', '.join(differing)}")
+        raise NameTakenError(
+            f"{store!r} has a series {known.name!r} already, declared with {', '.join(differing)}: use another name"
+        )
+    if if_exists == "error":
+        raise NameTakenError(f"{store!r} has a series {known.name!r} already; if_exists='reuse' gives it back")
     return Series(store, record.series_id, known)
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,8 +55,15 @@ def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
 
 
 def print_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line; dates as text."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, default=str) + "\n")
+    """Print one JSON object on one line; times as ISO text with their zone, letters escaped where need be."""
+    escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(data, ensure_ascii=escaped, default=_as_text) + "\n")
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, datetime):  # times without a zone come from the store, which keeps UTC
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat(timespec="seconds")
+    return str(value)
 
 
 def print_error(message: str, kind: str, *, as_json: bool) -> None:

@@ -24,8 +24,9 @@ Typical use:
 
 _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.
-Exit codes: 0 done or already done, 2 bad input, 3 refused by a budget or
-cap, 4 store in use."""
+Exit codes: 0 done or already done, 2 bad input, 3 refused by a cap, 4 store
+in use; 1 an internal error or output that cannot be written, 130 interrupted,
+141 the reader of the output has gone."""
 
 app = App(
     name="sparsehist",
@@ -256,18 +257,25 @@ def adopt(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
 
 
 @app.command(sort_key=7)
-def drop(store: StorePath, /, *, series: SeriesName, wait: Wait = 0.0) -> Answer:
+def drop(
+    store: StorePath,
+    /,
+    *,
+    series: SeriesName,
+    yes: Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")] = False,
+    wait: Wait = 0.0,
+) -> Answer:
     """Erase a series: its keys, counts and noise.
 
     This cannot be undone. What the series has cost stays in the ledger, and what
     was published stays published.
 
     For example:
-      sparsehist drop logs.sparsehist --series queries
+      sparsehist drop logs.sparsehist --series queries --yes
     """
     from sparsehist.cli.commands import drop_series
 
-    return drop_series(store, series, wait=wait)
+    return drop_series(store, series, yes=yes, wait=wait)
 
 
 @app.command(sort_key=8)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer
+from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
 from sparsehist.release import refuse_to_replace
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sparsehist.series import Series, Store
 
 _PARQUET = (".parquet", ".pq")
+MOST_ROWS = 1000
 
 
 def opening(store: Path, wait: float) -> Store:
@@ -52,9 +55,12 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
     shown: list[RenderableType] = [
         f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
         parameters_table(declaration_rows(series)),
-        "Nothing is published yet. Next, for example:",
-        f"  {escape(hint)}",
     ]
+    released = series.releases().height if existed else 0
+    if released:
+        shown.append(f"It was released before, {counted(released, 'time')}: see sparsehist show {escape(str(store))}")
+    else:
+        shown += ["Nothing is published yet. Next, for example:", f"  {escape(hint)}"]
     return Answer(data, shown)
 
 
@@ -89,12 +95,16 @@ def release_series(
     metadata = dict(released.metadata)
     data = {"release": name, "rows": len(released), "out": None if out is None else str(out), "metadata": metadata}
     shown: list[RenderableType] = [
-        f"[bold]release {name}[/] of {series}: {len(released):,} rows",
+        f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}",
         parameters_table(release_rows(metadata)),
     ]
     if head > 0:
         data["head"] = released.frame.head(head).to_dicts()
-        shown.append(rows_table(released.frame.head(head)))
+        shown.append(rows_table(released.frame.head(min(head, MOST_ROWS)), keys=metadata["key"]))
+        if min(head, len(released)) > MOST_ROWS:
+            shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
+    if not len(released):
+        shown.append("No noisy count is above the threshold: a finer level, in another release, publishes more.")
     again = "committed to the store, written nowhere: give --out to write it, now or later"
     shown.append(again if out is None else f"written to {escape(str(out))}")
     return Answer(data, shown)
@@ -136,6 +146,8 @@ def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
 
     with reporting(None) as report:
         found = sh.check_log(log, domain=sh.Domain.parse(domain), progress=report, **declared)
+    told = found["outcome"].map_elements(in_words_of_the_command_line, return_dtype=found["outcome"].dtype)
+    found = found.with_columns(told)
     refused = bool(found["outcome"].str.starts_with("refused").any())
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
     shown: list[RenderableType] = [rows_table(found)]
@@ -191,12 +203,29 @@ def adopt_store(store: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 
-def drop_series(store: Path, series: str, *, wait: float) -> Answer:
-    """Erase a series."""
+def drop_series(store: Path, series: str, *, yes: bool, wait: float) -> Answer:
+    """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
+        opened.series(series)
+        if not yes:
+            confirm(f"Erase the series {series} of {store} for ever? Type its name: ", series)
         opened.drop(series)
     shown = [f"erased the series {series}; what it has cost stays in the ledger"]
     return Answer({"store": str(store), "series": series, "status": "dropped"}, shown)
+
+
+def confirm(question: str, answer: str) -> None:
+    """Ask on the terminal.
+
+    Raises:
+        DeclarationError: If there is no terminal, or the answer is another one.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise DeclarationError("what is dropped is gone: give --yes to mean it")
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != answer:
+        raise DeclarationError("nothing was erased")
 
 
 def migrate_store(store: Path, *, wait: float) -> Answer:
@@ -232,6 +261,11 @@ def release_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("threshold", f"{metadata['threshold']:,.4f} units"),
         ("expected false keys", f"{metadata['expected_false_keys']:.3g}"),
     ]
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def size_text(size: int) -> str:

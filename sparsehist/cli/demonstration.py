@@ -11,7 +11,7 @@ import polars as pl
 import sparsehist as sh
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.demonstration_tables import shown_demo
-from sparsehist.errors import NameTakenError, StoreError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
 from sparsehist.release import Release
 from sparsehist.report.side_by_side import side_by_side
 from sparsehist.statements import shipped
@@ -35,8 +35,11 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
 
     Raises:
         NameTakenError: If the directory holds something that is no demo.
-        NotFoundError: If the extra is missing.
+        NotFoundError: If the extra, or the directory of the picture, is missing.
+        DeclarationError: If the picture is no SVG file.
     """
+    if picture is not None:
+        check_picture(picture)
     if plot:
         from sparsehist.report.plots import require_plots
 
@@ -62,6 +65,19 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
         "releases": [{**release.metadata, "rows": len(release)} for release in released],
     }
     return Answer(data, shown)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be written, before anything is done.
+
+    Raises:
+        DeclarationError: If it is no SVG file.
+        NotFoundError: If its directory does not exist.
+    """
+    if path.suffix != ".svg" or path.is_dir():
+        raise DeclarationError(f"--picture writes SVG: the file must end in .svg, got {str(path)!r}")
+    if not path.absolute().parent.is_dir():
+        raise NotFoundError(f"there is no directory {str(path.absolute().parent)!r} to write {path.name!r} to")
 
 
 def _release_log(directory: Path) -> tuple[list[Release], str]:

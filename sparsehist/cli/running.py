@@ -9,13 +9,15 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from io import TextIOWrapper
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from types import FrameType
 
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
-from sparsehist.cli.answer import Answer, print_answer, print_error
+from sparsehist import __version__
+from sparsehist.cli.answer import Answer, print_answer, print_error, print_json
 from sparsehist.cli.app import app
 from sparsehist.errors import SparsehistError
 
@@ -35,7 +37,11 @@ _WORDS = (
 )
 _UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
 # A word is a parameter where it is given a value, a name with an underscore always.
-_PARAMETER = re.compile(rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})= ?|({'|'.join(_UNDERSCORED)})\b)")
+_PARAMETER = re.compile(
+    rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.;)]))|)"
+    rf"|({'|'.join(_UNDERSCORED)})\b)"
+)
+_STORE = re.compile(r"Store\('([^']*)'\)")
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 _INTERRUPTED = threading.Event()
 
@@ -48,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a key need not exist in the terminal's encoding
+            stream.reconfigure(errors="backslashreplace")  # a key need not exist in the terminal's encoding
+    nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process
+    # Python has None for what was closed by >&- or 2>&-.
+    sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
@@ -60,18 +69,27 @@ def run(arguments: Sequence[str]) -> int:
         code = _run(words, as_json=as_json)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # whoever read it has gone
         return PIPE_CLOSED
+    except OSError:
+        _discard_output()
+        return INTERNAL
     return code
+
+
+def _discard_output() -> None:
+    """Send what is left to nowhere: Python would complain once more when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str], *, as_json: bool) -> int:
     try:
-        answer = app(words)
+        with redirect_stdout(StringIO()) if as_json else nullcontext() as explained:
+            answer = app(words)
         if isinstance(answer, Answer):
-            print_answer(answer, as_json=as_json)
-            return answer.exit_code
+            return _told(answer, as_json=as_json)
+        if explained is not None:
+            print_json({"help": explained.getvalue()} if "--version" not in words else {"version": __version__})
     except CycloptsError as problem:
         print_error(_advice(problem), "UsageError", as_json=as_json)
         return BAD_INPUT
@@ -91,6 +109,21 @@ def _run(words: list[str], *, as_json: bool) -> int:
     return 0
 
 
+def _told(answer: Answer, *, as_json: bool) -> int:
+    """Print an answer; the exit code."""
+    try:
+        print_answer(answer, as_json=as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        _discard_output()
+        message = f"the output cannot be written: {os.strerror(problem.errno or 0)}. What the command did stands"
+        print_error(message, "OutputError", as_json=False)
+        return INTERNAL
+    return answer.exit_code
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
     _INTERRUPTED.set()
@@ -107,25 +140,35 @@ def in_words_of_the_command_line(message: str) -> str:
 
     Example:
         >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
-        "--if-exists 'reuse' gives it back"
+        '--if-exists reuse gives it back'
     """
 
     def option(found: re.Match[str]) -> str:
-        name = f"--{(found[1] or found[2]).replace('_', '-')}"
-        return f"{name} " if found[1] else name
+        name = f"--{(found[1] or found[4]).replace('_', '-')}"
+        return f"{name} {found[2]}" if found[2] else f"{name} " if found[3] else name
 
-    return _PARAMETER.sub(option, message)
+    return _PARAMETER.sub(option, _STORE.sub(r"the store \1", message))
 
 
 def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """Take --json out, wherever it stands before a `--`."""
-    words = list(arguments)
+    words = _usual(list(arguments))
     end = words.index("--") if "--" in words else len(words)
     return [word for word in words[:end] if word != "--json"] + words[end:], "--json" in words[:end]
 
 
+def _usual(words: list[str]) -> list[str]:
+    """Read `help`, `help release`, `version` and -V as the options that they stand for."""
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    return ["--version", *words[1:]] if words[:1] in (["version"], ["-V"]) else words
+
+
 def _advice(problem: CycloptsError) -> str:
     message = " ".join(str(problem).split())
+    if isinstance(problem, UnknownCommandError):
+        commands = ", ".join(name for name in app if not name.startswith("-"))
+        message = f"{message.split(' Available commands:')[0]} Commands: {commands}."
     if isinstance(problem, UnusedCliTokensError):
         message += " Quote a glob, so that the shell leaves it alone: --input 'log/*.parquet'."
     return f"{message} See --help."

@@ -27,13 +27,16 @@ def parameters_table(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(frame: pl.DataFrame) -> Table:
-    """A short frame as a table: numbers to the right, nulls as a dash."""
+def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = ()) -> Table:
+    """A short frame as a table: numbers to the right, nulls as a dash; keys as they are, to be copied."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
+        table.add_column(
+            name, justify="right" if dtype.is_numeric() else "left", overflow="fold", min_width=len(name)
+        )
+    writers = [str if name in keys and dtype.is_integer() else cell_text for name, dtype in frame.schema.items()]
     for row in frame.iter_rows():  # a screenful, already published
-        table.add_row(*(escape(cell_text(value)) for value in row))
+        table.add_row(*(escape(write(value)) for write, value in zip(writers, row, strict=True)))
     return table
 
 

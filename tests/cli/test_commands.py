@@ -1,9 +1,11 @@
 """The commands do what the Python interface does, and say so with exit codes and JSON."""
 
 import errno
+import io
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import sparsehist as sh
@@ -40,8 +42,13 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
     assert "--if-exists" in again.err
     reused = sparsehist("create", store, *declared, "--if-exists", "reuse", "--json")
     assert (reused.code, reused.json["status"]) == (0, "reused")
+    assert "Nothing is published yet" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
+    sparsehist("release", store, *RELEASE)
+    assert "released before, 1 time:" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
     declared[declared.index("--max-keys") + 1] = 3
     assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 2
+    other = sparsehist("create", store, *declared)
+    assert "--max-keys 2" in other.err.replace("=", " ") and "reuse" not in other.err  # it would not give it back
 
 
 def test_several_keys_make_a_product(sparsehist, here):
@@ -157,6 +164,7 @@ def test_check_tells_what_would_be_refused(sparsehist, log):
     assert (fits.code, fits.json["refused"]) == (0, False)
     narrow = sparsehist("check", log, *options, "--domain", "strings(max_bytes=5)")
     assert (narrow.code, narrow.json["refused"]) == (2, True)
+    assert any("pass --on-outside drop" in rule["outcome"] for rule in narrow.json["rules"])
     dropped = sparsehist("check", log, *options, "--domain", "strings(max_bytes=5)", "--on-outside", "drop")
     assert (dropped.code, dropped.json["refused"]) == (0, False)
 
@@ -169,7 +177,8 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
     assert {(row["scope"], row["level"], row["releases"]) for row in spent} == {
         (scope, "0.5", 3) for scope in ("path", "series", "population")
     }
-    assert sparsehist("drop", store, "--series", "visits").code == 0
+    assert sparsehist("drop", store, "--series", "visits").code == 2  # nobody to ask
+    assert sparsehist("drop", store, "--series", "visits", "--yes").code == 0
     assert sparsehist("show", store, "--json").json["series"] == []
     assert {row["level"] for row in sparsehist("ledger", store, "--json").json["ledger"]} == {"0.5"}
     assert "0.5" in sparsehist("ledger", store).out
@@ -185,6 +194,33 @@ def test_show_lists_series_and_releases(sparsehist, store):
     assert [(release["name"], release["level"]) for release in shown[0]["releases"]] == [("public", "0.1")]
     printed = sparsehist("show", store).out
     assert "strings(max_bytes=8)" in printed and "public" in printed
+
+
+def test_dropping_asks_on_a_terminal(sparsehist, store, monkeypatch):
+    """Only the name of the series is a yes."""
+    monkeypatch.setattr("sys.stdin", Terminal("no\nvisits\n"))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert sparsehist("drop", store, "--series", "visits").code == 2
+    assert sparsehist("drop", store, "--series", "visits").code == 0
+
+
+class Terminal(io.StringIO):
+    """Text in place of a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_table_of_keys_can_be_copied_and_ends(sparsehist, here, monkeypatch):
+    """Whole-number keys have no separators, a long table says where the rest is, no rows are explained."""
+    pl.DataFrame({"u": range(3000), "n": [1234567, 7654321, 1111111] * 1000}).write_parquet("n.parquet")
+    sh.create("t", "n.parquet", name="visits", unit="u", key="n", max_keys=1, domain="integers(9999999)")
+    monkeypatch.setattr(commands, "MOST_ROWS", 2)
+    out = sparsehist("release", "t", *RELEASE, "--head", 3).out
+    assert "1,0" in out and "a table ends after 2 rows" in out
+    assert sum(key in out for key in ("1234567", "7654321", "1111111")) == 2
+    none = sparsehist("release", "t", *RELEASE[:2], "--name", "none", "--level", "0.1", "--threshold", 9999).out
+    assert "0 rows" in none and "No noisy count is above" in none
 
 
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):

@@ -107,3 +107,10 @@ def test_the_plot_shows_every_published_count(demo, tmp_path):
     for name, begins in (("demo.svg", b"<svg"), ("demo.png", b"\x89PNG")):
         plots.save_plot(chart, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize("picture", ["x.png", "nowhere/x.svg"])
+def test_a_picture_that_cannot_be_is_refused_before_anything_is_done(sparsehist, here, picture):
+    """It is SVG, in a directory that exists."""
+    assert sparsehist("demo", "--picture", picture).code == 2
+    assert list(here.iterdir()) == []

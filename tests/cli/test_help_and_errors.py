@@ -2,12 +2,17 @@
 
 import fcntl
 import json
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+import sparsehist as sh
+from sparsehist import __version__
 from sparsehist.cli import commands
 from sparsehist.cli.app import app
 from sparsehist.cli.running import in_words_of_the_command_line
@@ -66,6 +71,7 @@ def test_the_overview_names_every_command(sparsehist):
     [
         (["ledger", "s", "t"], "Quote a glob"),
         (["releas", "s"], 'Did you mean "release"'),
+        (["nothing"], "drop, migrate, demo."),
         (["ledger"], "STORE"),
         (["release", "s", "--series", "a", "--name", "b", "--threshold", "high"], "--threshold"),
         (["create", "s", "--on-null", "keep"], "error"),
@@ -79,6 +85,59 @@ def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hin
     assert hint in wrong.err and wrong.err.count("\n") == 1
     as_json = sparsehist("--json", *words)
     assert (as_json.code, as_json.err, as_json.json["error"]["type"]) == (2, "", "UsageError")
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("help",), ("show", "--help"), ("help", "show")])
+def test_help_is_json_too_where_it_is_asked_for(sparsehist, words):
+    """`help` is a word for --help, and --json prints one object whatever the rest of the line is."""
+    plain, as_json = sparsehist(*words), sparsehist(*words, "--json")
+    assert (plain.code, as_json.code) == (0, 0)
+    assert as_json.json == {"help": plain.out}
+    assert "Usage: sparsehist" in plain.out
+
+
+@pytest.mark.parametrize("word", ["--version", "version", "-V"])
+def test_the_version_is_told(sparsehist, word):
+    """In each of the ways that are usual."""
+    assert sparsehist(word).out.strip() == __version__
+    assert sparsehist(word, "--json").json == {"version": __version__}
+
+
+def test_a_module_of_the_package_runs_the_command_line():
+    """`python -m sparsehist` is `sparsehist`."""
+    ran = subprocess.run([sys.executable, "-m", "sparsehist", "-V"], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == __version__
+
+
+def _shell(line, **environment):
+    command = f"{shlex.quote(sys.executable)} -m sparsehist {line}"
+    env = {**os.environ, "PYTHONPATH": os.fspath(Path(sh.__file__).parents[1]), **environment}
+    return subprocess.run(command, shell=True, capture_output=True, env=env, check=False)
+
+
+def test_output_that_cannot_be_written_is_one_line(here, store):
+    """A full disk behind stdout is named, as text and as JSON; a closed stdout is nobody's."""
+    if Path("/dev/full").exists():
+        for line in (f"show {store}", f"show {store} --json"):
+            full = _shell(f"{line} >/dev/full")
+            assert full.returncode == 1
+            assert full.stderr.startswith(b"error: the output cannot be written") and full.stderr.count(b"\n") == 1
+    closed = _shell(f"show {store} >&-")
+    assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_keys_survive_a_terminal_without_their_letters(here, store):
+    """In a narrow encoding JSON still holds the key, and two keys of a table still look different."""
+    pl.DataFrame({"u": range(600), "k": ["café", "cafè"] * 300}).write_parquet("accents.parquet")
+    sh.create(
+        "t", "accents.parquet", name="words", unit="u", key="k", max_keys=1, domain=sh.Catalogue(["café", "cafè"])
+    )
+    release = "release t --series words --name one --level 1 --head 2"
+    narrow = {"PYTHONIOENCODING": "ascii"}
+    told = json.loads(_shell(f"{release} --json", **narrow).stdout)
+    assert {row["k"] for row in told["head"]} == {"café", "cafè"}
+    shown = _shell(release, **narrow).stdout
+    assert b"caf\\xe9" in shown and b"caf\\xe8" in shown
 
 
 def test_json_after_two_dashes_is_a_value(sparsehist):
@@ -181,7 +240,11 @@ def test_a_reader_that_goes_away_is_no_error(here):
     ("message", "told"),
     [
         ("wait with wait=SECONDS", "wait with --wait SECONDS"),
-        ('pass on_outside="drop" to', 'pass --on-outside "drop" to'),
+        ('pass on_outside="drop" to', "pass --on-outside drop to"),
+        ("give threshold= or false_keys=, not both", "give --threshold or --false-keys, not both"),
+        ("Store('logs') has it; if_exists='reuse' gives it", "the store logs has it; --if-exists reuse gives it"),
+        ("was made with level='0.1', no false_keys;", "was made with --level 0.1, no --false-keys;"),
+        ("level=1/3, seconds=wait", "--level 1/3, seconds=wait"),
         ("give level= to make one", "give --level to make one"),
         ("false_keys must be positive", "--false-keys must be positive"),
         ("domain strings(max_bytes=5), level 3", "domain strings(max_bytes=5), level 3"),

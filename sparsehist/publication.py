@@ -46,6 +46,7 @@ class StoreOnDisk:
             noise=metadata["noise"],
             threshold=metadata["threshold"],
             generation=metadata["generation"],
+            round_id=metadata["round"],
             digest=digest,
         )
         publish_ledger(directory, [entry])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ _NEIGHBOURS = "logs that differ by all rows of one unit"
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LARGEST_THRESHOLD = 2.0**48
+# Half of what a round can draw at all, so that no refusal ever depends on the counts.
+_MOST_FALSE_KEYS = 2.0**30
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Request:
     def differs(self, made: Mapping[str, Any]) -> list[str]:
         """What of this request is not what the release of that name was asked for."""
         asked = self.as_json()
-        return [f"{field}={made[field]!r}" for field in asked if asked[field] not in (None, made[field])]
+        differing = [field for field in asked if asked[field] not in (None, made[field])]
+        return [f"no {field}" if made[field] is None else f"{field}={made[field]!r}" for field in differing]
 
     def as_json(self) -> dict[str, Any]:
         """The request as it is stored; levels as exact text."""
@@ -74,7 +78,7 @@ def requested(name: str, *, level: Level | None, threshold: float | None, false_
         DeclarationError: If a parameter is wrong; the message carries its value.
     """
     if threshold is not None and false_keys is not None:
-        raise DeclarationError("give threshold or false_keys, not both")
+        raise DeclarationError("give threshold= or false_keys=, not both")
     return Request(
         checked_name("release", name),
         None if level is None else as_level(level),
@@ -159,6 +163,7 @@ def release(
     )
     metadata |= {
         "store": state.store_id,
+        "round": secrets.token_hex(8),
         "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "generation": state.generation + 1,
     }
@@ -278,8 +283,9 @@ def _public_parameters(
     std = family.std(level)
     if not _LEAST_STD <= std <= _LARGEST_STD:
         raise LevelError(
-            f"level {level_text(level)} has noise of standard deviation {std:.3g} at "
-            f"max_keys={declaration.max_keys}; releases are served from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}, where counts and noise share one grid"
+            f"level {level_text(level)} is too {'fine' if std < _LEAST_STD else 'coarse'} at "
+            f"max_keys={declaration.max_keys}: the standard deviation of its noise is {std:.3g} counts, and counts "
+            f"and noise share one grid only where that is from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}"
         )
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
@@ -288,6 +294,10 @@ def _public_parameters(
     step = 1.0 if family.integer else grid_step(std)
     effective = effective_threshold(threshold, step)
     expected = expected_false_keys(family, level, effective, size)
+    if not 0 < _finite("max_false_keys", max_false_keys) <= _MOST_FALSE_KEYS:
+        raise DeclarationError(
+            f"max_false_keys must be above 0 and at most {_MOST_FALSE_KEYS:.3g}, got {max_false_keys!r}"
+        )
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys)
         raise ThresholdError(
@@ -372,6 +382,6 @@ def _finite(what: str, value: float) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
+    if isinstance(value, bool | str | bytes) or not math.isfinite(number):
         raise DeclarationError(f"{what} must be a finite number, got {value!r}")
     return number

@@ -57,13 +57,17 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None) -> None:
         """Use `open` or `create` instead."""
         self.wait = _checked_wait(wait)
+        if not isinstance(path, str | os.PathLike):
+            raise DeclarationError(f'a store is a directory\'s path or ":memory:", got {path!r}')
         self._memory = os.fspath(path) == _MEMORY
         if seed is not None and not self._memory:
             raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+            raise DeclarationError(f"seed must be a whole number from 0 up, got {seed!r}")
         self._seeded = None if seed is None else entropy.seeded(seed)
         # A declaration never changes, so what was read once need not be read again.
         self._known: dict[str, SeriesRecord] = {}
-        self.path = directory_in_memory(self) if self._memory else Path(path)
+        self.path = directory_in_memory(self) if self._memory else Path(path).absolute()
 
     def __repr__(self) -> str:
         """Where it is."""

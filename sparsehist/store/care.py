@@ -9,10 +9,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from sparsehist.errors import NameTakenError, NotFoundError, StoreError, StoreRolledBackError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
 from sparsehist.store.committing import insert_event
 from sparsehist.store.database import Database
 from sparsehist.store.layout import (
+    ADOPTING,
     FORMAT_VERSION,
     LOCK,
     SERIES,
@@ -24,9 +25,17 @@ from sparsehist.store.layout import (
     write_format,
 )
 from sparsehist.store.lock import exclusive_lock
-from sparsehist.store.marks import raise_mark
-from sparsehist.store.opening import Identity, check_is_newest, inode_of, open_state, read_identity, settle_home
-from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.marks import MARK_SUFFIX, raise_mark
+from sparsehist.store.opening import (
+    Identity,
+    check_is_newest,
+    inode_of,
+    open_state,
+    read_identity,
+    settle_home,
+    stands_elsewhere,
+)
+from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory, write_file
 from sparsehist.store.state import now, open_database
 
 
@@ -73,7 +82,7 @@ def backup(path: Path, destination: Path, *, wait: float = 0.0) -> None:
         building, lock = _start_building(destination)
         try:
             with disk_errors(destination):
-                ignore = shutil.ignore_patterns(LOCK, SPILL)
+                ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING)
                 shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
                 for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
                     directory.chmod(0o700)
@@ -107,21 +116,27 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
         database = open_database(path, durable=True)
         try:
             identity = read_identity(database.rows("state_read_store"), path)
+            _check_original_is_gone(path, identity)
             inode = inode_of(path)
             if inode == identity.inode:
                 check_is_newest(path, identity)
             else:
-                _check_original_is_gone(identity)
-                check_is_newest(path, identity)
+                token = _own_token(path)
+                check_is_newest(path, identity, token=token)
+                _raise_marks_for(path, identity, token)
                 _take_place(database, inode, identity)
                 identity = read_identity(database.rows("state_read_store"), path)
-                raise_mark(path, identity.store_id, identity.generation)
+                (path / ADOPTING).unlink()
             settle_home(path, database, identity)
         finally:
             database.close()
 
 
 def _check_is_free(path: Path) -> None:
+    if "?" in path.name or path.name.endswith(MARK_SUFFIX):
+        raise DeclarationError(
+            f"the name of a store has no question mark and does not end in {MARK_SUFFIX}, got {path}"
+        )
     try:
         taken = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
     except OSError:
@@ -182,6 +197,7 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
     with disk_errors(building):
         for name in (SERIES, SPILL):
             (building / name).mkdir(mode=0o700)
+    store_id = secrets.token_hex(16)
     database = open_database(building, durable=durable)
     try:
         with database.transaction():
@@ -190,7 +206,7 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
             database.change(
                 "state_insert_store",
                 format_version=FORMAT_VERSION,
-                store_id=secrets.token_hex(16),
+                store_id=store_id,
                 inode=inode_of(building),
                 home=str(path),
                 created=when,
@@ -200,7 +216,7 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
         database.close()
     if building.joinpath(STATE + ".wal").exists():
         raise StoreError(f"{path} cannot be written: the disk is full; nothing was made")
-    write_format(building, durable=durable)
+    write_format(building, store_id, durable=durable)
 
 
 def _put_in_place(building: Path, path: Path, *, durable: bool) -> None:
@@ -224,16 +240,30 @@ def _copy_durably(source: str, target: str) -> str:
     return target
 
 
-def _check_original_is_gone(identity: Identity) -> None:
-    try:
-        stands = identity.home.stat().st_ino == identity.inode
-    except OSError:
-        stands = False
-    if stands:
+def _check_original_is_gone(path: Path, identity: Identity) -> None:
+    if stands_elsewhere(path, identity):
         raise StoreRolledBackError(
             f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
             "noises for one level. Use that one, or remove it first"
         )
+
+
+def _own_token(path: Path) -> str:
+    """What tells this adoption from that of another copy; kept until it is done, should this run die."""
+    with disk_errors(path):
+        try:
+            return (path / ADOPTING).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            token = secrets.token_hex(16)
+            write_file(path / ADOPTING, token.encode(), durable=True)
+            return token
+
+
+def _raise_marks_for(path: Path, identity: Identity, token: str) -> None:
+    """Shut every other copy out, wherever a mark can be reached, before this one takes the place."""
+    for place in (identity.home, path):
+        if os.access(place.parent, os.W_OK):
+            raise_mark(place, identity.store_id, identity.generation + 1, token=token)
 
 
 def _take_place(database: Database, inode: int, identity: Identity) -> None:

@@ -12,18 +12,26 @@ from sparsehist.store.private_files import disk_errors, write_file
 
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.duckdb", "lock", "series", "tmp"
-_FORMAT = "format"
+_FORMAT, ADOPTING = "format", "adopting"
 
 
-def write_format(store: Path, *, durable: bool) -> None:
-    """Say that this directory is a store, and of which version."""
-    text = json.dumps({"sparsehist store": FORMAT_VERSION}) + "\n"
+def write_format(store: Path, store_id: str, *, durable: bool) -> None:
+    """Say that this directory is a store, which, and of which version."""
+    text = json.dumps({"sparsehist store": FORMAT_VERSION, "store_id": store_id}) + "\n"
     write_file(store / _FORMAT, text.encode(), durable=durable)
 
 
 def is_store(store: Path) -> bool:
     """Whether there is a store at a place, whole or damaged."""
     return (store / _FORMAT).is_file() or (store / STATE).is_file()
+
+
+def store_id_at(place: Path) -> str | None:
+    """Which store stands at a place, as far as its format file says."""
+    try:
+        return str(json.loads((place / _FORMAT).read_text(encoding="utf-8"))["store_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def check_is_store(store: Path) -> None:

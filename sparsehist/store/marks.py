@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 from sparsehist.errors import StoreDamagedError
 from sparsehist.store.private_files import write_file
 
+MARK_SUFFIX = ".generation"
+
 
 def mark_path(store: Path) -> Path:
     """The sibling file of a store."""
-    return store.with_name(store.name + ".generation")
+    return store.with_name(store.name + MARK_SUFFIX)
 
 
 def read_mark(store: Path, store_id: str) -> int:
@@ -26,24 +29,42 @@ def read_mark(store: Path, store_id: str) -> int:
     Raises:
         StoreDamagedError: If the file is no mark; it is never guessed around, since it guards against rollback.
     """
-    return _read_all(mark_path(store)).get(store_id, -1)
+    return _read_all(mark_path(store)).get(store_id, _NOTHING).generation
 
 
-def raise_mark(store: Path, store_id: str, generation: int) -> None:
+def read_token(store: Path, store_id: str) -> str | None:
+    """By which adoption the highest generation was noted; None if by a release."""
+    return _read_all(mark_path(store)).get(store_id, _NOTHING).token
+
+
+def raise_mark(store: Path, store_id: str, generation: int, *, token: str | None = None) -> None:
     """Note a generation durably; a mark never falls, and those of other stores at the place are kept."""
     path = mark_path(store)
     marks = _read_all(path)
-    if marks.get(store_id, -1) >= generation:
+    if marks.get(store_id, _NOTHING).generation >= generation:
         return
-    marks[store_id] = generation
-    text = json.dumps({"format": 1, "generations": marks}, indent=1) + "\n"
-    write_file(path, text.encode(), durable=True)
+    marks[store_id] = _Mark(generation, token)
+    stored = {
+        "format": 1,
+        "generations": {known: mark.generation for known, mark in marks.items()},
+        "adoptions": {known: mark.token for known, mark in marks.items() if mark.token is not None},
+    }
+    write_file(path, (json.dumps(stored, indent=1) + "\n").encode(), durable=True)
 
 
-def _read_all(path: Path) -> dict[str, int]:
+class _Mark(NamedTuple):
+    generation: int
+    token: str | None
+
+
+_NOTHING = _Mark(-1, None)
+
+
+def _read_all(path: Path) -> dict[str, _Mark]:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))["generations"]
-        return {str(store_id): int(generation) for store_id, generation in stored.items()}
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        tokens = stored.get("adoptions", {})
+        return {str(known): _Mark(int(at), tokens.get(known)) for known, at in stored["generations"].items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

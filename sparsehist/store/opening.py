@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sparsehist.errors import StoreDamagedError, StoreRolledBackError
 from sparsehist.store.database import Database
-from sparsehist.store.layout import LOCK, check_format, check_is_store, make_spill, remove_leftovers
+from sparsehist.store.layout import LOCK, check_format, check_is_store, make_spill, remove_leftovers, store_id_at
 from sparsehist.store.lock import exclusive_lock
-from sparsehist.store.marks import mark_path, raise_mark, read_mark
+from sparsehist.store.marks import mark_path, raise_mark, read_mark, read_token
 from sparsehist.store.private_files import disk_errors
 from sparsehist.store.public_ledger import LEDGER_NAME, published_generation, raise_published_generation
 from sparsehist.store.state import State, open_database
@@ -102,7 +102,7 @@ def check_is_original(path: Path, identity: Identity) -> None:
 
     Moving a directory keeps its inode, copying or restoring it does not.
     """
-    if inode_of(path) == identity.inode:
+    if inode_of(path) == identity.inode and not stands_elsewhere(path, identity):
         return
     if path == identity.home:
         raise StoreRolledBackError(
@@ -115,14 +115,32 @@ def check_is_original(path: Path, identity: Identity) -> None:
     )
 
 
-def check_is_newest(path: Path, identity: Identity) -> None:
-    """Refuse a store that forgot something: it would draw again what is already out."""
-    seen = {mark_path(place): read_mark(place, identity.store_id) for place in (path, identity.home)}
+def stands_elsewhere(path: Path, identity: Identity) -> bool:
+    """Whether the place this store calls its home holds the same store, in another directory.
+
+    Numbers of directories repeat on other file systems, so that the number alone does not tell a copy.
+    """
+    if store_id_at(identity.home) != identity.store_id:
+        return False
+    with disk_errors(path):
+        return not path.samefile(identity.home)
+
+
+def check_is_newest(path: Path, identity: Identity, *, token: str | None = None) -> None:
+    """Refuse a store that forgot something: it would draw again what is already out.
+
+    A mark that this very adoption (`token`) raised, before a run died, is no witness against it.
+    """
+    seen = {
+        mark_path(place): read_mark(place, identity.store_id)
+        for place in (path, identity.home)
+        if token is None or read_token(place, identity.store_id) != token
+    }
     seen |= {
         directory / LEDGER_NAME: published_generation(directory, identity.store_id)
         for directory in identity.publications
     }
-    witness, newest = max(seen.items(), key=lambda item: item[1])
+    witness, newest = max(seen.items(), key=lambda item: item[1], default=(path, -1))
     if newest > identity.generation:
         raise StoreRolledBackError(
             f"store {path} is at generation {identity.generation}, but {witness} shows that it had reached "

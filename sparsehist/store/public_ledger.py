@@ -1,6 +1,6 @@
 """The public ledger: what left which store, beside the published files, for everybody to read.
 
-Several stores may publish into one directory. Entries are only ever added; the same release written again
+Several stores may publish into one directory. Entries are only ever added; the same round written again
 replaces its own entry.
 """
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparsehist.errors import StoreError
+from sparsehist.errors import StoreError, StoreRolledBackError
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.private_files import disk_errors, write_file
 from sparsehist.store.records import PublishedEntry
@@ -56,6 +56,15 @@ def published_generation(directory: Path, store_id: str) -> int:
         return -1
 
 
+def published_rounds(directory: Path, store_id: str) -> set[str]:
+    """The rounds of a store that a directory knows of."""
+    try:
+        stores = json.loads((directory / LEDGER_NAME).read_text(encoding="utf-8"))["stores"]
+        return {release["round"] for release in stores[store_id]["releases"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
 def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
     """Let a ledger that knows the store refuse every older copy of it."""
     if published_generation(directory, store_id) < 0:
@@ -71,12 +80,14 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
 
 def _add(stores: dict[str, Any], entry: PublishedEntry) -> None:
     store = stores.setdefault(entry.store_id, {"generation": -1, "releases": []})
+    same_time = [release for release in store["releases"] if release["generation"] == entry.generation]
+    if any(release["round"] != entry.round_id for release in same_time):
+        raise StoreRolledBackError(
+            f"the public ledger shows another release of generation {entry.generation} of this store: the store was "
+            "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
+        )
     store["generation"] = max(int(store["generation"]), entry.generation)
-    others = [
-        release
-        for release in store["releases"]
-        if (release["series"], release["release"]) != (entry.series, entry.release)
-    ]
+    others = [release for release in store["releases"] if release["round"] != entry.round_id]
     store["releases"] = [*others, _as_json(entry)]
 
 
@@ -88,6 +99,7 @@ def _as_json(entry: PublishedEntry) -> dict[str, Any]:
         "noise": entry.noise,
         "threshold": entry.threshold,
         "generation": entry.generation,
+        "round": entry.round_id,
         "sha256": entry.digest,
     }
 

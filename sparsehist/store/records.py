@@ -169,6 +169,7 @@ class PublishedEntry:
     """A release as a public ledger shows it: nothing in it is secret.
 
     Attributes:
+        round_id: Random; tells two rounds apart that share a name or a generation.
         digest: SHA-256 of the published file, in hex; None if no file was written.
     """
 
@@ -179,4 +180,5 @@ class PublishedEntry:
     noise: str
     threshold: float
     generation: int
+    round_id: str
     digest: str | None

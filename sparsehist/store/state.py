@@ -17,13 +17,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import NotFoundError, StoreInUseError
+from sparsehist.errors import NotFoundError, StoreInUseError, StoreRolledBackError
 from sparsehist.store import committing
 from sparsehist.store.database import Database
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.marks import raise_mark
 from sparsehist.store.path_history import PathHistory, read_history
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file
+from sparsehist.store.public_ledger import published_rounds
 from sparsehist.store.reading import event_frame, ledger_frame, series_from_rows
 from sparsehist.store.records import (
     NewRound,
@@ -215,7 +216,17 @@ class State:
                 sync_directory(record.directory.parent)
 
     def record_publication(self, directory: Path) -> None:
-        """Remember a directory whose public ledger will know this store; before anything is published there."""
+        """Remember a directory whose public ledger will know this store; before anything is published there.
+
+        Raises:
+            StoreRolledBackError: If the ledger knows rounds of this store that it has forgotten itself.
+        """
+        known = {round_id for (round_id,) in self._database.rows("state_read_rounds")}
+        if not published_rounds(directory, self.store_id) <= known:
+            raise StoreRolledBackError(
+                f"the public ledger in {directory} shows releases that store {self.path} knows nothing of: it was "
+                "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
+            )
         directory = directory.resolve()
         with self._database.transaction():
             self._database.change("state_insert_publication", directory=str(directory))

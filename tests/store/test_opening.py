@@ -38,7 +38,7 @@ def release(path, level="1"):
 
 def published(state, generation):
     """An entry of a public ledger."""
-    return PublishedEntry(state.store_id, "queries", "r", 1, "gaussian", 3.0, generation, "00")
+    return PublishedEntry(state.store_id, "queries", "r", 1, "gaussian", 3.0, generation, f"round {generation}", "00")
 
 
 def put_back(path, kept):
@@ -286,15 +286,16 @@ def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):
 
 
 def test_stores_share_a_public_ledger(tmp_path):
-    """Entries of several stores stand side by side; the same release twice is one entry; foreign files are kept."""
+    """Entries of several stores stand side by side; the same round twice is one entry; foreign files are kept."""
     out = tmp_path / "out"
     out.mkdir()
     for name in ("a", "b"):
         with open_state(make_store(tmp_path / name)) as state:
             for generation in (1, 2):
-                publish_ledger(out, [published(state, generation)])
+                for _ in range(2):
+                    publish_ledger(out, [published(state, generation)])
     ledger = json.loads((out / "sparsehist-ledger.json").read_text())
-    assert [len(store["releases"]) for store in ledger["stores"].values()] == [1, 1]
+    assert [len(store["releases"]) for store in ledger["stores"].values()] == [2, 2]
     assert [store["generation"] for store in ledger["stores"].values()] == [2, 2]
     (out / "sparsehist-ledger.json").write_text("[]")
     with open_state(tmp_path / "a") as state, pytest.raises(StoreError, match="move it away"):

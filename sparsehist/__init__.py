@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparsehist import errors, histogram, noise, privacy
+    from sparsehist import dense, errors, histogram, noise, privacy
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
+    from sparsehist.multiple_release import MultipleRelease
     from sparsehist.series import Release, Series, Store, open, read
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "Domain",
     "Hash64",
     "Integers",
+    "MultipleRelease",
     "Product",
     "Query",
     "Release",
@@ -34,6 +36,7 @@ __all__ = [
     "__version__",
     "check_log",
     "create",
+    "dense",
     "errors",
     "histogram",
     "noise",
@@ -42,12 +45,13 @@ __all__ = [
     "read",
 ]
 
-_MODULES = ("errors", "histogram", "noise", "privacy")
+_MODULES = ("dense", "errors", "histogram", "noise", "privacy")
 
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings"),
     "sparsehist.creation": ("create",),
+    "sparsehist.multiple_release": ("MultipleRelease",),
     "sparsehist.series": ("Release", "Series", "Store", "open", "read"),
 }
 

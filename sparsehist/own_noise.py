@@ -47,7 +47,7 @@ def _own(name: str, max_keys: int) -> Family:
     module, _, qualname = name.partition(":")
     try:
         found = reduce(getattr, qualname.split("."), import_module(module))
-        family = found.for_histogram(max_keys)  # type: ignore[attr-defined]
+        family = found.for_histogram(max_keys)
     except (ImportError, AttributeError, ValueError):
         raise DeclarationError(
             f"noise {name!r} cannot be loaded: it has to be an importable class with a classmethod "

@@ -44,7 +44,8 @@ def main(work: str, store: Path, out: Path) -> None:
     elif work == "drop":
         sh.open(store).drop("visits")
     elif work == "many":
-        for i in range(1000):
+        made = sh.open(store, wait=20).series("visits").releases().height
+        for i in range(max(0, made - 2), 100_000):  # the last ones again, then on
             release(store, out, f"r{i}", level=LEVELS[i % len(LEVELS)], threshold=42.0 + i % 5)
     else:
         raise ValueError(work)

@@ -165,7 +165,7 @@ def test_three_hundred_kills_at_random_instants_leave_one_history(tmp_path: Path
     seen: dict[str, pl.DataFrame] = {}
     for _ in range(300):
         work = subprocess.Popen(command("many", store, out), cwd=ROOT)
-        time.sleep(0.35 + chance.random() * 0.9)
+        time.sleep(0.5 + chance.random() * 1.2)
         work.send_signal(signal.SIGKILL)
         work.wait()
         for name, released in published(out).items():

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+from datetime import datetime
 from pathlib import Path
 
 import polars as pl
@@ -182,6 +183,8 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
     assert sparsehist("show", store, "--json").json["series"] == []
     assert {row["level"] for row in sparsehist("ledger", store, "--json").json["ledger"]} == {"0.5"}
     assert "0.5" in sparsehist("ledger", store).out
+    times = {row["last_release"] for row in spent} | {row["dropped"] for row in spent if row["dropped"]}
+    assert times and all(datetime.fromisoformat(time).tzinfo for time in times)
 
 
 def test_show_lists_series_and_releases(sparsehist, store):

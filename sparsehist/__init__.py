@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
     from sparsehist.multiple_release import MultipleRelease
-    from sparsehist.series import Release, Series, Store, open, read
+    from sparsehist.series import Release, Series, Store, adopt, open, read
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "Store",
     "Strings",
     "__version__",
+    "adopt",
     "check_log",
     "create",
     "dense",
@@ -52,7 +53,7 @@ _HOME = {
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings"),
     "sparsehist.creation": ("create",),
     "sparsehist.multiple_release": ("MultipleRelease",),
-    "sparsehist.series": ("Release", "Series", "Store", "open", "read"),
+    "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
 }
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -159,12 +160,12 @@ class Gaussian:
             raise LevelOrderError(
                 f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
             )
-        span = target * (right - left)
-        weight_coarse, weight_fine = left * (right - target) / span, right * (target - left) / span
-        variance = (target - left) * (right - target) / (2 * target * span)
-        noise = _scaled_normals(len(fine), self.sensitivity * math.sqrt(variance), rng=rng)
-        noise += float(weight_coarse) * coarse
-        noise += float(weight_fine) * fine
+        weight_coarse, weight_fine, deviation = _bridge(left, target, right)
+        noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
+        part = np.multiply(coarse, weight_coarse)
+        noise += part
+        np.multiply(fine, weight_fine, out=part)
+        noise += part
         return noise
 
     def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
@@ -234,6 +235,14 @@ class Gaussian:
 
     def _refine_scale(self, coarse: Fraction, fine: Fraction) -> float:
         return self.sensitivity * math.sqrt((fine - coarse) / (2 * fine * fine))
+
+
+@lru_cache(maxsize=256)
+def _bridge(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
+    """Weights of both neighbours, and the deviation of what is added, for sensitivity 1; exact until rounded."""
+    span = target * (right - left)
+    variance = (target - left) * (right - target) / (2 * target * span)
+    return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)
 
 
 def _scaled_normals(size: int, scale: float, *, rng: Generator) -> FloatArray:

@@ -77,7 +77,7 @@ def check_family(
     Args:
         family: Yours.
         levels: At least three different ones, in any order.
-        draws: Sample size; 100,000 see a scale that is 3 % off and a probability that is 1 % off.
+        draws: Sample size; 40,000 see a scale that is 5 % off, 100,000 one that is 3 % off.
         rng: Randomness.
 
     Returns:
@@ -244,13 +244,12 @@ def _tails_agree(setting: _Setting) -> str:
 
 
 def _tail_law(setting: _Setting) -> float:
-    p_values = []
+    p_values, trials = [], 4 * setting.draws  # draws that are only counted cost little
     for level in setting.levels:
         at = _thresholds(setting, level)
-        sample = setting.family.sample(setting.draws, level, rng=setting.rng)
-        above = np.count_nonzero(sample > at[:, np.newaxis], axis=1)
-        chance = np.clip(setting.family.tail(at, level), 0.0, 1.0)
-        p_values += _binomial_p_values(above, setting.draws, chance)
+        sample = setting.family.sample(trials, level, rng=setting.rng)
+        above = np.array([np.count_nonzero(sample > threshold) for threshold in at])
+        p_values += _binomial_p_values(above, trials, np.clip(setting.family.tail(at, level), 0.0, 1.0))
     return _smallest(p_values)
 
 

@@ -1,0 +1,84 @@
+"""The exact (epsilon, delta) of Poisson noise, by more than one route."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy import poisson
+from sparsehist.privacy.poisson import delta, delta_added, delta_removed
+
+
+def by_enumeration(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
+    """The sum over all outputs of up to four keys."""
+    k = np.arange(1, int(mean + 9 * mean**0.5 + 22))
+    noise = k if removed else k - 1
+    mass = np.exp(noise * np.log(mean) - mean - gammaln(noise + 1))
+    loss = np.log(mean / k) if removed else np.log(k / mean)
+    joint, total = mass, loss
+    for _ in range(keys - 1):
+        joint, total = np.multiply.outer(joint, mass).ravel(), np.add.outer(total, loss).ravel()
+    impossible = 1 - (1 - math.exp(-mean)) ** keys if removed else 0.0
+    return impossible + math.fsum(joint * np.maximum(0.0, -np.expm1(epsilon - total)))
+
+
+def test_one_key_has_the_reference_values() -> None:
+    """Mean 100, epsilon 1/2, both directions, to twelve digits."""
+    assert delta_removed("0.01", 0.5) == pytest.approx(3.5684658132341932364e-7, rel=1e-13)
+    assert delta_added("0.01", 0.5) == pytest.approx(2.692536675846066115e-11, rel=1e-12)
+    assert delta("0.01", 0.5) == delta_removed("0.01", 0.5)
+
+
+def test_twenty_keys_cost_what_twenty_keys_cost() -> None:
+    """The same level and epsilon at l = 20: five orders of magnitude above l = 1."""
+    assert delta("0.01", 0.5, 20) == pytest.approx(3.9e-2, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("mean", "epsilon", "keys"), [(20, 0.5, 1), (20, 0.7, 2), (100, 0.5, 2), (20, 0.5, 3), (6, 1.0, 4), (6, 3.0, 4)]
+)
+def test_a_few_keys_agree_with_enumeration(mean: int, epsilon: float, keys: int) -> None:
+    """Every output listed and added up, in both directions."""
+    level = f"1/{mean}"
+    assert delta_removed(level, epsilon, keys) == pytest.approx(
+        by_enumeration(mean, epsilon, keys, removed=True), rel=1e-12
+    )
+    assert delta_added(level, epsilon, keys) == pytest.approx(
+        by_enumeration(mean, epsilon, keys, removed=False), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("direction", [delta_removed, delta_added])
+def test_many_keys_do_not_depend_on_the_grid(monkeypatch: pytest.MonkeyPatch, direction: object) -> None:
+    """A grid half as fine gives the same delta for twelve keys, to eleven digits."""
+    fine = direction("0.01", 1.0, 12)
+    monkeypatch.setattr(poisson, "_GRID", 1 << 19)
+    assert direction("0.01", 1.0, 12) == pytest.approx(fine, rel=1e-11)
+
+
+def test_the_grid_agrees_with_the_sum_of_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four keys both ways: by pairs without a grid, and by the Fourier transform."""
+    halves = delta_removed("1/50", 0.8, 4), delta_added("1/50", 0.8, 4)
+    monkeypatch.setattr(poisson, "_MOST_PAIRS", 0)
+    assert (delta_removed("1/50", 0.8, 4), delta_added("1/50", 0.8, 4)) == pytest.approx(halves, rel=1e-9)
+
+
+def test_small_deltas_keep_their_digits_and_fall_in_order() -> None:
+    """More keys cost more, more epsilon and more noise less, down to 1e-30 without a sign of cancellation."""
+    by_keys = [delta("0.001", 0.4, keys) for keys in (1, 2, 3, 4, 5, 20)]
+    assert by_keys == sorted(by_keys)
+    by_epsilon = [delta("0.01", epsilon, 3) for epsilon in (0.1, 0.5, 1.0, 2.0)]
+    assert by_epsilon == sorted(by_epsilon, reverse=True)
+    assert 0 < delta_added("0.01", 2.0, 4) < 1e-30
+
+
+def test_what_is_no_question_is_refused() -> None:
+    """A negative epsilon, and a unit without keys."""
+    with pytest.raises(DeclarationError, match=r"-0\.5"):
+        delta("0.01", -0.5)
+    with pytest.raises(DeclarationError):
+        delta("0.01", 0.5, 0)

@@ -318,7 +318,7 @@ def _public_parameters(
         "grid": step,
         "effective_threshold": effective,
         "numerical_slack": numerical_slack(family, level, effective, size),
-        "guarantee": f"{family.statement(level)}, up to numerical_slack in total variation",
+        "guarantee": f"{family.statement(level)}; cells are drawn lazily, each group of equal count within numerical_slack",
         "neighbours": _NEIGHBOURS,
         "max_keys": declaration.max_keys,
         "key": list(declaration.key),

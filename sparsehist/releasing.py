@@ -40,6 +40,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord, State, Tracked
 
 Published = tuple[pl.DataFrame, dict[str, Any]]
+_LAZILY = "each group of equal count within numerical_slack"
 _NEIGHBOURS = "logs that differ by all rows of one unit"
 # The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
 # bits of a double, and rounding would tell counts apart.
@@ -318,7 +319,7 @@ def _public_parameters(
         "grid": step,
         "effective_threshold": effective,
         "numerical_slack": numerical_slack(family, level, effective, size),
-        "guarantee": f"{family.statement(level)}; cells are drawn lazily, each group of equal count within numerical_slack",
+        "guarantee": f"{family.statement(level)}; cells are drawn lazily, {_LAZILY}",
         "neighbours": _NEIGHBOURS,
         "max_keys": declaration.max_keys,
         "key": list(declaration.key),

@@ -22,6 +22,7 @@ from sparsehist.errors import (
     NotFoundError,
     ThresholdError,
 )
+from tests.own_family import Brought
 
 SECRET = "zz-secret-"
 
@@ -400,6 +401,21 @@ def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -
             tmp_path / "store", sh.Counts(counts), name="v", key="key", max_keys=1, domain=sh.Strings(max_bytes=4)
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_family_of_your_own_is_stored_by_name(tmp_path: Path) -> None:
+    """As module:qualname, found again after reopening; what cannot be found or drawn lazily is refused."""
+    series = a_series(tmp_path / "store", noise=Brought)
+    assert series.declaration.noise == "tests.own_family:Brought"
+    first = series.release("one", level="0.1").frame
+    assert sh.open(tmp_path / "store").series("visits").release("one").frame.equals(first)
+
+    class Local(Brought):
+        """Cannot be imported again."""
+
+    for wrong in (Local, "no.such:Family", "tests.own_family:Nobody", "tests.own_family:Backwards", "exponential", 3):
+        with pytest.raises(DeclarationError):
+            a_series(noise=wrong)
 
 
 def test_production_generators_differ() -> None:

@@ -20,6 +20,7 @@ SCENES = {
     "gaussian": (["0.2", "0.05", "1/2", "0.2", "0.1"], [2.5, 5.0, 2.0, 1.75, 2.5]),
     "laplace": (["1", "0.5", "2", "1", "0.7"], [3.0, 5.0, 2.5, 2.0, 3.5]),
     "discrete_laplace": (["1", "0.5", "2", "1", "0.7"], [3, 5, 2, 2, 3]),
+    "skellam": (["0.1", "0.05", "1/5", "0.1", "0.07"], [6, 9, 4, 5, 7]),
     "poisson": (["0.1", "0.05", "1/5", "0.1", "0.07"], [13, 25, 8, 12, 18]),
 }
 # 40,000 cells of each count see a relative error of 4 % in the commoner patterns of publication.
@@ -85,7 +86,7 @@ def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path
 def test_integer_families_publish_integers() -> None:
     """As numbers and as a column type."""
     counted = pl.DataFrame({"cell": [1, 2], "count": [900, 5]})
-    for noise, level in (("discrete_laplace", 1), ("poisson", "0.1")):
+    for noise, level in (("discrete_laplace", 1), ("poisson", "0.1"), ("skellam", "0.1")):
         series = sh.create(
             ":memory:", sh.Counts(counted), name="v", key="cell", max_keys=2, domain="integers(9)", noise=noise
         )

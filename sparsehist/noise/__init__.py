@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable
 
 from sparsehist.errors import DeclarationError
+from sparsehist.noise.check import check_family
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
 from sparsehist.privacy.composition import NOT_ADDITIVE, PURE, ZCDP
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Poisson",
+    "Skellam",
+    "check_family",
     "currency_of",
     "family_named",
 ]
@@ -29,6 +33,7 @@ _FOR_HISTOGRAMS: dict[str, tuple[Callable[[int], Family], str]] = {
     "laplace": (lambda max_keys: Laplace(sensitivity=float(max_keys)), PURE),
     "discrete_laplace": (lambda max_keys: DiscreteLaplace(sensitivity=max_keys), PURE),
     "poisson": (lambda max_keys: Poisson(sensitivity=max_keys), NOT_ADDITIVE),
+    "skellam": (lambda max_keys: Skellam(sensitivity=max_keys), NOT_ADDITIVE),
 }
 
 

@@ -19,10 +19,13 @@
         ├── StoreDamagedError          a file is missing, truncated or altered
         └── StoreRolledBackError       older than what was already published from it
 
-Errors about data are raised `from None`: an engine's own message may quote a key or a unit.
+An engine's own message may quote a key or a unit, so what replaces it is raised with `raise_alone`, without a trace
+of it.
 """
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 
 class SparsehistError(Exception):
@@ -101,3 +104,19 @@ class StoreDamagedError(StoreError):
 
 class StoreRolledBackError(StoreError):
     """The store is older than what was already published from it, or a copy of another store."""
+
+
+def raise_alone(error: BaseException) -> NoReturn:
+    """Raise an error that does not lead back to the one being handled.
+
+    `raise … from None` hides that one from tracebacks only: it stays the `__context__`, which reporters of errors
+    follow.
+
+    Args:
+        error: What to raise instead.
+    """
+    try:
+        raise error  # noqa: TRY301  what is raised here has a context, what leaves has none
+    except BaseException:
+        error.__context__ = None
+        raise

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 import duckdb
@@ -22,7 +23,7 @@ import polars as pl
 from sparsehist.counting.contract import Query
 from sparsehist.counting.unreadable import why_unreadable
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError
+from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
 
 Kind = Literal["parquet", "csv", "frame", "lazy", "stream"]
 SUFFIXES: dict[str, Kind] = {
@@ -64,21 +65,27 @@ class Log:
     dtypes: dict[str, pl.DataType]
     label: str
 
-    @property
-    def separator(self) -> str:
-        """What separates the fields of a CSV file."""
-        return "\t" if ".tsv" in self.files[0].lower() else ","
-
     def lazy(self, columns: Sequence[str]) -> pl.LazyFrame:
         """Read these columns with Polars."""
         if self.kind == "csv":
-            return scan_csv(self.files, self.separator).select(columns)
+            # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
+            kept = pl.Schema(dict.fromkeys(columns, pl.String()))
+            return pl.concat(
+                scan_csv(file).map_batches(
+                    lambda batch: batch.select(columns), projection_pushdown=False, streamable=True, schema=kept
+                )
+                for file in self.files
+            )
         if self.kind == "parquet":
             wanted = [pl.col(name).cast(self.dtypes[name]) for name in columns]
-            scans = [pl.scan_parquet(file, glob=False).select(wanted) for file in self.files]
+            scans = [pl.scan_parquet(file, glob=False, hive_partitioning=False).select(wanted) for file in self.files]
             return pl.concat(scans) if len(scans) > 1 else scans[0]
-        frame: pl.DataFrame | pl.LazyFrame = self.content.pl() if self.kind == "stream" else self.content
-        return frame.lazy().select(columns)
+        if self.kind == "stream":
+            # By place: on its way out of DuckDB, a name may have become another one.
+            places = [self.content.columns.index(name) for name in columns]
+            frame: pl.DataFrame = self.content.pl()
+            return frame.lazy().select(pl.nth(place).alias(name) for place, name in zip(places, columns, strict=True))
+        return self.content.lazy().select(columns)  # type: ignore[no-any-return]
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
@@ -120,10 +127,10 @@ def _open(source: object, columns: Sequence[str]) -> Log:
             return Log("lazy", (), source, dict(source.collect_schema()), "the lazy frame")
     if isinstance(source, Query):
         with engine_errors(QUERY_LABEL):
-            return _open_relation(_run(source), QUERY_LABEL)
+            return _open_relation(_run(source), columns, QUERY_LABEL)
     if isinstance(source, duckdb.DuckDBPyRelation):
         with engine_errors("the relation"):
-            return _open_relation(source, "the relation")
+            return _open_relation(source, columns, "the relation")
     if hasattr(source, "__arrow_c_stream__"):
         with engine_errors("the table"):
             frame = pl.DataFrame(source)
@@ -148,8 +155,19 @@ def _run(query: Query) -> duckdb.DuckDBPyRelation:
     return relation
 
 
-def _open_relation(relation: duckdb.DuckDBPyRelation, label: str) -> Log:
-    return Log("stream", (), relation, dict(relation.limit(0).pl().schema), label)
+def _open_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:
+    folded = [name.casefold() for name in relation.columns]
+    for name in columns:
+        if folded.count(name.casefold()) > 1:
+            raise DeclarationError(
+                f"{label} has columns that differ from {name!r} at most in case: rename them apart"
+            )
+        if name in relation.columns and relation.types[relation.columns.index(name)] == "TIME WITH TIME ZONE":
+            raise DataError(
+                f"column {name!r} is TIME WITH TIME ZONE, which loses its zone when read: cast it to text"
+            )
+    dtypes = relation.limit(0).pl().dtypes
+    return Log("stream", (), relation, dict(zip(relation.columns, dtypes, strict=True)), label)
 
 
 def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
@@ -157,11 +175,11 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise DeclarationError("the files of a log must all be Parquet or all be CSV")
-    log = _open_file(files[0])
+    log = open_file(files[0])
     label = log.label if len(files) == 1 else "the files"
     dtypes = dict(log.dtypes)
     for file in files[1:]:
-        other = _open_file(file)
+        other = open_file(file)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
                 raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
@@ -173,18 +191,33 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     return result
 
 
-def _open_file(file: str) -> Log:
+def open_file(file: str) -> Log:
+    """Find out what columns a file has, from its header or schema alone."""
     label = f"file {file!r}"
     with engine_errors(label, Log(_kind(file), (file,), None, {}, label)):
         if _kind(file) == "csv":
-            separator = "\t" if ".tsv" in file.lower() else ","
-            return Log("csv", (file,), None, dict(scan_csv([file], separator).collect_schema()), label)
+            return Log("csv", (file,), None, dict(scan_csv(file).collect_schema()), label)
         return Log("parquet", (file,), None, dict(pl.read_parquet_schema(file)), label)
 
 
-def scan_csv(files: Sequence[str], separator: str) -> pl.LazyFrame:
-    """Read CSV files as text; only empty fields are null."""
-    return pl.scan_csv(list(files), infer_schema=False, separator=separator, glob=False)
+def scan_csv(file: str, *, inferred: bool = False) -> pl.LazyFrame:
+    """Read a CSV file as text; only empty fields are null, and no row says how others are read.
+
+    Args:
+        file: Its path; the ending says what separates its fields.
+        inferred: Guess dtypes instead.
+    """
+    return pl.scan_csv(
+        file,
+        infer_schema=inferred,
+        has_header=True,
+        separator="\t" if file.lower().removesuffix(".gz").endswith(".tsv") else ",",
+        quote_char='"',
+        comment_prefix=None,
+        truncate_ragged_lines=False,
+        ignore_errors=False,
+        glob=False,
+    )
 
 
 def _matches(path: str) -> list[str]:
@@ -232,7 +265,7 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
         for_file = []
         for file in log.files:
             with engine_errors(f"file {file!r}"):
-                scan = scan_csv([file], log.separator).select(pl.col(name).replace("", None).drop_nulls())
+                scan = scan_csv(file).select(pl.col(name).replace("", None).drop_nulls())
                 shape = pl.col(name).str.contains(number).all(), pl.len()
                 for_file.append(scan.select(shape[0], shape[1].alias("rows")).collect(engine="streaming").row(0))
         kinds = {whole for whole, rows in for_file if rows}
@@ -243,30 +276,47 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
             )
 
 
-@contextmanager
-def engine_errors(label: str, log: Log | None = None) -> Iterator[None]:
-    """Turn whatever an engine raises into a DataError without the engine's words, which may quote the log."""
-    try:
-        yield
-    except (SparsehistError, MemoryError, KeyboardInterrupt):
-        raise
-    except ENGINE_FAILURES as failure:
-        if isinstance(failure, duckdb.OutOfMemoryException):
-            raise DeclarationError(
-                "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
-            ) from None
-        broken, seen = _first_unreadable(log) if log is not None else (None, None)
-        kind = type(failure).__name__
-        if label == QUERY_LABEL:
-            raise DataError(
-                f"{label} cannot be run ({kind}): try it in DuckDB on its own. It sees no tables and "
-                "variables of your program: give connection= with the connection that has them"
-            ) from None
-        reason = why_unreadable(broken, seen or failure) if broken else None
-        raise DataError(
-            f"{f'file {broken!r}' if broken else label} cannot be read"
-            + (f": {reason}" if reason else f" ({kind}): check that it is whole and that its columns can be read")
-        ) from None
+class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
+    """Turn whatever an engine raises into an error of ours without the engine's words, which may quote the log.
+
+    Args:
+        label: What the error calls the log.
+        log: The log, if the file that fails is to be looked for.
+    """
+
+    def __init__(self, label: str, log: Log | None = None) -> None:
+        self._label = label
+        self._log = log
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(failure, ENGINE_FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
+            return
+        error = _told_apart(failure, self._label, self._log)
+        # Not even the frames of the new error are to lead back to the old one.
+        del failure, trace
+        raise_alone(error)
+
+
+def _told_apart(failure: BaseException, label: str, log: Log | None) -> SparsehistError:
+    """Say in words of our own what kind of failure it was."""
+    if isinstance(failure, duckdb.OutOfMemoryException):
+        return DeclarationError(
+            "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
+        )
+    broken, seen = _first_unreadable(log) if log is not None else (None, None)
+    kind = type(failure).__name__
+    if label == QUERY_LABEL:
+        return DataError(
+            f"{label} cannot be run ({kind}): try it in DuckDB on its own. Tables and variables of your program are "
+            "not seen: give connection= with the connection that has them"
+        )
+    reason = why_unreadable(broken, seen or failure) if broken else None
+    return DataError(
+        f"{f'file {broken!r}' if broken else label} cannot be read"
+        + (f": {reason}" if reason else f" ({kind}): check that it is whole and that its columns can be read")
+    )
 
 
 def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
@@ -285,8 +335,8 @@ def check_unit_dtype(log: Log, unit: str) -> None:
     dtype = log.dtypes[unit]
     if log.kind == "csv":
         with engine_errors(log.label, log):
-            looks = pl.scan_csv(list(log.files), separator=log.separator, glob=False).collect_schema()[unit]
-        dtype = looks if looks.is_float() else dtype
+            looks = [scan_csv(file, inferred=True).collect_schema()[unit] for file in log.files]
+        dtype = next((found for found in looks if found.is_float()), dtype)
     if dtype.is_float() or dtype.is_decimal():
         raise DataError(
             f"unit column {unit!r} holds fractional numbers ({dtype}): cast it to whole numbers or text first"

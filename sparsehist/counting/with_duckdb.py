@@ -7,7 +7,7 @@ relation is only read. Distinct keys pass through Polars once, where the domain 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Request
+from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
@@ -137,44 +138,9 @@ def packed(cells: pl.DataFrame) -> pl.Series:
 
 def load(session: Session, log: Log, wanted: Request) -> None:
     """Make the view log (unit, key); a key of several columns is a struct."""
-    source = _relation(session, log, wanted.columns)
-    parts = [f"{identifier(name)}" for name in wanted.key]
+    source = relation(session.connection, session.directory, log, wanted.columns)
+    parts = [f"c{i}" for i in range(1, len(wanted.columns))]
     key = parts[0]
     if len(parts) > 1:
         key = "struct_pack(" + ", ".join(f"key_{i} := {part}" for i, part in enumerate(parts)) + ")"
-    source.project(f"{identifier(wanted.columns[0])} as unit, {key} as key").create_view("log")
-
-
-def _relation(session: Session, log: Log, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
-    connection = session.connection
-    files = list(log.files)
-    if log.kind == "parquet":
-        return connection.read_parquet(files, union_by_name=True)
-    if log.kind == "csv":
-        return connection.read_csv(
-            files,  # type: ignore[arg-type]  # the stubs know of one file only
-            all_varchar=True,
-            header=True,
-            delimiter=log.separator,
-            quotechar='"',
-            escapechar='"',
-            na_values=[""],
-            union_by_name=True,
-        )
-    if log.kind == "frame":
-        connection.register("frame", log.content.select(columns))
-        return connection.table("frame")
-    if log.kind == "lazy":
-        path = session.directory / "log.parquet"
-        log.lazy(columns).sink_parquet(path)
-        return connection.read_parquet([str(path)])
-    connection.register("stream", log.content.to_arrow_reader())
-    # A stream can be read once, and by one reader: the rows are taken over, without their order.
-    connection.execute("create temp table taken as from stream")
-    connection.unregister("stream")
-    return connection.table("taken")
-
-
-def identifier(name: str) -> str:
-    """Quote a name chosen by a user."""
-    return '"' + name.replace('"', '""') + '"'
+    source.project(f"c0 as unit, {key} as key").create_view("log")

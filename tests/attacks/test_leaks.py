@@ -129,13 +129,8 @@ def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source, engine: str
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
-def test_no_error_carries_an_engine_error_that_holds_a_secret(
-    request: pytest.FixtureRequest, tmp_path: Path, source, engine: str
-) -> None:
+def test_no_error_carries_an_engine_error_that_holds_a_secret(tmp_path: Path, source, engine: str) -> None:
     """Nor does the engine's own error ride along as the context of ours, where reporters of errors find it."""
-    kept = {"a cast in a query": ENGINES, "a stream that breaks": ENGINES, "a quote in a CSV": ["polars"]}
-    if engine in kept.get(next(what for what, made in BAD.items() if made is source), []):
-        request.node.add_marker(pytest.mark.xfail(strict=True, reason="`from None` hides the context, but keeps it"))
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
         count(source(tmp_path), engine=engine)

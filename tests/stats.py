@@ -48,9 +48,7 @@ def assert_consistent(p_value: float, what: str = "the sample") -> None:
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level does to the suite
     _asked += 1
     if not p_value >= SHARE:
-        message = (
-            f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
-        )
+        message = f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
         raise AssertionError(message)
 
 
@@ -244,9 +242,7 @@ def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int =
     if width > 1:
         aims = np.random.default_rng(0).standard_normal((width, directions))
         looks.append(white @ (aims / np.linalg.norm(aims, axis=0)))
-    p_values = [
-        _two_sample_ks(look[: len(one)], look[len(one) :]) for look in np.concatenate(looks, axis=1).T
-    ]
+    p_values = [_two_sample_ks(look[: len(one)], look[len(one) :]) for look in np.concatenate(looks, axis=1).T]
     cells_per_axis = max(2, min(8, int((len(both) / 100) ** (1 / width))))
     edges = np.quantile(white, np.arange(1, cells_per_axis) / cells_per_axis, axis=0)
     digits = np.stack([np.searchsorted(edges[:, j], white[:, j], side="right") for j in range(width)], axis=1)

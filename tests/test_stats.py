@@ -29,9 +29,7 @@ def _p_values_under_the_law(test):
         "ks_test": lambda: stats.ks_test(rng.standard_normal(200), special.ndtr),
         "mean_test": lambda: stats.mean_test(rng.standard_normal(50), 0.0, 1.0),
         "uniform_cube_test": lambda: stats.uniform_cube_test(rng.random((2000, 2)), 5),
-        "two_sample_counts": lambda: stats.two_sample_counts(
-            rng.multinomial(2000, PMF), rng.multinomial(3000, PMF)
-        ),
+        "two_sample_counts": lambda: stats.two_sample_counts(rng.multinomial(2000, PMF), rng.multinomial(3000, PMF)),
         "two_sample_outcomes": lambda: stats.two_sample_outcomes(
             rng.integers(0, 3, (600, 2)), rng.integers(0, 3, (900, 2))
         ),
@@ -53,9 +51,7 @@ def _p_values_under_the_law(test):
 )
 def test_p_values_are_uniform_when_the_law_holds(test):
     """Under the law tested, p-values spread evenly over the unit interval (a bias of 0.1 is seen)."""
-    stats.assert_consistent(
-        stats.ks_test(_p_values_under_the_law(test), lambda p: p), f"the p-value of {test}"
-    )
+    stats.assert_consistent(stats.ks_test(_p_values_under_the_law(test), lambda p: p), f"the p-value of {test}")
 
 
 @pytest.mark.parametrize(
@@ -122,9 +118,7 @@ def test_a_wrong_rate_is_caught():
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_wrong_scale_of_a_path_is_caught(scale):
     """The joint test of 50,000 paths catches a scale that is 5 % off, and lets the right one pass."""
-    stats.assert_detected(
-        stats.gaussian_vector_test(_path(50_000, rng=seeded(6), scale=scale), PATH_COVARIANCE)
-    )
+    stats.assert_detected(stats.gaussian_vector_test(_path(50_000, rng=seeded(6), scale=scale), PATH_COVARIANCE))
     stats.assert_consistent(stats.gaussian_vector_test(_path(50_000, rng=seeded(6)), PATH_COVARIANCE))
 
 

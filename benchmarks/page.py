@@ -156,11 +156,45 @@ def counting(result: Result) -> str:
     return text + table(heading, rows)
 
 
+def dense_round(result: Result) -> str:
+    """A round over a dense vector, beside as many plain draws."""
+    targets = result["targets"]
+    rows = [
+        [step, figure(found), f"{targets[step]:g}" if step in targets else "none"]
+        for step, found in result["ratios"].items()
+    ]
+    words = (
+        f"A round over {result['entries']:,} entries, published values included, in CPU time of numpy's "
+        "`standard_normal` (Gaussian) or `laplace` (the others) of that size.\n\n"
+    )
+    return words + table(["step", "ratio", "target"], rows)
+
+
+def discrete_laplace(result: Result) -> str:
+    """Exact draws on integers."""
+    rows = [[step, figure(found)] for step, found in result["nanoseconds"].items()]
+    faster = result["times_faster"]
+    words = f"{result['sizes']['draws']:,} draws, exact, beside numpy's inexact ones; CPU nanoseconds a draw.\n\n"
+    beside = f"\n`sample` beside OpenDP's exact `make_laplace`: {_times(faster)} (target: {result['target']}).\n"
+    return words + table(["step", "ns"], rows) + beside
+
+
+def _times(found: Any) -> str:
+    """A ratio, or several by name, or none where OpenDP was not installed."""
+    if not found:
+        return "not measured, it was not installed"
+    if "median" in found:
+        return f"{found['median']:,.0f} times faster"
+    return "; ".join(f"{name} {_times(one)}" for name, one in found.items())
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "release": ("A release all in all", release),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
+    "dense_round": ("A dense round", dense_round),
+    "discrete_laplace": ("Exact integers", discrete_laplace),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
 }

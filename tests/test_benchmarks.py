@@ -16,6 +16,8 @@ SCRIPTS = {
     "domain_size": ["--runs", "2", "--cells", "400", "800", "--published", "100", "--false-keys", "50"],
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],
+    "dense_round": ["--runs", "1", "--size", "2000"],
+    "discrete_laplace": ["--runs", "1", "--draws", "2000"],
     "start": ["--runs", "1"],
 }
 

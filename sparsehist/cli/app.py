@@ -73,7 +73,12 @@ def create(
     max_keys: MaxKeys,
     domain: Domain,
     name: Annotated[str, Parameter(help="Name of the new series: a-z, 0-9 and _.")],
-    noise: Annotated[str, Parameter(help="Family of noise; this version has gaussian (zCDP).")] = "gaussian",
+    noise: Annotated[
+        str,
+        Parameter(
+            help="Family of noise: gaussian (level rho of zCDP), laplace or discrete_laplace (level epsilon), poisson or skellam (level 1/mean)."
+        ),
+    ] = "gaussian",
     cap: Annotated[
         str | None, Parameter(help="Refuse releases beyond this level (rho; exact, such as 2, 0.5 or 1/3).")
     ] = None,

@@ -76,7 +76,8 @@ def create(
     noise: Annotated[
         str,
         Parameter(
-            help="Family of noise: gaussian (level rho of zCDP), laplace or discrete_laplace (level epsilon), poisson or skellam (level 1/mean)."
+            help="Family of noise: gaussian (level: rho of zCDP), laplace or discrete_laplace (level: epsilon of "
+            "pure DP), poisson or skellam (level: 1/mean)."
         ),
     ] = "gaussian",
     cap: Annotated[

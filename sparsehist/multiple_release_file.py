@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparsehist.dense.state import DenseState
-from sparsehist.errors import InputError, NotFoundError, StoreDamagedError
+from sparsehist.errors import InputError, NotFoundError, StoreDamagedError, raise_alone
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.store.private_files import AtomicFile, disk_errors
 
@@ -69,7 +69,7 @@ def read_file(path: Path, family: Family | None) -> Loaded:
             levels = [Fraction(text) for text in header["levels"]]
             arrays = [_read_array(file, header["size"], header["dtype"], digest) for _ in range(len(levels) + 1)]
         except (ValueError, KeyError, TypeError, MemoryError):
-            raise _damaged(path) from None
+            raise_alone(_damaged(path))
         if file.read() != digest.digest():
             raise _damaged(path)
     state = DenseState(

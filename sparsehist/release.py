@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from sparsehist.errors import InputError, NotFoundError, StoreError
+from sparsehist.errors import InputError, NotFoundError, StoreError, raise_alone
 
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
@@ -174,7 +174,7 @@ def read(path: str | os.PathLike[str]) -> Release:
         frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
         metadata = json.loads(stored[_METADATA_KEY])
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
-        raise InputError(f"{source} is not a release written by sparsehist, or it is damaged") from None
+        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if metadata.pop("format", None) != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
     return Release(frame, metadata)

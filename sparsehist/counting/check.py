@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts, Request, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
-from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, open_log
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
 from sparsehist.counting.with_duckdb import load, open_session, unpacked
 from sparsehist.domain.base import Domain
 from sparsehist.domain.product import Product
@@ -108,7 +108,7 @@ def check_log(
 
 def _measured(log: Log, wanted: Request) -> tuple[list[Measured], list[str]]:
     """Run the rules; rows, units, keys and pairs that each one touches, and the columns with keys outside."""
-    with open_session(log, wanted) as session:
+    with engine_errors(log.label, log), open_session(wanted) as session:
         load(session, log, wanted)
         session.run("check_pairs")
         wanted.report("placing keys")

@@ -47,7 +47,7 @@ def name() -> str:
 
 def count(log: Log, wanted: Request) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
-    with open_session(log, wanted) as session:
+    with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
         wanted.report("counting")
         counted = session.read("count_keys")
@@ -56,7 +56,7 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
 
 def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
-    with open_session(log, wanted) as session:
+    with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
         kept = session.read("count_kept_pairs")
         return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
@@ -69,10 +69,9 @@ def _cells(keys: pl.Series, wanted: Request) -> pl.DataFrame:
 
 
 @contextmanager
-def open_session(log: Log, wanted: Request) -> Iterator[Session]:
+def open_session(wanted: Request) -> Iterator[Session]:
     """Open a connection with the limits asked for; clean up after it."""
     with (
-        engine_errors(log.label, log),
         tempfile.TemporaryDirectory(prefix="count-", dir=wanted.temporary_directory) as directory,
         duckdb.connect(":memory:") as connection,
     ):

@@ -20,7 +20,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
-from sparsehist.errors import DataError, DeclarationError, LevelOrderError
+from sparsehist.errors import DataError, DeclarationError, LevelOrderError, raise_alone
 from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
@@ -154,7 +154,7 @@ class LaplacePath:
             coordinate = np.array(arrays["coordinate"], np.int64)
             levels, values = (np.array(arrays[name], np.float64) for name in ("levels", "values"))
         except (KeyError, ValueError, TypeError, IndexError):
-            raise DataError("these arrays are no Laplace path: some are missing or of another kind") from None
+            raise_alone(DataError("these arrays are no Laplace path: some are missing or of another kind"))
         _require_path(finest_values.size, coordinate, levels, values, low, high)
         return LaplacePath(sensitivity, low, high, finest_values, Jumps(coordinate, levels, values))
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import duckdb
 
-from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError
+from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, raise_alone
 from sparsehist.statements import statement
 from sparsehist.store.private_files import NO_ROOM, disk_errors, private_umask, says_no_room, sync_directory
 
@@ -126,20 +126,25 @@ class Database:
             yield
         except duckdb.Error as error:
             if says_no_room(error):
-                raise StoreError(f"{self._path} cannot be used: {NO_ROOM}; make room and repeat") from None
-            raise StoreDamagedError(
-                f"{self._path} cannot be read: damaged, written by a newer DuckDB, or not accessible; "
-                "upgrade duckdb, or restore the store from a backup"
-            ) from None
+                raise_alone(StoreError(f"{self._path} cannot be used: {NO_ROOM}; make room and repeat"))
+            raise_alone(
+                StoreDamagedError(
+                    f"{self._path} cannot be read: damaged, written by a newer DuckDB, or not accessible; "
+                    "upgrade duckdb, or restore the store from a backup"
+                )
+            )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
         except duckdb.Error:  # a TransactionException among them: what DuckDB says when its log cannot be written
-            raise StoreError(
-                f"{self._path} cannot be written: the disk is full or the place is not writable; nothing was changed"
-            ) from None
+            raise_alone(
+                StoreError(
+                    f"{self._path} cannot be written: the disk is full or the place is not writable; "
+                    "nothing was changed"
+                )
+            )
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()

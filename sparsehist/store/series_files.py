@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparsehist.errors import StoreDamagedError
+from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store.key_hash import hash_keys
 from sparsehist.store.private_files import (
     AtomicFile,
@@ -150,7 +150,7 @@ class SeriesFiles:
             self._counts = pa.ipc.open_file(pa.memory_map(str(paths[COUNTS])))
             self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            raise _altered(paths[COUNTS]) from None
+            raise_alone(_altered(paths[COUNTS]))
         if self._counts.num_record_batches != -(-self.n_nonzero // self._batch_rows):
             raise _altered(paths[COUNTS])
         self._columns = [name for name in self._counts.schema.names if name != _COUNT]
@@ -219,7 +219,7 @@ class SeriesFiles:
         try:
             return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(columns)))
         except (pa.ArrowException, OSError):
-            raise _altered(self._directory / COUNTS) from None
+            raise_alone(_altered(self._directory / COUNTS))
 
     def _take(self, positions: IntArray) -> pa.Table:
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
@@ -247,7 +247,7 @@ class SeriesFiles:
                 rows = self._counts.get_batch(number).select(self._columns)
                 yield rows.take(_indices(positions[low:high] - number * self._batch_rows))
             except (pa.ArrowException, OSError):
-                raise _altered(self._directory / COUNTS) from None
+                raise_alone(_altered(self._directory / COUNTS))
 
 
 def _indices(values: IntArray) -> pa.Array:
@@ -267,7 +267,7 @@ def _read_groups(path: Path) -> Groups:
         try:
             count, start, size = np.load(path, allow_pickle=False)
         except (ValueError, TypeError, EOFError):
-            raise _altered(path) from None
+            raise_alone(_altered(path))
     return count, start, size
 
 

@@ -138,6 +138,9 @@ def test_no_error_carries_an_engine_error_that_holds_a_secret(tmp_path: Path, so
     while link is not None:
         assert not holds_secret(f"{link!s}{link.__notes__ if hasattr(link, '__notes__') else ''}")
         link = link.__cause__ or link.__context__
+    held = [value for frame, _ in traceback.walk_tb(caught.value.__traceback__) for value in frame.f_locals.values()]
+    errors = [value for value in held if isinstance(value, BaseException) and not isinstance(value, SparsehistError)]
+    assert not any(holds_secret(str(error)) for error in errors)
 
 
 LOGS = {

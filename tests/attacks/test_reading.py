@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sparsehist.counting import with_duckdb, with_polars
+from sparsehist.counting import Query, with_duckdb, with_polars
 from sparsehist.domain.base import Domain
 from sparsehist.errors import InputError
 from tests.counting.logs import ENGINES, count, kept_pairs
@@ -49,6 +49,64 @@ def test_a_long_row_of_one_unit_does_not_remove_the_rows_of_others(engine, tmp_p
     second = written(tmp_path / "b.csv", "user_id,query\n" + rows(USERS) + "cid,plum,1\n")
     broken = kept_or_refused(engine, [str(first), str(second)])
     assert broken == "refused" or len(broken) >= len(USERS)
+
+
+OTHERS = "".join(f"{user},k{i},\n" for i, user in enumerate(USERS))
+
+
+@pytest.mark.parametrize(
+    "rows_of_one",
+    [
+        ('one,"kiwi,\n', ""),
+        ('"one,kiwi,\n', ""),
+        ('one,kiwi,"x\n', ""),
+        ('one,kiwi,5" disk\n', 'one,kiwi,7" disk\n'),
+        ('one,5" disk,\n', 'one,7" disk,\n'),
+        ('one,"a"b,\n', ""),
+        ("one,kiwi,,1\n", ""),
+    ],
+    ids=["open", "open unit", "open elsewhere", "inches elsewhere", "inches", "text after a quote", "long"],
+)
+def test_a_stray_quote_of_one_unit_does_not_swallow_the_rows_of_others(
+    engine, tmp_path: Path, rows_of_one: tuple[str, str]
+) -> None:
+    """A file with a quote where none may stand is refused, in columns that are not counted too."""
+    first, last = rows_of_one
+    path = written(tmp_path / "log.csv", f"user_id,query,note\n{OTHERS}{first}{OTHERS}{last}{OTHERS}")
+    broken = kept_or_refused(engine, path)
+    assert broken == "refused" or {(user, f"k{i}") for i, user in enumerate(USERS)} <= broken
+
+
+def test_line_breaks_inside_quotes_are_part_of_the_key(engine, tmp_path: Path) -> None:
+    """A field written as CSV wants it comes back as it was, over many megabytes."""
+    log = pl.select(user_id=pl.int_range(100_000, 500_000).cast(pl.String)).with_columns(
+        query=pl.concat_str(pl.lit('a\n"x",1,2\n#'), pl.col("user_id").str.tail(2), pl.lit("\n9,b"))
+    )
+    log.write_csv(tmp_path / "log.csv")
+    counted = count(tmp_path / "log.csv", engine=engine.__name__.removeprefix("sparsehist.counting.with_")).frame
+    assert set(counted["key_0"]) == set(log["query"]) and set(counted["count"]) == {4000}
+
+
+def test_the_ending_of_each_file_says_what_separates_its_fields(engine, tmp_path: Path) -> None:
+    """Neither the folder nor the first file of the log nor the rows have a say; columns go by name."""
+    folder = tmp_path / "log.tsv.d"
+    folder.mkdir()
+    first = written(folder / "a.csv", "user_id,query\nann,a\tb\n")
+    second = written(folder / "b.tsv", "query\tuser_id\na,b\tcid\n")
+    assert kept_pairs(engine, [str(first), str(second)]) == {("ann", "a\tb"), ("cid", "a,b")}
+
+
+def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused(engine) -> None:
+    """A wanted column that another resembles is refused; others are told by their place."""
+    assert kept_or_refused(engine, Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
+    read = kept_pairs(engine, Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
+    assert read == {("u", "a")}
+
+
+def test_times_with_a_zone_are_refused(engine) -> None:
+    """On its way out of DuckDB a time loses its zone: three units would be one."""
+    zoned = Query("select ('12:00:00+0' || i)::timetz as user_id, 'a' as query from range(3) t(i)")
+    assert kept_or_refused(engine, zoned) == "refused"
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -108,13 +166,18 @@ def test_a_file_with_a_pattern_for_a_name_is_that_file(
     assert kept_pairs(engine, tmp_path / f"{name}.{kind}") == {("1", "right")}
 
 
-def test_units_of_any_resolution_stay_apart(engine) -> None:
-    """Durations that differ by nanoseconds are three units, or refused."""
-    log = pl.DataFrame({"user_id": pl.Series([1, 2, 3], dtype=pl.Duration("ns")), "query": ["a"] * 3})
-    try:
-        counted = count(log, engine="duckdb" if engine is with_duckdb else "polars")
-    except InputError:
-        return
+@pytest.mark.parametrize("kind", ["frame", "lazy", "parquet"])
+@pytest.mark.parametrize(
+    "dtype",
+    [pl.Duration("ns"), pl.Duration("ms"), pl.Datetime("ns"), pl.Datetime("ns", "UTC"), pl.Time(), pl.Int128()],
+    ids=str,
+)
+def test_units_of_any_resolution_stay_apart(engine, tmp_path: Path, dtype: pl.DataType, kind: str) -> None:
+    """Units that differ by a nanosecond are three units, or refused."""
+    log = pl.DataFrame({"user_id": pl.Series([1, 2, 3]).cast(dtype), "query": ["a"] * 3})
+    log.write_parquet(tmp_path / "log.parquet")
+    source = {"frame": log, "lazy": log.lazy(), "parquet": tmp_path / "log.parquet"}[kind]
+    counted = count(source, engine=engine.__name__.removeprefix("sparsehist.counting.with_"))
     assert counted.frame["count"].to_list() == [3]
 
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -216,11 +217,11 @@ class Terminal(io.StringIO):
 
 def test_a_table_of_keys_can_be_copied_and_ends(sparsehist, here, monkeypatch):
     """Whole-number keys have no separators, a long table says where the rest is, no rows are explained."""
-    pl.DataFrame({"u": range(3000), "n": [1234567, 7654321, 1111111] * 1000}).write_parquet("n.parquet")
+    pl.DataFrame({"u": range(4500), "n": [1234567, 7654321, 1111111] * 1500}).write_parquet("n.parquet")
     sh.create("t", "n.parquet", name="visits", unit="u", key="n", max_keys=1, domain="integers(9999999)")
     monkeypatch.setattr(commands, "MOST_ROWS", 2)
     out = sparsehist("release", "t", *RELEASE, "--head", 3).out
-    assert "1,0" in out and "a table ends after 2 rows" in out
+    assert re.search(r"\b1,[45]\d\d\b", out) and "a table ends after 2 rows" in out
     assert sum(key in out for key in ("1234567", "7654321", "1111111")) == 2
     none = sparsehist("release", "t", *RELEASE[:2], "--name", "none", "--level", "0.1", "--threshold", 9999).out
     assert "0 rows" in none and "No noisy count is above" in none

@@ -250,11 +250,21 @@ def published_frame(
     noisy = np.concatenate([(count + rounded)[from_file], (count + rounded)[~from_file]])
     names = dict(zip(keys.columns, declaration.key, strict=True))
     frame = keys.rename(names).with_columns(pl.Series("noisy_count", noisy))
-    by = ["noisy_count", *declaration.key]
-    ordered = frame.select(*declaration.key, "noisy_count").sort(
-        by, descending=[True] + [False] * len(declaration.key)
-    )
+    ordered = frame.select(*declaration.key, "noisy_count")[_order(frame, list(declaration.key))]
     return _in_own_buffers(ordered)
+
+
+def _order(frame: pl.DataFrame, keys: list[str]) -> NDArray[np.int64]:
+    """Rows by noisy count, largest first, then by key; keys are compared only where counts are equal."""
+    noisy = frame["noisy_count"].to_numpy()
+    order = np.argsort(-noisy, kind="stable")
+    falling = noisy[order]
+    same_as_next = np.append(falling[1:] == falling[:-1], False) if falling.size else np.empty(0, bool)
+    tied = np.flatnonzero(same_as_next | np.roll(same_as_next, 1))
+    if tied.size:
+        by = pl.arg_sort_by("noisy_count", *keys, descending=[True] + [False] * len(keys))
+        order[tied] = order[tied][frame[order[tied]].select(by).to_series().to_numpy()]
+    return order
 
 
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:

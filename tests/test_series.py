@@ -421,3 +421,17 @@ def test_a_family_of_your_own_is_stored_by_name(tmp_path: Path) -> None:
 def test_production_generators_differ() -> None:
     """Two generators keyed by the operating system do not agree."""
     assert entropy.generator().integers(2**62) != entropy.generator().integers(2**62)
+
+
+def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
+    """Integer counts tie often; within a tie keys rise, over several columns and with any names."""
+    log = pl.DataFrame(
+        {"user": range(4000), "row": [i % 40 for i in range(4000)], "index": [i % 3 for i in range(4000)]}
+    )
+    series = sh.create(
+        ":memory:", log, name="v", unit="user", key=["row", "index"], max_keys=1, noise="discrete_laplace",
+        domain=sh.Product(row=sh.Integers(40), index=sh.Integers(3)), seed=2,
+    )  # fmt: skip
+    frame = series.release("all", level=3, threshold=-1e6).frame
+    assert frame["noisy_count"].n_unique() < 60
+    assert frame.equals(frame.sort(["noisy_count", "row", "index"], descending=[True, False, False]))

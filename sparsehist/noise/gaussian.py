@@ -15,11 +15,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+
+# A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
+_LEAST_TAIL = 1e-250
 
 
 @dataclass(frozen=True)
@@ -224,8 +227,12 @@ class Gaussian:
             values[near] = _scaled_normals(near.size, std, rng=rng)
             near = near[values[near] <= bound[near]]
         far = np.flatnonzero(bound >= 0)
-        log_uniform = np.negative(rng.standard_exponential(far.size))
-        tail = self.inverse_log_tail(self.log_tail(bound[far], level) + log_uniform, level)
+        beyond = ndtr(bound[far] / -std)
+        if beyond.min(initial=1.0) > _LEAST_TAIL:
+            tail = -std * ndtri(beyond * np.exp(-rng.standard_exponential(far.size)))
+        else:
+            log_uniform = np.negative(rng.standard_exponential(far.size))
+            tail = self.inverse_log_tail(self.log_tail(bound[far], level) + log_uniform, level)
         # Rounding may land on the threshold itself; the least double above it is within that rounding.
         values[far] = np.maximum(tail, np.nextafter(bound[far], np.inf))
         return values

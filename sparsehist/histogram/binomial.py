@@ -25,6 +25,7 @@ IntArray = NDArray[np.int64]
 _COMMON = 2.0**-20
 _POISSON_BELOW = 2.0**-40
 _LARGE = 2**32
+_LOG_HALF = -math.log(2)
 # More successes than this do not fit beside what is drawn for each of them.
 _MOST_SUCCESSES = 2.0**31
 
@@ -70,15 +71,13 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
     return Sizes(ordinary, {i: int(numbers[i]) for i in positions.tolist()})
 
 
-def binomial(
-    sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, log_complement: ArrayLike, *, rng: Generator
-) -> IntArray:
+def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
     """Draw Binomial(n, p) for many (n, p) at once.
 
     Args:
         sizes: Numbers of trials, of any size; length g.
-        log_p: ln p, at most 0; shape (g,).
-        log_complement: ln(1 - p); shape (g,).
+        log_p: ln p, at most 0, with a small relative error also near 0, where it says how far p is from 1;
+            shape (g,).
         rng: Randomness.
 
     Returns:
@@ -88,11 +87,13 @@ def binomial(
         ThresholdError: If more than 2**31 successes are to be expected.
     """
     trials, large = sizes if isinstance(sizes, Sizes) else as_sizes(sizes)
-    log_p, log_complement = np.atleast_1d(log_p), np.atleast_1d(log_complement)
+    log_p = np.atleast_1d(log_p)
     expected = float(trials @ np.exp(log_p)) + sum(_expected(n, float(log_p[i])) for i, n in large.items())
     if not expected <= _MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it")
-    flip, log_rarer = log_p > log_complement, np.minimum(log_p, log_complement)
+    flip, log_rarer = log_p > _LOG_HALF, log_p.copy()
+    with np.errstate(divide="ignore"):
+        log_rarer[flip] = np.log(-np.expm1(log_p[flip]))
     drawn = _ordinary(trials, log_rarer, rng=rng)
     for i, n in large.items():
         drawn[i] = _many_trials(n, float(log_rarer[i]), rng=rng)

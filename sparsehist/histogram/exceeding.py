@@ -101,9 +101,9 @@ def draw_exceeding(
     history = _history(past)
     margins = threshold - counts
     log_exceed = family.log_tail(margins, new_level)
-    hopeless = _hopeless(family, history, counts)
+    hopeless = _hopeless(family, history, counts) if past else np.zeros(0, bool)
     lazy_sizes = sizes.without(hopeless) if hopeless.any() else sizes
-    candidates = binomial(lazy_sizes, log_exceed, family.log_cdf(margins, new_level), rng=rng)
+    candidates = binomial(lazy_sizes, log_exceed, rng=rng)
     groups = np.repeat(np.arange(candidates.size), candidates)
     parts: list[tuple[NoiseArray, IntArray]] = []
     for begin in range(0, groups.size, _BATCH):

@@ -81,8 +81,7 @@ def draw_rare(
         return np.empty((len(history.levels) + 1, 0)), np.empty(0, np.int64)
     box = _box(family, history, level, margin, count)
     log_p = min(0.0, box.log_exceeding - box.log_survival)
-    log_rest = math.log(-math.expm1(log_p)) if log_p < 0 else -math.inf
-    winners = int(binomial([size], [log_p], [log_rest], rng=rng)[0])
+    winners = int(binomial([size], [log_p], rng=rng)[0])
     paths = _draw_paths(box, history.thresholds - count, margin, winners, rng=rng)
     return paths, np.full(winners, group, np.int64)
 

@@ -65,18 +65,31 @@ def first_keys(
     words = hashes >> group_bits
     if group_bits:
         words |= group.astype(np.uint64) << np.uint64(WORD_BITS - int(group_bits))
-    order = np.argsort(words)
-    ordered = words[order]
-    first = first_of_runs(ordered)
-    if not first.all():
-        tied = ~first
-        tied[:-1] |= ~first[1:]
-        places = np.flatnonzero(tied)
-        rows = order[places]
-        order[places] = rows[np.lexsort((rank_keys(rows), hashes[rows], group[rows]))]
     starts = np.flatnonzero(first_of_runs(group))
     sizes = np.diff(starts, append=group.size)
+    ordered = pl.Series(words).sort().to_numpy()  # in half the time of numpy, and less than finding an order
+    if first_of_runs(ordered).all():
+        last_kept = ordered[starts + np.minimum(sizes, max_keys) - 1]
+        return np.asarray(words <= np.repeat(last_kept, sizes))
+    order = _ordered_with_ties(words, hashes, group, rank_keys)
     position = np.arange(group.size) - np.repeat(starts, sizes)
     kept = np.zeros(group.size, dtype=bool)
     kept[order[position < max_keys]] = True
     return kept
+
+
+def _ordered_with_ties(
+    words: NDArray[np.uint64],
+    hashes: NDArray[np.uint64],
+    group: NDArray[np.unsignedinteger],
+    rank_keys: Callable[[NDArray[np.intp]], NDArray[np.unsignedinteger]],
+) -> NDArray[np.intp]:
+    """Order pairs by word, and those with equal words by all bits of their hashes, then by their keys."""
+    order = np.argsort(words)
+    first = first_of_runs(words[order])
+    tied = ~first
+    tied[:-1] |= ~first[1:]
+    places = np.flatnonzero(tied)
+    rows = order[places]
+    order[places] = rows[np.lexsort((rank_keys(rows), hashes[rows], group[rows]))]
+    return order

@@ -1,0 +1,84 @@
+"""Corners of the main job: counts given, catalogues kept, counts too large, families brought, ties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.errors import DataError, DeclarationError
+from tests.own_family import Brought
+from tests.test_series import SECRET, a_log, a_series
+
+
+def test_counts_bounded_elsewhere_can_be_released() -> None:
+    """sh.Counts takes (key, count) as they are."""
+    counts = pl.DataFrame({"key": ["a", "b", "c"], "n": [5, 1000, 70]})
+    series = sh.create(
+        ":memory:", sh.Counts(counts, count="n"), name="given", key="key", max_keys=3,
+        domain=sh.Catalogue(["a", "b", "c", "d"]), seed=1,
+    )  # fmt: skip
+    assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
+
+
+def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
+    """The series needs the file no more: also as a column of a product, also when it is long."""
+    names = [f"/page/{i}" for i in range(3000)]
+    (tmp_path / "pages.txt").write_text("\n".join(names))
+    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(day=pl.lit(1))
+    domain = f"product(day=integers(3), key=catalogue(file='{tmp_path / 'pages.txt'}'))"
+    series = sh.create(
+        tmp_path / "store", log, name="visits", unit="user", key=["day", "key"], max_keys=3, domain=domain
+    )
+    first = series.release("one", level=1)
+    (tmp_path / "pages.txt").unlink()
+    opened = sh.open(tmp_path / "store").series("visits")
+    assert opened.release("one").frame.equals(first.frame)
+    assert opened.declaration.domain.size == 9000
+
+
+def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -> None:
+    """A count of 2**53 would swallow the noise; nothing is written."""
+    counts = pl.DataFrame({"key": ["a"], "count": [2**53 + 1]})
+    with pytest.raises(DataError, match="17179869184"):
+        sh.create(
+            tmp_path / "store", sh.Counts(counts), name="v", key="key", max_keys=1, domain=sh.Strings(max_bytes=4)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_family_of_your_own_is_stored_by_name(tmp_path: Path) -> None:
+    """As module:qualname, found again after reopening; what cannot be found or drawn lazily is refused."""
+    series = a_series(tmp_path / "store", noise=Brought)
+    assert series.declaration.noise == "tests.own_family:Brought"
+    first = series.release("one", level="0.1").frame
+    assert sh.open(tmp_path / "store").series("visits").release("one").frame.equals(first)
+
+    class Local(Brought):
+        """Cannot be imported again."""
+
+    for wrong in (Local, "no.such:Family", "tests.own_family:Nobody", "tests.own_family:Backwards", "exponential", 3):
+        with pytest.raises(DeclarationError):
+            a_series(noise=wrong)
+
+
+def test_production_generators_differ() -> None:
+    """Two generators keyed by the operating system do not agree."""
+    assert entropy.generator().integers(2**62) != entropy.generator().integers(2**62)
+
+
+def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
+    """Integer counts tie often; within a tie keys rise, over several columns and with any names."""
+    log = pl.DataFrame(
+        {"user": range(4000), "row": [i % 40 for i in range(4000)], "index": [i % 3 for i in range(4000)]}
+    )
+    series = sh.create(
+        ":memory:", log, name="v", unit="user", key=["row", "index"], max_keys=1, noise="discrete_laplace",
+        domain=sh.Product(row=sh.Integers(40), index=sh.Integers(3)), seed=2,
+    )  # fmt: skip
+    frame = series.release("all", level=3, threshold=-1e6).frame
+    assert frame["noisy_count"].n_unique() < 60
+    assert frame.equals(frame.sort(["noisy_count", "row", "index"], descending=[True, False, False]))

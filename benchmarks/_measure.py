@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 LIBRARIES = ("polars", "duckdb", "numpy", "scipy", "pyarrow", "randomgen")
-BUSY = 0.5
+BUSY = 1.0  # load per core before the run begins; a script just ended leaves about half of that
 """Load per core from which the wall clock says more about the neighbours than about the code."""
 
 

@@ -179,13 +179,11 @@ def discrete_laplace(result: Result) -> str:
     return words + table(["step", "ns"], rows) + beside
 
 
-def _times(found: Any) -> str:
-    """A ratio, or several by name, or none where OpenDP was not installed."""
+def _times(found: Mapping[str, float]) -> str:
+    """How many times faster than each of OpenDP's samplers, or that it was not installed."""
     if not found:
         return "not measured, it was not installed"
-    if "median" in found:
-        return f"{found['median']:,.0f} times faster"
-    return "; ".join(f"{name} {_times(one)}" for name, one in found.items())
+    return "; ".join(f"{times:,.0f} times faster" for times in found.values())
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {

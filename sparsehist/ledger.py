@@ -62,6 +62,18 @@ def ledger_frame(spent: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([{column: row.get(column) for column in _SCHEMA} for row in rows], schema=_SCHEMA)
 
 
+def costs_in_words(ledger: pl.DataFrame) -> pl.Series:
+    """The costs of a ledger for people: the amount with its currency; column "spent".
+
+    Several currencies add up as rho only, and a guarantee without one has no sum.
+    """
+    exact = pl.format("{} {}", "currency", "level")
+    added = pl.coalesce(exact, pl.format("rho ≈ {}", pl.col("cost").round(6)), pl.lit("no sum"))
+    own = pl.when(pl.col("currency") == "none").then(pl.coalesce("level", pl.lit("no sum"))).otherwise(added)
+    words = pl.when(pl.col("releases") == 0).then(pl.lit("nothing")).otherwise(own)
+    return ledger.select(words.alias("spent")).to_series()
+
+
 def _path_cost(path: dict[str, Any]) -> Cost:
     return path_cost(currency_of(path["family"]), as_level(path["level"]) if path["level"] else None)
 

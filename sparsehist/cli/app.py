@@ -203,7 +203,8 @@ def ledger(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
 
     One row a noise path (the finest level released from it), one a series (the
     sum over its paths), one a population (the sum over its series). Costs are rho
-    of zCDP, exact. Dropped series stay in it.
+    of zCDP or epsilon of pure DP, exact; mixed ones add up as rho, and Poisson and
+    Skellam guarantees do not add up. Dropped series stay in it.
 
     For example:
       sparsehist ledger logs.sparsehist

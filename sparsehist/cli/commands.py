@@ -12,6 +12,7 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
+from sparsehist.ledger import costs_in_words
 from sparsehist.release import refuse_to_replace
 
 if TYPE_CHECKING:
@@ -162,9 +163,10 @@ def show_ledger(store: Path, *, wait: float) -> Answer:
         frame = opened.ledger()
     shown: list[RenderableType] = []
     if frame.height:
-        kept = ("scope", "population", "series", "path", "noise", "releases", "level", "cap", "dropped")
+        kept = ("scope", "population", "series", "noise", "releases", "spent", "cap", "dropped")
         times = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
-        shown.append(rows_table(frame.with_columns(times).select(kept).rename({"level": "cost (rho)"})))
+        columns = frame.with_columns(times, costs_in_words(frame))
+        shown.append(rows_table(columns.select(kept)))
         shown.append("A path costs its finest level; paths and series of a population add up.")
     else:
         shown.append("nothing: the store has no series")

@@ -14,7 +14,7 @@ enough, so that levels may lie close together or far apart at much the same cost
 
 This is the second route to the numbers of the lazily drawn histogram (it shares no formula with the accept
 and reject sampler), and the only one for histories so rare that such a sampler would not come back.
-Source: our own derivation, `design/mathematics` section 3.
+Source: our own derivation.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.exact import ONE, Exponential, Real
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
 from sparsehist.noise.exact_table import IntArray
 from sparsehist.noise.family import FloatArray
 from sparsehist.noise.integer_quantile import in_order_of
+from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
@@ -134,8 +135,7 @@ class DiscreteLaplace:
         Raises:
             LevelOrderError: If `level` is not below `fine_level`.
         """
-        if not as_level(level) < as_level(fine_level):
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        coarser(level, fine_level)
         noise = draw(_bridge(self.rate(fine_level), self.rate(level)), len(fine), rng=rng)
         noise += _integers(fine)
         return noise
@@ -155,8 +155,7 @@ class DiscreteLaplace:
         Raises:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
-        if not as_level(level) > as_level(coarse_level):
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        finer(level, coarse_level)
         return _refined(_integers(coarse), self.rate(coarse_level), self.rate(level), rng=rng)
 
     def between(
@@ -185,10 +184,7 @@ class DiscreteLaplace:
         Raises:
             LevelOrderError: Unless coarse_level < level < fine_level.
         """
-        if not as_level(coarse_level) < as_level(level) < as_level(fine_level):
-            raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
-            )
+        inside(coarse_level, level, fine_level)
         left, middle, right = self.rate(coarse_level), self.rate(level), self.rate(fine_level)
         noise = _integers(fine).copy()
         distance = _integers(coarse) - noise

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray
+from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float
 
 
@@ -68,8 +69,7 @@ class Exponential:
         Raises:
             LevelOrderError: If `level` is not below `fine_level`.
         """
-        if not as_level(level) < as_level(fine_level):
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        coarser(level, fine_level)
         return fine + self._bridge(len(fine), fine_level, level, rng=rng)
 
     def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
@@ -78,8 +78,7 @@ class Exponential:
         Raises:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
-        if not as_level(level) > as_level(coarse_level):
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        finer(level, coarse_level)
         return np.minimum(coarse, self._cut(len(coarse), coarse_level, level, rng=rng))
 
     def between(
@@ -100,11 +99,7 @@ class Exponential:
         Raises:
             LevelOrderError: Unless coarse_level < level < fine_level.
         """
-        target, left, right = as_level(level), as_level(coarse_level), as_level(fine_level)
-        if not left < target < right:
-            raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
-            )
+        left, target, right = inside(coarse_level, level, fine_level)
         stays = rng.random(len(fine)) < float((target - left) / (right - left))
         moved = np.minimum(coarse, fine + self._cut(len(fine), left, target, rng=rng))
         return np.where(stays, fine, moved)

@@ -17,8 +17,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray
+from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
@@ -99,9 +100,7 @@ class Gaussian:
 
         Source: Z(rho) = Z(fine) + N(0, sensitivity**2/2 * (1/rho - 1/fine)).
         """
-        target, known = as_level(level), as_level(fine_level)
-        if not target < known:
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        target, known = coarser(level, fine_level)
         noise = _scaled_normals(len(fine), self._coarsen_scale(known, target), rng=rng)
         noise += fine
         return noise
@@ -123,9 +122,7 @@ class Gaussian:
 
         Source: the increment of the Brownian motion rho * Z(rho).
         """
-        target, known = as_level(level), as_level(coarse_level)
-        if not target > known:
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        target, known = finer(level, coarse_level)
         noise = _scaled_normals(len(coarse), self._refine_scale(known, target), rng=rng)
         noise += float(known / target) * coarse
         return noise
@@ -158,11 +155,7 @@ class Gaussian:
 
         Source: the Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels.
         """
-        target, left, right = as_level(level), as_level(coarse_level), as_level(fine_level)
-        if not left < target < right:
-            raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
-            )
+        left, target, right = inside(coarse_level, level, fine_level)
         weight_coarse, weight_fine, deviation = _bridge(left, target, right)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)

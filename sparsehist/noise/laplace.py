@@ -16,8 +16,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray
+from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
 _LN2 = math.log(2.0)
@@ -89,9 +90,7 @@ class Laplace:
         Raises:
             LevelOrderError: If `level` is not below `fine_level`.
         """
-        target, known = as_level(level), as_level(fine_level)
-        if not target < known:
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        target, known = coarser(level, fine_level)
         return self._bridge(len(fine), known, target, rng=rng) + fine
 
     def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
@@ -109,9 +108,7 @@ class Laplace:
         Raises:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
-        target, known = as_level(level), as_level(coarse_level)
-        if not target > known:
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        target, known = finer(level, coarse_level)
         return _refined(coarse, self._kernel(known, target), rng=rng)
 
     def between(
@@ -143,11 +140,7 @@ class Laplace:
         Source: the first of the two bridges is 0 with probability (m**2 - c**2)/(f**2 - c**2) given that
         their sum is not, and else has the law of finer noise given that sum.
         """
-        target, left, right = as_level(level), as_level(coarse_level), as_level(fine_level)
-        if not left < target < right:
-            raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
-            )
+        left, target, right = inside(coarse_level, level, fine_level)
         stays = float((target**2 - left**2) / (right**2 - left**2))
         result = np.array(fine, dtype=np.float64)
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))

@@ -16,10 +16,11 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainc, gammaincc, ndtri_exp
 
-from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.family import FloatArray
 from sparsehist.noise.integer_quantile import binomial_quantile, draw_uniforms, in_order_of, inverse_log_tail
 from sparsehist.noise.lattice import log_upper_tail
+from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
 
@@ -102,8 +103,7 @@ class Poisson:
         Raises:
             LevelOrderError: If `level` is not below `fine_level`.
         """
-        if not as_level(level) < as_level(fine_level):
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        coarser(level, fine_level)
         return fine + rng.poisson(float(poisson_mean(level) - poisson_mean(fine_level)), len(fine))
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
@@ -112,8 +112,7 @@ class Poisson:
         Raises:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
-        if not as_level(level) > as_level(coarse_level):
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        finer(level, coarse_level)
         return thinned(coarse, poisson_mean(level) / poisson_mean(coarse_level), rng=rng)
 
     def between(
@@ -213,10 +212,7 @@ def share_between(coarse_level: Level, fine_level: Level, level: Level) -> Fract
     Raises:
         LevelOrderError: Unless coarse_level < level < fine_level.
     """
-    if not as_level(coarse_level) < as_level(level) < as_level(fine_level):
-        raise LevelOrderError(
-            f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
-        )
+    inside(coarse_level, level, fine_level)
     early, late = poisson_mean(fine_level), poisson_mean(coarse_level)
     return (poisson_mean(level) - early) / (late - early)
 

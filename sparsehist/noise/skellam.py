@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri_exp
 
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray
 from sparsehist.noise.integer_quantile import (
     binomial_quantile,
@@ -26,6 +26,7 @@ from sparsehist.noise.integer_quantile import (
     inverse_log_tail,
 )
 from sparsehist.noise.lattice import log_upper_tail
+from sparsehist.noise.ordering import coarser, finer
 from sparsehist.noise.poisson import FARTHEST, poisson_mean, share_between, thinned
 from sparsehist.noise.skellam_parts import draw_parts, parts_quantile
 from sparsehist.privacy import skellam as guarantee
@@ -99,8 +100,7 @@ class Skellam:
         Raises:
             LevelOrderError: If `level` is not below `fine_level`.
         """
-        if not as_level(level) < as_level(fine_level):
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+        coarser(level, fine_level)
         return fine + _increments(len(fine), float(poisson_mean(level) - poisson_mean(fine_level)), rng=rng)
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
@@ -109,8 +109,7 @@ class Skellam:
         Raises:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
-        if not as_level(level) > as_level(coarse_level):
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+        finer(level, coarse_level)
         added, taken = draw_parts(np.asarray(coarse), float(poisson_mean(coarse_level)), rng=rng)
         kept = poisson_mean(level) / poisson_mean(coarse_level)
         return thinned(added, kept, rng=rng) - thinned(taken, kept, rng=rng)

@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparsehist import dense, errors, histogram, noise, privacy
+    from sparsehist import dense, errors, histogram, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
     from sparsehist.multiple_release import MultipleRelease
     from sparsehist.series import Release, Series, Store, adopt, open, read
+    from sparsehist.workload import Identity, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
 
@@ -25,14 +26,20 @@ __all__ = [
     "Dates",
     "Domain",
     "Hash64",
+    "Identity",
     "Integers",
     "MultipleRelease",
+    "Prefix",
     "Product",
     "Query",
+    "Ranges",
     "Release",
     "Series",
     "Store",
     "Strings",
+    "Total",
+    "Union",
+    "Workload",
     "__version__",
     "adopt",
     "check_log",
@@ -44,9 +51,10 @@ __all__ = [
     "open",
     "privacy",
     "read",
+    "workload",
 ]
 
-_MODULES = ("dense", "errors", "histogram", "noise", "privacy")
+_MODULES = ("dense", "errors", "histogram", "noise", "privacy", "workload")
 
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
@@ -54,6 +62,7 @@ _HOME = {
     "sparsehist.creation": ("create",),
     "sparsehist.multiple_release": ("MultipleRelease",),
     "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
+    "sparsehist.workload": ("Identity", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -1,0 +1,32 @@
+"""Linear workloads by the factorization mechanism: queries A·x released as A·x + L·Z, where A = L·R.
+
+Core: numpy and scipy only, no I/O, generators are passed in.
+
+The symbols of the mathematics: x the counts of all cells, A the workload (`Workload`), R the strategy's queries and L
+what makes the workload's of them (`Strategy`), Z the noise on R·x, one entry a row of R (`n_noise`). What is kept of
+each level is named by `Strategy.keeps`; `next_state` draws the state of a new level.
+"""
+
+from sparsehist.workload.base import Workload
+from sparsehist.workload.cells import Cells
+from sparsehist.workload.matrix import MatrixWorkload
+from sparsehist.workload.path import answers_of_state, cells_of_state, next_state
+from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.strategy import Sensitivity, Strategy
+from sparsehist.workload.union import Union
+
+__all__ = [
+    "Cells",
+    "Identity",
+    "MatrixWorkload",
+    "Prefix",
+    "Ranges",
+    "Sensitivity",
+    "Strategy",
+    "Total",
+    "Union",
+    "Workload",
+    "answers_of_state",
+    "cells_of_state",
+    "next_state",
+]

@@ -1,0 +1,201 @@
+"""What a workload has to say about itself: linear queries A·x on the counts x of a series."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.cells import Cells, IntegerArray
+
+FloatArray = NDArray[np.float64]
+AnswerArray = NDArray[Any]
+"""int64 where the workload is integral, float64 elsewhere."""
+
+
+class Workload(abc.ABC):
+    """A set of linear queries on the cells of a domain: the rows of a matrix A, which is never written out.
+
+    Immutable, equal by text, hashable; public parameters only. `Workload(A)` is the workload of a matrix: a dense
+    array, a scipy sparse matrix or array, or a scipy LinearOperator. A subclass defines `word`, `columns`,
+    `n_queries`, `apply`, `apply_transposed`, `arguments` and, where A is known row by row, `queries`.
+
+    Args:
+        matrix: A; shape (queries, cells), finite.
+
+    Raises:
+        DeclarationError: If A is empty, not two-dimensional, or holds NaN or an infinity.
+
+    Example:
+        >>> str(Workload.parse("prefix(1024)")), Workload.parse("prefix(1024)").shape
+        ('prefix(1024)', (1024, 1024))
+        >>> import numpy as np
+        >>> Workload(np.array([[1, 1, 0], [0, 1, 1]])).apply(np.array([1.0, 2.0, 4.0]))
+        array([3., 6.])
+    """
+
+    word: ClassVar[str]
+    """The name in the textual form."""
+
+    explicit: bool = True
+    """Whether the answers are published as a list, one row a query; else any query is answered on demand."""
+
+    integral: bool = True
+    """Whether every entry of A is a (small) integer, so that answers are exact integers."""
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self:
+        """Make a matrix workload of a call to `Workload` itself."""
+        if cls is Workload:
+            from sparsehist.workload.matrix import MatrixWorkload
+
+            return object.__new__(MatrixWorkload)  # type: ignore[return-value]
+        return object.__new__(cls)
+
+    def __init__(self, *_arguments: object, **_named: object) -> None:
+        super().__init__()
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[int, ...]:
+        """Number of values of each column of the domain: (n,) or (n1, n2, …).
+
+        Raises:
+            DeclarationError: If the size was left to the domain of the series (`for_domain`).
+        """
+
+    @property
+    @abc.abstractmethod
+    def n_queries(self) -> int:
+        """Number of rows of A."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of columns of A: all cells of the domain, row-major."""
+        cells = 1
+        for length in self.columns:
+            cells *= length
+        return cells
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, cells), exact however large."""
+        return self.n_queries, self.n_cells
+
+    @abc.abstractmethod
+    def apply(self, x: ArrayLike) -> FloatArray:
+        """A·x.
+
+        Args:
+            x: One number a cell, row-major; shape (cells,) or (cells, m).
+
+        Returns:
+            Shape (queries,) or (queries, m), float64.
+
+        Raises:
+            DeclarationError: If the shape does not fit, or the queries are too many to be listed.
+        """
+
+    @abc.abstractmethod
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        """Aᵀ·y; shapes as in `apply`, the other way round."""
+
+    @abc.abstractmethod
+    def arguments(self) -> str:
+        """The arguments of the textual form, as `parse` reads them."""
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        """A·x for the counts x; exact int64 where A is integral. Secret.
+
+        Raises:
+            DeclarationError: If the cells are those of another domain, or queries are too many to be listed.
+        """
+        self.require_domain(cells.shape)
+        exact = self.apply(cells.dense().reshape(-1))
+        return np.rint(exact).astype(np.int64) if self.integral else exact
+
+    def queries(self) -> Mapping[str, IntegerArray] | None:
+        """Say which query each row is: columns of length n_queries, or None where the list is implicit."""
+        return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        """Fill in a size that was left to the domain of the series, and refuse another domain.
+
+        Args:
+            columns: Number of values of each key column of the series.
+
+        Returns:
+            This workload, or it with sizes filled in.
+
+        Raises:
+            DeclarationError: If it does not fit.
+        """
+        self.require_domain(columns)
+        return self
+
+    def require_domain(self, columns: tuple[int, ...]) -> None:
+        """Refuse a domain with other columns than the workload asks about."""
+        if tuple(columns) != self.columns:
+            raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, got {columns}")
+
+    def attachments(self) -> Mapping[str, bytes]:
+        """What the textual form leaves out, by sha256; to be kept with it and handed to `parse`."""
+        return {}
+
+    def describe(self) -> str:
+        """The textual form, cut where it is long."""
+        text = str(self)
+        return text if len(text) <= 120 else f"{text[:119]}…"
+
+    def __str__(self) -> str:
+        return f"{self.word}({self.arguments()})"
+
+    def __repr__(self) -> str:
+        return f"<workload {self.describe()}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workload) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @staticmethod
+    def from_matrix(matrix: object) -> Workload:
+        """The workload of a matrix; the same as `Workload(matrix)`."""
+        from sparsehist.workload.matrix import MatrixWorkload
+
+        return MatrixWorkload(matrix)
+
+    @staticmethod
+    def parse(text: str, *, attachments: Mapping[str, bytes] | None = None) -> Workload:
+        """Read the textual form of a workload.
+
+        Args:
+            text: For example ``prefix(1024)``, ``ranges(100, [(0, 9), (10, 99)])`` or
+                ``union(total(12), identity(12))``.
+            attachments: What `attachments()` gave, by sha256.
+
+        Raises:
+            DeclarationError: If the text is no workload; the message says what would be right.
+
+        Example:
+            >>> Workload.parse("union(total(12), identity(12))").shape
+            (13, 12)
+        """
+        from sparsehist.workload.text import parse  # the parser knows every workload, so it comes after them
+
+        return parse(text, attachments=attachments or {})
+
+    def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
+        """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m).
+
+        Raises:
+            DeclarationError: If it is not of that shape.
+        """
+        values = np.asarray(x, np.float64)
+        if values.ndim not in {1, 2} or values.shape[0] != length:
+            raise DeclarationError(f"{self.describe()} of shape {self.shape} does not fit an array {values.shape}")
+        return values

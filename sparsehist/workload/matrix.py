@@ -1,0 +1,131 @@
+"""The workload of a given matrix: dense, sparse, or an operator that is only ever applied."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import AnswerArray, FloatArray, Workload
+from sparsehist.workload.cells import Cells
+
+# Integers up to this size times counts below 2**43 add up without overflow.
+_LARGEST_INTEGER = 2**20
+
+
+class MatrixWorkload(Workload):
+    """Queries given as the rows of a matrix.
+
+    An operator is applied and never written out: its answers are reals, and as its text holds only a digest of
+    what it does to fixed vectors, the same operator is handed in again for later releases.
+
+    Args:
+        matrix: A dense array, scipy sparse matrix or array, or LinearOperator; shape (queries, cells), real.
+
+    Raises:
+        DeclarationError: If it is empty, not two-dimensional, not real, or holds NaN or an infinity.
+
+    Example:
+        >>> MatrixWorkload([[1, -1], [0.5, 0.5]]).apply([3, 1])
+        array([2., 2.])
+    """
+
+    word = "matrix"
+
+    def __init__(self, matrix: object) -> None:
+        super().__init__()
+        self._operator = matrix if isinstance(matrix, LinearOperator) else _as_sparse(matrix)
+        rows, cells = self._operator.shape
+        if not rows or not cells:
+            raise DeclarationError(f"a workload has at least one query and one cell, got a matrix {(rows, cells)}")
+        self._shape = (int(rows), int(cells))
+        self.integral = sparse.issparse(self._operator) and _is_integral(self._operator.data)
+        self._sha256 = hashlib.sha256(self._content()).hexdigest()
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self._shape[1],)
+
+    @property
+    def n_queries(self) -> int:
+        return self._shape[0]
+
+    @property
+    def matrix(self) -> Any:
+        """A as a sparse array, or None for an operator."""
+        return self._operator if sparse.issparse(self._operator) else None
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return np.asarray(self._operator @ self.columns_of(x, self.n_cells), np.float64)
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        return np.asarray(self._operator.T @ self.columns_of(y, self.n_queries), np.float64)
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        self.require_domain(cells.shape)
+        if not self.integral:
+            return self.apply(cells.dense().astype(np.float64))
+        exact: AnswerArray = self._operator.astype(np.int64) @ cells.dense()
+        return exact
+
+    def arguments(self) -> str:
+        rows, cells = self._shape
+        return f"{rows}, {cells}, sha256='{self._sha256}'"
+
+    def attachments(self) -> Mapping[str, bytes]:
+        return {self._sha256: self._content()} if self.matrix is not None else {}
+
+    def _content(self) -> bytes:
+        if self.matrix is None:
+            return _fingerprint(self._operator)
+        places = (self.matrix.indptr.astype("<i8"), self.matrix.indices.astype("<i8"))
+        return b"".join(part.tobytes() for part in (*places, self.matrix.data.astype("<f8")))
+
+
+def matrix_from(content: bytes, rows: int, cells: int) -> MatrixWorkload:
+    """Read what `attachments` gave."""
+    indptr = np.frombuffer(content, "<i8", rows + 1)
+    entries = int(indptr[-1])
+    # Kept as indptr, indices and data of compressed sparse rows, eight bytes a number.
+    indices = np.frombuffer(content, "<i8", entries, 8 * (rows + 1))
+    data = np.frombuffer(content, "<f8", entries, 8 * (rows + 1 + entries))
+    return MatrixWorkload(sparse.csr_array((data, indices, indptr), shape=(rows, cells)))
+
+
+def _as_sparse(matrix: Any) -> Any:
+    given = matrix if sparse.issparse(matrix) else _as_array(matrix)
+    if given.ndim != 2 or given.dtype.kind not in "biuf":
+        raise DeclarationError(f"a workload is a real matrix of queries by cells, got {given.dtype} {given.shape}")
+    canonical = sparse.csr_array(given).astype(np.float64)
+    canonical.sum_duplicates()
+    canonical.eliminate_zeros()
+    if not np.isfinite(canonical.data).all():
+        raise DeclarationError("the matrix of a workload holds NaN or an infinity; its entries are finite")
+    return canonical
+
+
+def _as_array(matrix: Any) -> Any:
+    try:
+        return np.asarray(matrix)
+    except ValueError as error:
+        raise DeclarationError(f"a workload is a matrix of queries by cells: {error}") from None
+
+
+def _is_integral(data: FloatArray) -> bool:
+    return bool(np.all((data == np.rint(data)) & (np.abs(data) <= _LARGEST_INTEGER)))
+
+
+def _fingerprint(operator: LinearOperator) -> bytes:
+    """What the operator makes of fixed vectors; refused where that is not finite."""
+    cells = np.arange(operator.shape[1], dtype=np.float64)
+    probes = [np.ones_like(cells), np.cos(cells), np.cos(np.sqrt(2.0) * cells + 1.0)]
+    applied = np.stack([np.asarray(operator @ probe, np.float64) for probe in probes])
+    if applied.shape != (3, operator.shape[0]) or not np.isfinite(applied).all():
+        raise DeclarationError("the operator of a workload gave NaN, an infinity or another shape than it states")
+    return applied.astype("<f4").tobytes()

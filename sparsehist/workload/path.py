@@ -1,0 +1,95 @@
+"""The noise path of a workload: the state at a new level from those at the two levels next to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.random import Generator
+
+from sparsehist.histogram.dense import noise_at_level
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.gaussian import Gaussian
+from sparsehist.workload.base import AnswerArray, FloatArray
+from sparsehist.workload.strategy import Strategy
+
+
+def keeps_image(family: Family) -> bool:
+    """Whether a state holds a linear image of Z (Gaussian noise) rather than Z itself (every other family)."""
+    return isinstance(family, Gaussian)
+
+
+def next_state(
+    family: Family,
+    strategy: Strategy,
+    neighbours: Mapping[Fraction, NoiseArray],
+    level: Fraction,
+    *,
+    rng: Generator,
+) -> NoiseArray:
+    """Draw the state at a new level given the states at others, of which the two adjacent ones are looked at.
+
+    Args:
+        family: The noise, with the sensitivity of the strategy (`family_for`).
+        strategy: A = L·R.
+        neighbours: States by level. Secret.
+        level: Not among them.
+        rng: Randomness; from `sparsehist.entropy` outside tests.
+
+    Returns:
+        For Gaussian noise `strategy.to_state(Z)`, shape (state_size,); for all other families Z itself, shape
+        (n_noise,).
+
+    Source: linear images of a Brownian bridge are bridges with the same weights; the other families step entry by
+    entry (Andersson et al., Algorithms 4 and 5, with Z of one entry a row of R).
+    """
+    if not isinstance(family, Gaussian):
+        return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)
+    coarse = max((known for known in neighbours if known < level), default=None)
+    fine = min((known for known in neighbours if known > level), default=None)
+    weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
+    fresh = rng.standard_normal(strategy.n_noise)
+    fresh *= family.sensitivity * scale
+    state = strategy.to_state(fresh)
+    for known, weight in ((coarse, weight_coarse), (fine, weight_fine)):
+        if known is not None:
+            state = state + weight * neighbours[known]
+    return state
+
+
+def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
+    """Weights of the coarser and the finer neighbour, and the deviation of what is added, at sensitivity 1.
+
+    Source: with S(ρ) = ρ·Z(ρ) a Brownian motion of variance ρ/2, the law of S at a level given S at its neighbours.
+
+    Example:
+        >>> gaussian_step(None, None, Fraction(2))
+        (0.0, 0.0, 0.5)
+    """
+    if coarse is not None and fine is not None:
+        span = level * (fine - coarse)
+        variance = (level - coarse) * (fine - level) / (2 * level * span)
+        return float(coarse * (fine - level) / span), float(fine * (level - coarse) / span), math.sqrt(variance)
+    if fine is not None:
+        return 0.0, 1.0, math.sqrt((fine - level) / (2 * fine * level))
+    if coarse is not None:
+        return float(coarse / level), 0.0, math.sqrt((level - coarse) / (2 * level * level))
+    return 0.0, 0.0, math.sqrt(Fraction(1, 2) / level)
+
+
+def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
+    """L·Z for every listed query; shape (queries,)."""
+    return strategy.state_answers(state) if keeps_image(family) else strategy.noise_answers(state)
+
+
+def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
+    """R⁻¹·Z, one number a cell, from which every query is A·(x + R⁻¹·Z); shape (cells,).
+
+    Raises:
+        DeclarationError: If the strategy has no left inverse.
+    """
+    if keeps_image(family) and strategy.keeps == "cells":
+        return np.asarray(state, np.float64)
+    return strategy.to_cells(np.asarray(state, np.float64))

@@ -1,0 +1,247 @@
+"""Workloads on one column whose queries are ranges of cells: identity, total, prefix sums, all ranges, a list."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import AnswerArray, FloatArray, Workload
+from sparsehist.workload.cells import Cells, IntegerArray
+
+# Longer lists of ranges are kept beside the text that names them.
+_RANGES_IN_TEXT = 32
+LARGEST = 2**31
+"""A column of more cells is not held in memory as a vector."""
+
+
+class RangeRows(Workload):
+    """Queries that each count the units of a run of cells low, …, high of one column, both ends included.
+
+    Args:
+        n: Number of cells, or None to take it from the domain of the series.
+
+    Raises:
+        DeclarationError: If n is not an integer from 1 to 2**31.
+    """
+
+    integral = True
+
+    def __init__(self, n: int | None = None) -> None:
+        self._n = None if n is None else as_size(n, self.word)
+
+    @property
+    def n(self) -> int:
+        """Number of cells."""
+        if self._n is None:
+            raise DeclarationError(f"{self.word}() takes its size from a series; write {self.word}(n) without one")
+        return self._n
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.n,)
+
+    @property
+    def n_queries(self) -> int:
+        return self.n
+
+    def arguments(self) -> str:
+        return "" if self._n is None else str(self._n)
+
+    @abc.abstractmethod
+    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+        """First and last cell of every query; shape (queries,) each."""
+
+    def queries(self) -> Mapping[str, IntegerArray] | None:
+        low, high = self.bounds()
+        return {"low": low, "high": high}
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return self._sums(self.columns_of(x, self.n))
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        self.require_domain(cells.shape)
+        return self._sums(cells.dense())
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        weights = self.columns_of(y, self.n_queries)
+        low, high = self.bounds()
+        steps = np.zeros((self.n + 1, *weights.shape[1:]))
+        np.add.at(steps, low, weights)
+        np.subtract.at(steps, high + 1, weights)
+        return np.cumsum(steps[:-1], axis=0)
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        if self._n is None and len(columns) == 1:
+            return type(self)(columns[0])
+        if len(columns) != 1:
+            raise DeclarationError(f"{self.word}() asks about one column, and the domain has {len(columns)}")
+        self.require_domain(columns)
+        return self
+
+    def _sums(self, x: NDArray[np.generic]) -> AnswerArray:
+        low, high = self.bounds()
+        sums = np.concatenate([np.zeros_like(x[:1]), np.cumsum(x, axis=0)])
+        answers: AnswerArray = sums[high + 1] - sums[low]
+        return answers
+
+
+class Identity(RangeRows):
+    """Every cell by itself.
+
+    Example:
+        >>> Identity(3).apply([1, 2, 4])
+        array([1., 2., 4.])
+    """
+
+    word = "identity"
+
+    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+        cells = np.arange(self.n, dtype=np.int64)
+        return cells, cells
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        return self.columns_of(y, self.n).copy()
+
+    def _sums(self, x: NDArray[np.generic]) -> AnswerArray:
+        return x.copy()
+
+
+class Total(RangeRows):
+    """The sum of all cells.
+
+    Example:
+        >>> Total(3).apply([1, 2, 4])
+        array([7.])
+    """
+
+    word = "total"
+
+    @property
+    def n_queries(self) -> int:
+        return 1
+
+    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+        return np.zeros(1, np.int64), np.full(1, self.n - 1, np.int64)
+
+
+class Prefix(RangeRows):
+    """The sums of the first 1, 2, …, n cells: row i is the range 0, …, i.
+
+    Example:
+        >>> Prefix(3).apply([1, 2, 4])
+        array([1., 3., 7.])
+    """
+
+    word = "prefix"
+
+    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+        cells = np.arange(self.n, dtype=np.int64)
+        return np.zeros_like(cells), cells
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        return np.cumsum(self.columns_of(y, self.n)[::-1], axis=0)[::-1]
+
+    def _sums(self, x: NDArray[np.generic]) -> AnswerArray:
+        return np.cumsum(x, axis=0)
+
+
+class Ranges(RangeRows):
+    """All n(n+1)/2 ranges of cells, answered on demand; or a list of some of them, answered one by one.
+
+    Args:
+        n: Number of cells, or None to take it from the domain of the series.
+        ranges: Pairs (low, high), both ends included, 0 <= low <= high < n; repeats allowed. None: all ranges.
+
+    Raises:
+        DeclarationError: If n is not an integer from 1 to 2**31, or a range is not one of its cells.
+
+    Example:
+        >>> Ranges(4, ranges=[(0, 1), (1, 3)]).apply([1, 2, 4, 8])
+        array([ 3., 14.])
+        >>> Ranges(10**7).shape, Ranges(10**7).explicit
+        ((50000005000000, 10000000), False)
+    """
+
+    word = "ranges"
+
+    def __init__(self, n: int | None = None, ranges: Sequence[tuple[int, int]] | ArrayLike | None = None) -> None:
+        super().__init__(n)
+        self._pairs = None if ranges is None else as_pairs(ranges, self._n)
+        self.explicit = self._pairs is not None
+
+    @property
+    def n_queries(self) -> int:
+        return self.n * (self.n + 1) // 2 if self._pairs is None else len(self._pairs)
+
+    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+        if self._pairs is not None:
+            return self._pairs[:, 0], self._pairs[:, 1]
+        if self.n > LARGEST_LISTED:
+            raise DeclarationError(
+                f"the {self.n_queries} ranges of {self.n} cells are not listed; ask for one of them"
+            )
+        low, high = np.triu_indices(self.n)
+        return low.astype(np.int64), high.astype(np.int64)
+
+    def queries(self) -> Mapping[str, IntegerArray] | None:
+        return super().queries() if self.explicit else None
+
+    def arguments(self) -> str:
+        if self._pairs is None:
+            return super().arguments()
+        size = "" if self._n is None else f"{self._n}, "
+        if len(self._pairs) <= _RANGES_IN_TEXT:
+            return f"{size}{[tuple(pair) for pair in self._pairs.tolist()]}"
+        return f"{size}sha256='{self._digest()}'"
+
+    def attachments(self) -> Mapping[str, bytes]:
+        if self._pairs is None or len(self._pairs) <= _RANGES_IN_TEXT:
+            return {}
+        return {self._digest(): self._pairs.astype("<i8").tobytes()}
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        filled = super().for_domain(columns)
+        return Ranges(filled.columns[0], self._pairs) if filled is not self else self
+
+    def _digest(self) -> str:
+        assert self._pairs is not None
+        return hashlib.sha256(self._pairs.astype("<i8").tobytes()).hexdigest()
+
+
+LARGEST_LISTED = 4096
+"""All ranges of more cells than this are never listed."""
+
+
+def as_size(n: object, word: str) -> int:
+    """Read a number of cells.
+
+    Raises:
+        DeclarationError: If it is not an integer from 1 to 2**31.
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
+        raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {n!r}")
+    return int(n)
+
+
+def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntegerArray:
+    """Read ranges, both ends included; shape (queries, 2).
+
+    Raises:
+        DeclarationError: If they are not ranges of n cells.
+    """
+    given = np.asarray(ranges)
+    if given.size == 0:
+        raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")
+    if given.ndim != 2 or given.shape[1] != 2 or not np.issubdtype(given.dtype, np.integer):
+        raise DeclarationError("ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]")
+    pairs = np.ascontiguousarray(given, np.int64)
+    wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
+    if wrong.any():
+        low, high = pairs[wrong][0].tolist()
+        raise DeclarationError(f"({low}, {high}) is no range: 0 <= low <= high < n, and n is {n}")
+    return pairs

@@ -1,0 +1,162 @@
+"""What a strategy has to say about itself: a factorization A = L·R of a workload.
+
+Released is A·x + L·Z, where Z is noise with one entry a row of R, scaled to the sensitivity of R·x. L need not have a
+left inverse: releases at several levels cost what the finest costs whatever L is, because they are all functions
+of the releases of R·x.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+
+Kept = Literal["noise", "cells", "answers"]
+
+
+class Sensitivity(NamedTuple):
+    """How far one unit with at most max_keys cells can move R·x.
+
+    Attributes:
+        l2: Certified upper bound in L2; what noise is scaled to.
+        l2_lower: Reached by some unit: how loose the bound can be at most.
+        l1: Certified upper bound in L1.
+    """
+
+    l2: float
+    l2_lower: float
+    l1: float
+
+
+class Strategy(abc.ABC):
+    """A factorization A = L·R of a workload. Immutable; public parameters only; never writes a matrix out.
+
+    For Gaussian noise what is kept of each level is a linear image of Z, named by `keeps`:
+
+    - "noise": Z itself, `n_noise` numbers;
+    - "cells": R⁻¹·Z, one number a cell, where R has an inverse on the left: then L·Z = A·(R⁻¹·Z), and every query
+      of the workload is served without listing them;
+    - "answers": L·Z, one number a query.
+
+    For all other families Z itself is kept, as their steps between levels are not linear.
+
+    Args:
+        workload: A.
+
+    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `apply` (R·x), `to_state` and `query_variance`;
+    where A is implicit also `range_variance`.
+    """
+
+    word: ClassVar[str]
+    """The name in the textual form."""
+
+    keeps: Kept = "noise"
+
+    integral: bool = False
+    """Whether every entry of R is an integer, so that integer families of noise have an integer sensitivity."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    @property
+    def name(self) -> str:
+        """The textual form with parameters, such as ``hierarchical(branching=16)``; parses back."""
+        return self.word
+
+    @property
+    @abc.abstractmethod
+    def n_noise(self) -> int:
+        """Number of rows of R: entries of Z."""
+
+    @property
+    def state_size(self) -> int:
+        """Number of entries of a state under Gaussian noise."""
+        sizes = {"noise": self.n_noise, "cells": self.workload.n_cells, "answers": self.workload.n_queries}
+        return sizes[self.keeps]
+
+    @abc.abstractmethod
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        """Bound how far a unit with at most `max_keys` cells, each counted once, moves R·x.
+
+        Args:
+            max_keys: Most cells a unit can touch; at least 1.
+
+        Returns:
+            Bounds from above, and one from below that says how loose they can be; finite and positive.
+        """
+
+    @abc.abstractmethod
+    def apply(self, x: ArrayLike) -> FloatArray:
+        """R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+
+    @abc.abstractmethod
+    def to_state(self, z: ArrayLike) -> FloatArray:
+        """What is kept of Z under Gaussian noise, linear in Z; (n_noise,) to (state_size,), or with columns."""
+
+    def state_answers(self, state: ArrayLike) -> FloatArray:
+        """L·Z from a state under Gaussian noise, for workloads that list their queries; shape (queries,).
+
+        Raises:
+            DeclarationError: If the queries are too many to be listed.
+        """
+        kept = np.asarray(state, np.float64)
+        if self.keeps == "answers":
+            return kept
+        return self.workload.apply(kept if self.keeps == "cells" else self.to_cells(kept))
+
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        """R⁻¹·Z where R has a left inverse; shape (cells,)."""
+        if self.keeps == "cells":
+            return self.to_state(z)
+        raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
+
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
+        """L·Z, for workloads that list their queries; shape (n_noise,) to (queries,), or with columns."""
+        return self.state_answers(self.to_state(z))
+
+    @abc.abstractmethod
+    def query_variance(self) -> FloatArray:
+        """Variance of each listed query when the entries of Z have variance 1: the diagonal of L·Lᵀ."""
+
+    def range_variance(self, low: int, high: int) -> float:
+        """The same for one range of cells low, …, high of an implicit workload."""
+        raise DeclarationError(
+            f"{self.workload.describe()} under {self.name} answers no ranges on demand ({low}, {high})"
+        )
+
+    def mean_variance(self) -> float:
+        """Mean of the variance over all queries, listed or not, when the entries of Z have variance 1."""
+        return float(self.query_variance().mean())
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """Compare L·(R·x) with A·x on random vectors.
+
+        Args:
+            rng: Randomness; nothing secret is involved.
+            probes: Number of vectors.
+
+        Raises:
+            DeclarationError: If L·R is not A beyond rounding.
+        """
+        x = rng.standard_normal((self.workload.n_cells, probes))
+        image = self.to_state(self.apply(x))
+        given, wanted = self._comparable(image, x)
+        scale = max(float(np.abs(wanted).max()), 1e-300)
+        error = float(np.abs(given - wanted).max()) / scale
+        if not error <= 1e-6:
+            asked = self.workload.describe()
+            raise DeclarationError(f"the strategy {self.name} does not factor {asked}: L·R is off A by {error:.1e}")
+
+    def _comparable(self, image: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.keeps == "cells":  # R⁻¹·R·x = x says it for any A
+            return image, x
+        return self.state_answers(image), self.workload.apply(x)
+
+    def __repr__(self) -> str:
+        return f"<strategy {self.name} for {self.workload.describe()}>"

@@ -44,7 +44,7 @@ class StoreOnDisk:
             release=metadata["name"],
             level=as_level(metadata["level"]),
             noise=metadata["noise"],
-            threshold=metadata["threshold"],
+            threshold=metadata.get("threshold"),
             generation=metadata["generation"],
             round_id=metadata["round"],
             digest=digest,

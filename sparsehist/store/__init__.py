@@ -6,6 +6,7 @@ from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import write_file
 from sparsehist.store.public_ledger import publish_ledger
 from sparsehist.store.records import (
+    NewPath,
     NewRound,
     NewSeries,
     PathRecord,
@@ -19,6 +20,7 @@ from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
 
 __all__ = [
+    "NewPath",
     "NewRound",
     "NewSeries",
     "PathRecord",

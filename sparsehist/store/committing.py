@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,7 @@ from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.path_history import PathHistory
 from sparsehist.store.private_files import check_file
-from sparsehist.store.records import NewRound, NewSeries
+from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile
 from sparsehist.store.round_file import RoundShape, write_round
 
 
@@ -48,16 +49,12 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             declaration=_as_text(declaration),
             salt=record.salt,
             created=when,
+            unit=declaration.get("unit"),
+            max_keys=declaration.get("max_keys"),
         )
         if inserted == [(0,)]:
             raise NameTakenError(f"a series {record.name!r} exists already")
-        database.change(
-            "state_insert_series_files",
-            series_id=record.series_id,
-            names=[file.name for file in record.files],
-            sizes=[file.size for file in record.files],
-            digests=[file.digest for file in record.files],
-        )
+        _vouch(database, record.series_id, record.files)
         ((path_id,),) = database.change(
             "state_insert_path",
             series_id=record.series_id,
@@ -73,6 +70,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             when,
             "create series",
             generation=generation + 1,
+            who=record.who,
             series_id=record.series_id,
             path_id=path_id,
         )
@@ -88,31 +86,36 @@ def commit_round(
     *,
     durable: bool,
 ) -> None:
-    """Write the arrays of a round and commit it on top of a generation."""
-    if any(release.name == record.name for release in history.releases):
+    """Write the arrays of a round and commit it, with its path if that is new, on top of a generation."""
+    series_id = history.directory.name
+    if (record.name,) in database.rows("state_read_release_names", series_id=series_id):
         raise NameTakenError(f"a release {record.name!r} exists already")
+    for file in record.attachments:
+        check_file(history.directory, file)
     levels, shape = _shape(history, record)
+    path = "new" if isinstance(record.path_id, NewPath) else record.path_id
     # The random part: a round that failed without saying whether it committed is never written over.
-    target = history.directory / f"round-{record.path_id}-{generation + 1}-{secrets.token_hex(4)}"
+    target = history.directory / f"round-{path}-{generation + 1}-{secrets.token_hex(4)}"
     written = write_round(
         target,
         shape,
         record.positions,
         record.counts,
         record.level_noise,
-        [record.paths[level] for level in levels],
+        [record.paths[level] for level in levels] if record.paths else [record.counts] * len(levels),
         _plain(record.empty_keys),
         durable=durable,
-    )
-    spent = _Spent(
-        path_id=record.path_id,
-        series_id=history.directory.name,
-        generation=generation + 1,
-        level=level_text(record.level),
     )
     try:
         with database.transaction():
             _claim(database, generation)
+            spent = _Spent(
+                path_id=_opened(database, record.path_id),
+                series_id=series_id,
+                generation=generation + 1,
+                level=level_text(record.level),
+            )
+            _vouch(database, series_id, record.attachments, spent["path_id"])
             database.change(
                 "state_insert_release",
                 name=record.name,
@@ -129,19 +132,22 @@ def commit_round(
                 n_empty=shape.n_empty,
                 **spent,
             )
-            insert_event(database, when, "release", **spent)
+            insert_event(database, when, "release", **spent, who=record.who, release=record.name)
     except StoreInUseError:
-        target.unlink(missing_ok=True)
+        for name in (target.name, *(file.name for file in record.attachments)):
+            (history.directory / name).unlink(missing_ok=True)
         raise
 
 
-def forget_series(series_id: str, generation: int, when: datetime, database: Database) -> None:
+def forget_series(
+    series_id: str, generation: int, when: datetime, database: Database, *, who: str | None = None
+) -> None:
     """Take a series out of the tables, but for what it spent."""
     _claim(database, generation)
     database.change("state_forget_series", series_id=series_id, dropped=when)
     for name in ("state_forget_series_files", "state_forget_rounds"):
         database.change(name, series_id=series_id)
-    insert_event(database, when, "drop series", generation=generation + 1, series_id=series_id)
+    insert_event(database, when, "drop series", generation=generation + 1, who=who, series_id=series_id)
 
 
 def insert_event(
@@ -150,21 +156,50 @@ def insert_event(
     what: str,
     *,
     generation: int,
+    who: str | None = None,
     series_id: str | None = None,
     path_id: int | None = None,
     level: str | None = None,
+    population: str | None = None,
+    release: str | None = None,
+    reason: str | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     """Append to the ledger of events."""
     database.change(
         "state_insert_event",
         generation=generation,
         happened=when,
-        who=_who(),
+        who=_user() if who is None else who,
         what=what,
         series_id=series_id,
         path_id=path_id,
         level=level,
+        population=population,
+        release=release,
+        reason=reason,
+        details=None if details is None else _as_text(details),
     )
+
+
+def _vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
+    if files:
+        database.change(
+            "state_insert_series_files",
+            series_id=series_id,
+            names=[file.name for file in files],
+            sizes=[file.size for file in files],
+            digests=[file.digest for file in files],
+            path_id=path_id,
+        )
+
+
+def _opened(database: Database, path: int | NewPath) -> int:
+    """The number of a noise path, opened now if it is new."""
+    if not isinstance(path, NewPath):
+        return path
+    ((path_id,),) = database.change("state_insert_path", **asdict(path))
+    return int(path_id)
 
 
 def _claim(database: Database, generation: int) -> None:
@@ -177,13 +212,18 @@ def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], Roun
     spends = record.level not in history.levels
     levels = [*history.levels, *([record.level] if spends else [])]
     n_new = len(record.positions)
-    assert set(record.paths) == set(levels)
+    is_workload = history.kind == "workload"
+    assert set(record.paths) == (set() if is_workload else set(levels))
+    assert n_new == 0 or not is_workload
     assert len(record.counts) == n_new and all(len(noise) == n_new for noise in record.paths.values())
     assert (record.level_noise is not None) == spends
-    assert record.level_noise is None or len(record.level_noise) == history.n_tracked
+    n_past = history.n_tracked
+    if is_workload and record.level_noise is not None and not history.releases:
+        n_past = len(record.level_noise)
+    assert record.level_noise is None or len(record.level_noise) == n_past
     n_empty = int((record.positions == -1).sum())
     assert record.empty_keys.height == n_empty
-    shape = RoundShape(history.n_tracked, n_new, n_empty, len(levels), spends, history.integer_noise)
+    shape = RoundShape(n_past, n_new, n_empty, len(levels), spends, history.integer_noise)
     return levels, shape
 
 
@@ -196,7 +236,7 @@ def _as_text(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
 
 
-def _who() -> str:
+def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

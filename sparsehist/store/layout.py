@@ -10,7 +10,7 @@ from pathlib import Path
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreVersionError
 from sparsehist.store.private_files import disk_errors, write_file
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 STATE, LOCK, SERIES, SPILL = "state.duckdb", "lock", "series", "tmp"
 _FORMAT, ADOPTING = "format", "adopting"
 

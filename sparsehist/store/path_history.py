@@ -28,6 +28,7 @@ class PathHistory:
     """
 
     directory: Path
+    kind: str
     integer_noise: bool
     releases: tuple[ReleaseRecord, ...]
     files: tuple[RegisteredFile, ...]
@@ -36,7 +37,7 @@ class PathHistory:
 
     @property
     def n_tracked(self) -> int:
-        """Cells published at least once."""
+        """Cells published at least once, or the size of a workload's state."""
         return self.shapes[-1].n_past + self.shapes[-1].n_new if self.shapes else 0
 
     def new_cells(self) -> Iterator[tuple[int, slice]]:
@@ -60,10 +61,10 @@ class PathHistory:
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
     """Read what the state knows of a noise path; no array is touched."""
-    kind = database.rows("state_read_path", path_id=path_id)
-    if not kind:
+    known = database.rows("state_read_path", path_id=path_id)
+    if not known:
         raise NotFoundError("no such noise path")
-    ((series_id, integer_noise),) = kind
+    ((series_id, kind, integer_noise),) = known
     rows = sorted(database.rows("state_read_releases", path_id=path_id), key=itemgetter(0))
     spends = [bool(row[7]) for row in rows]
     n_levels = accumulate(spends)
@@ -76,12 +77,18 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
     )
     return PathHistory(
         series / series_id,
+        kind,
         integer_noise,
         releases,
         tuple(RegisteredFile(*row[8:11]) for row in rows),
         shapes,
         tuple(release.level for release, spent in zip(releases, spends, strict=True) if spent),
     )
+
+
+def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:
+    """That of a path about to be opened."""
+    return PathHistory(directory, kind, integer_noise, (), (), (), ())
 
 
 def _release(path_id: int, row: tuple[Any, ...], n_tracked: int) -> ReleaseRecord:

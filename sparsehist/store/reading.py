@@ -35,6 +35,7 @@ _LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
     "dropped": _TIME,
 }
 _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
+    "number": pl.Int64,
     "generation": pl.Int64,
     "happened": _TIME,
     "who": pl.String,
@@ -42,6 +43,10 @@ _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
     "series": pl.String,
     "path_id": pl.Int64,
     "level": pl.String,
+    "population": pl.String,
+    "release": pl.String,
+    "reason": pl.String,
+    "details": pl.String,
 }
 
 
@@ -56,9 +61,17 @@ def series_from_rows(row: Row, files: Sequence[Row], paths: Sequence[Row], serie
         salt=bytes(salt),
         created=created.replace(tzinfo=UTC),
         directory=series / series_id,
-        files=tuple(RegisteredFile(*file) for owner, *file in sorted(files) if owner == series_id),
-        paths=tuple(PathRecord(*path) for owner, *path in sorted(paths, key=_path_id) if owner == series_id),
+        files=_files_of(files, series_id, None),
+        paths=tuple(
+            PathRecord(*path, files=_files_of(files, series_id, path[0]))
+            for owner, *path in sorted(paths, key=_path_id)
+            if owner == series_id
+        ),
     )
+
+
+def _files_of(rows: Sequence[Row], series_id: str, path_id: int | None) -> tuple[RegisteredFile, ...]:
+    return tuple(sorted((RegisteredFile(*row[2:]) for row in rows if row[:2] == (series_id, path_id)), key=_name))
 
 
 def ledger_frame(rows: Sequence[Row]) -> pl.DataFrame:
@@ -80,3 +93,7 @@ def _with_finest(row: Row) -> Row:
 
 def _path_id(row: Row) -> int:
     return int(row[1])
+
+
+def _name(file: RegisteredFile) -> str:
+    return file.name

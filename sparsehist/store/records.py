@@ -5,7 +5,8 @@ Records that hold secrets (salts, counts, noise, keys) have a repr that shows no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -46,6 +47,7 @@ class NewSeries:
         salt: Secret.
         files: Everything in the directory of the series that is to stay.
         integer_noise: Whether the noise of its cells is int64 instead of float64.
+        who: Asked for it; the user of the operating system where None.
     """
 
     series_id: str
@@ -54,11 +56,16 @@ class NewSeries:
     salt: bytes
     files: list[RegisteredFile]
     integer_noise: bool = False
+    who: str | None = None
 
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series: kind "cells", or "workload" with its workload and strategy as text."""
+    """A noise path of a series: kind "cells", or "workload" with its workload and strategy as text.
+
+    Attributes:
+        files: Attachments of the path, in the directory of the series.
+    """
 
     path_id: int
     kind: str
@@ -66,6 +73,30 @@ class PathRecord:
     strategy: str | None
     family: str
     integer_noise: bool
+    files: tuple[RegisteredFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewPath:
+    """A noise path to open together with its first round.
+
+    Attributes:
+        kind: "workload"; the cells of a series have their path from the start.
+        series_id: Of the series it belongs to.
+        workload: What is asked, as text.
+        strategy: How it is answered, as text.
+        family: Of its noise.
+        integer_noise: int64 noise instead of float64.
+        cap: Exact text, as far as the path has one of its own to show.
+    """
+
+    kind: str
+    series_id: str
+    workload: str
+    strategy: str
+    family: str
+    integer_noise: bool = False
+    cap: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +132,7 @@ class ReleaseRecord:
     """A release as it was committed: public parameters only, but for what `request` was given.
 
     Attributes:
-        threshold: The effective one, on the grid.
+        threshold: The effective one, on the grid; minus infinity for a workload, of which all is published.
         request: What was asked for.
         metadata: What was published beside the rows.
         generation: Of the store, once this release was in it.
@@ -132,36 +163,47 @@ class Tracked:
     count: IntArray
 
 
+def _no_integers() -> IntArray:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, repr=False)
 class NewRound:
     """A round to commit.
 
+    On a workload path everything has one entry for each of the m numbers of its state, from the first round on:
+    nothing is newly tracked, and what says what is stays empty.
+
     Attributes:
-        path_id: The noise path it belongs to.
-        name: Of the release.
+        path_id: The noise path it belongs to, or the one to open with it.
+        name: Of the release; unique over all paths of a series.
         level: Exact.
         request: What the caller asked for, as JSON.
-        threshold: The effective one.
         metadata: Public, as JSON.
-        level_noise: Noise at this level of the cells tracked so far, shape (t,); None when the level was
-            spent before.
+        level_noise: Noise at this level of the cells tracked so far, shape (t,), or of the workload, shape (m,);
+            None when the level was spent before.
+        threshold: The effective one; minus infinity where everything is published.
         positions: Of the newly tracked cells in the counts file, -1 for an empty one; shape (q,).
         counts: True counts of the newly tracked cells; shape (q,).
         empty_keys: Columns key_0 …; a row for each position of -1, in order.
         paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
+        attachments: Files of the path, written by `State.write_attachment` and vouched for from now on.
+        who: Asked for it; the user of the operating system where None.
     """
 
-    path_id: int
+    path_id: int | NewPath
     name: str
     level: Fraction
     request: Mapping[str, Any]
-    threshold: float
     metadata: Mapping[str, Any]
     level_noise: NoiseArray | None
-    positions: IntArray
-    counts: IntArray
-    empty_keys: pl.DataFrame
-    paths: Mapping[Fraction, NoiseArray]
+    threshold: float = -math.inf
+    positions: IntArray = field(default_factory=_no_integers)
+    counts: IntArray = field(default_factory=_no_integers)
+    empty_keys: pl.DataFrame = field(default_factory=pl.DataFrame)
+    paths: Mapping[Fraction, NoiseArray] = field(default_factory=dict)
+    attachments: Sequence[RegisteredFile] = ()
+    who: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +211,7 @@ class PublishedEntry:
     """A release as a public ledger shows it: nothing in it is secret.
 
     Attributes:
+        threshold: None for a workload, of which everything is published.
         round_id: Random; tells two rounds apart that share a name or a generation.
         digest: SHA-256 of the published file, in hex; None if no file was written.
     """
@@ -178,7 +221,7 @@ class PublishedEntry:
     release: str
     level: Fraction
     noise: str
-    threshold: float
+    threshold: float | None
     generation: int
     round_id: str
     digest: str | None

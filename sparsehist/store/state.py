@@ -6,11 +6,12 @@ round for the arrays (`round_file`), written before and vouched for in that tran
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,17 @@ from sparsehist.store import committing
 from sparsehist.store.database import Database
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.marks import raise_mark
-from sparsehist.store.path_history import PathHistory, read_history
-from sparsehist.store.private_files import disk_errors, sync_directory, verify_file
+from sparsehist.store.path_history import PathHistory, no_history, read_history
+from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.public_ledger import published_rounds
 from sparsehist.store.reading import event_frame, ledger_frame, series_from_rows
 from sparsehist.store.records import (
+    NewPath,
     NewRound,
     NewSeries,
     NoiseArray,
+    PathRecord,
+    RegisteredFile,
     ReleaseRecord,
     SeriesRecord,
     Tracked,
@@ -97,13 +101,23 @@ class State:
         """What was released on a noise path, in order."""
         return list(self._history(path_id).releases)
 
+    def paths(self, record: SeriesRecord) -> list[PathRecord]:
+        """The noise paths of a series as they stand now, those opened since it was read included; cells first."""
+        return [path for known in self.all_series() if known.series_id == record.series_id for path in known.paths]
+
+    def series_releases(self, record: SeriesRecord) -> list[ReleaseRecord]:
+        """What was released on all noise paths of a series, in order."""
+        made = [release for path in self.paths(record) for release in self.releases(path.path_id)]
+        return sorted(made, key=attrgetter("generation"))
+
     def levels(self, path_id: int) -> list[Fraction]:
         """The levels spent on a noise path, in the order in which they were first spent."""
         return list(self._history(path_id).levels)
 
     def tracked(self, path_id: int) -> Tracked:
-        """The cells of a path that were published at least once."""
+        """The cells of a path of cells that were published at least once."""
         history = self._history(path_id)
+        assert history.kind == "cells"
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
         for number, cells in history.new_cells():
             with history.open_round(number) as file:
@@ -133,12 +147,12 @@ class State:
         return keys.insert_column(0, pl.Series("cell", cell, dtype=pl.Int64))
 
     def noise(self, path_id: int, level: Fraction, n_tracked: int) -> NoiseArray:
-        """The noise of the tracked cells of a path at a level it has spent.
+        """The noise of the tracked cells of a path, or of a workload, at a level it has spent.
 
         Args:
             path_id: The noise path.
             level: Exact.
-            n_tracked: How many cells the caller believes are tracked.
+            n_tracked: How many cells the caller believes are tracked; of a workload the size of its state.
 
         Returns:
             By cell number, shape (n_tracked,); float64, or int64 for integer families. Secret.
@@ -185,16 +199,32 @@ class State:
             The new generation.
 
         Raises:
-            NameTakenError: If the path has a release of that name.
+            NameTakenError: If any path of the series has a release of that name.
             StoreInUseError: If somebody else committed meanwhile; nothing was written.
             StoreError: If the disk refused; nothing was written.
         """
-        history = self._history(record.path_id)
+        path = record.path_id
+        if isinstance(path, NewPath):
+            directory = self.path / SERIES / path.series_id
+            history = no_history(directory, path.kind, integer_noise=path.integer_noise)
+        else:
+            history = self._history(path)
         committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
         self._committed()
         return self.generation
 
-    def drop_series(self, name: str) -> None:
+    def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
+        """Write a file for a path about to be opened; removed unless a round commits with it.
+
+        Args:
+            record: The series.
+            suffix: Of its name, such as ".npz".
+            parts: What it holds; secret or not, nobody else can read it.
+        """
+        name = f"path-{secrets.token_hex(8)}{suffix}"
+        return write_file(record.directory / name, *parts, durable=self._durable)
+
+    def drop_series(self, name: str, *, who: str | None = None) -> None:
         """Remove a series and its secrets; what it spent stays in the ledger.
 
         Raises:
@@ -203,7 +233,7 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        change = partial(committing.forget_series, record.series_id, self.generation, now())
+        change = partial(committing.forget_series, record.series_id, self.generation, now(), who=who)
         self._database.close()
         try:
             rewrite_state(self.path, change, durable=self._durable)
@@ -255,7 +285,7 @@ class State:
             for file in record.files:
                 verify_file(record.directory, file)
             for path in record.paths:
-                for file in self._history(path.path_id).files:
+                for file in (*path.files, *self._history(path.path_id).files):
                     verify_file(record.directory, file)
 
     def close(self) -> None:

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparsehist.errors import StoreRolledBackError
-from sparsehist.store import State, adopt, backup, create_store, open_state
+from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import Model, add_series, make_store
 
@@ -34,6 +35,17 @@ def release(path: Path) -> None:
         model = grown(state)
         # Few levels: a round writes a row for each, and the moments to be killed at must come to an end.
         state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
+
+
+def release_workload(path: Path) -> None:
+    """Open a noise path for a workload, with an attachment."""
+    with open_state(path) as state:
+        record = state.series("queries")
+        number = len(record.paths)
+        file = state.write_attachment(record, ".npz", b"matrix")
+        new = NewPath("workload", record.series_id, f"prefix({number})", "spectral", "gaussian")
+        noise = np.full(9, float(number))
+        state.commit_round(NewRound(new, f"prefix_{number}", Fraction(1), {}, {}, noise, attachments=[file]))
 
 
 def grown(state: State) -> Model:
@@ -78,6 +90,23 @@ def check_release(path: Path) -> None:
         grown(state).check(state)
         state.verify()
         assert state.generation == 1 + len(state.releases(1))
+
+
+def check_release_workload(path: Path) -> None:
+    """Every workload path that is there has its one round and its attachment, and nothing else is there."""
+    with open_state(path) as state:
+        grown(state).check(state)
+        state.verify()
+        record = state.series("queries")
+        kept = {file.name for file in record.files}
+        for number, workload in enumerate(record.paths[1:], start=1):
+            (made,) = state.releases(workload.path_id)
+            assert (made.name, workload.workload) == (f"prefix_{number}", f"prefix({number})")
+            assert state.noise(workload.path_id, Fraction(1), 9).tolist() == [number] * 9
+            kept |= {workload.files[0].name}
+        n_rounds = len(list(record.directory.glob("round-*")))
+        assert n_rounds == len(state.series_releases(record)) == state.generation - 1
+        assert {place.name for place in record.directory.iterdir() if not place.name.startswith("round-")} == kept
 
 
 def check_create(path: Path) -> None:
@@ -170,6 +199,7 @@ def prepare_nothing(path: Path) -> None:
 
 WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[Path], None]]] = {
     "release": (prepare, release, check_release),
+    "workload": (prepare, release_workload, check_release_workload),
     "create": (prepare_nothing, create, check_create),
     "create_series": (prepare, create_series, check_create_series),
     "drop": (prepare_drop, drop, check_drop),

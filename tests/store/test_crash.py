@@ -26,6 +26,7 @@ def run(*arguments, before=()):
     [
         "release",
         "create",
+        "workload",
         *(pytest.param(work, marks=pytest.mark.slow) for work in ("create_series", "drop", "adopt", "backup")),
     ],
 )

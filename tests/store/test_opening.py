@@ -82,7 +82,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path):
     assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
 
 
-@pytest.mark.parametrize(("version", "remedy"), [(2, "upgrade"), (0, "migrate"), ("x", "upgrade")])
+@pytest.mark.parametrize(("version", "remedy"), [(3, "upgrade"), (1, "migrate"), ("x", "upgrade")])
 def test_another_version_is_refused(tmp_path, version, remedy):
     """A store of a newer or older format is refused with the remedy, and not touched."""
     path = make_store(tmp_path / "s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -134,6 +134,17 @@ class Workload(abc.ABC):
             DeclarationError: If it does not fit.
         """
         self.require_domain(columns)
+        return self
+
+    def with_names(self, names: Sequence[str]) -> Workload:  # noqa: ARG002  for workloads that name columns
+        """Fill in the names of the key columns of the series, for workloads that name some of them.
+
+        Args:
+            names: Of all key columns, in the order of the domain.
+
+        Raises:
+            DeclarationError: If a column is not among them.
+        """
         return self
 
     def require_domain(self, columns: tuple[int, ...]) -> None:

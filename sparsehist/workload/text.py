@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import Workload
+from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import matrix_from
 from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.union import Union
@@ -68,6 +69,7 @@ def _makers(attachments: Attachments) -> dict[str, Callable[..., Workload]]:
         "total": Total,
         "identity": Identity,
         "union": Union,
+        "marginals": Marginals,
         "matrix": matrix,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,6 +84,9 @@ class Union(Workload):
 
     def attachments(self) -> Mapping[str, bytes]:
         return {digest: content for part in self.parts for digest, content in part.attachments().items()}
+
+    def with_names(self, names: Sequence[str]) -> Workload:
+        return Union(*(part.with_names(names) for part in self.parts))
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         return Union(*(part.for_domain(columns) for part in self.parts))

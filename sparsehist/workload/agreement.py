@@ -1,0 +1,273 @@
+"""What l cells of one unit add up to under a strategy that looks at cells column by column.
+
+For the strategies on marginals the Gram matrix G = RᵀR knows of two cells only in which columns they differ:
+G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i over subsets A of the columns, with f_A ≥ 0 the part of a column's
+squared norm that A holds, and -1 <= r_i <= 0 (-1/(n_i - 1) for centred columns, 0 for plain ones). A unit that
+touches l distinct cells moves R·x by at most the root of the largest sum of G over l cells with themselves. Bounds:
+
+- every entry is at most f = Σ f_A, so l²·f;
+- l times the largest eigenvalue of G, where the caller knows it;
+- pairs: of the l(l-1)/2 pairs of distinct cells at most l·m_D/2 differ in exactly the columns D, where m_D is the
+  product of n_i - 1 over D, and at most e(l) differ in one column only, e the largest number of edges among l
+  vertices of a product of complete graphs (Lindsey 1964: the first l in lexicographic order, largest column
+  fastest). Pairs go to the largest values first within these caps. With more columns than can be enumerated, pairs
+  that differ in three or more share one bound, taken over the three columns known to differ.
+
+A set of l cells written down gives a lower bound to stand beside them. Derived in `design/mathematics` §5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations, permutations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+_ENUMERATED = 14
+"""Up to so many columns all patterns of agreement are listed: 2**14 values."""
+
+_ALL_ORDERS = 4
+"""Up to so many columns the set of cells is sought in every order of them."""
+
+_WRITTEN_OUT = 1024
+"""Cells of the set behind the lower bound; its square is how many pairs are looked at."""
+
+_ROUNDING = 1e-12
+"""Relative; far above what sums of so many positive terms lose, far below what matters."""
+
+
+class Columns(NamedTuple):
+    """A Gram matrix that knows of two cells only in which columns they differ.
+
+    Attributes:
+        sizes: Number of values of each column, Python integers.
+        subsets: The sets A, each a sorted tuple of column numbers.
+        parts: f_A >= 0; shape (subsets,).
+        ratios: r_i in [-1, 0]; shape (columns,).
+    """
+
+    sizes: tuple[int, ...]
+    subsets: tuple[tuple[int, ...], ...]
+    parts: FloatArray
+    ratios: FloatArray
+
+
+class Bounds(NamedTuple):
+    """Largest sum of G over l cells with themselves: certified from above, attained from below."""
+
+    upper: float
+    lower: float
+
+
+def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf) -> Bounds:
+    """Bound max 1ᵀ_S G 1_S over sets S of at most `n_cells` distinct cells, from both sides.
+
+    Args:
+        gram: The Gram matrix.
+        n_cells: l >= 1, as many cells as one unit touches.
+        largest_eigenvalue: Of G, where it is known.
+    """
+    gram = _merge_unused(gram)
+    whole = float(gram.parts.sum())
+    cells = min(n_cells, math.prod(gram.sizes))
+    if not gram.sizes or cells == 1:
+        return Bounds(cells * cells * whole, cells * cells * whole)
+    upper = min(
+        cells * cells * whole,
+        cells * largest_eigenvalue,
+        cells * whole + 2.0 * _sum_of_pairs(gram, cells),
+    )
+    lower = max(_sum_over_first(gram, cells, order) for order in _orders(gram))
+    return Bounds(max(upper * (1.0 + _ROUNDING), lower), lower)
+
+
+def value_at(gram: Columns, differing: Sequence[int]) -> float:
+    """G of two cells that differ in exactly these columns."""
+    there = set(differing)
+    signs = [math.prod(gram.ratios[i] for i in subset if i in there) for subset in gram.subsets]
+    return float(np.dot(gram.parts, signs))
+
+
+def most_edges(sizes: Sequence[int], n_cells: int) -> int:
+    """Most pairs of `n_cells` distinct cells that differ in one column only (Lindsey 1964).
+
+    Example:
+        >>> most_edges((2, 2, 2), 4), most_edges((3, 2), 3)
+        (4, 3)
+    """
+    # A cell written as a number, its largest column the fastest digit, has below it one neighbour for every smaller
+    # value of every digit: the sum of its digits.
+    edges, block = 0, 1
+    for size in sorted(sizes, reverse=True):
+        if block >= n_cells:
+            break
+        period = block * size
+        full, rest = divmod(n_cells, period)
+        whole, part = divmod(rest, block)
+        edges += full * block * (size * (size - 1) // 2) + block * (whole * (whole - 1) // 2) + part * whole
+        block = period
+    return edges
+
+
+def all_patterns(gram: Columns, columns: Sequence[int]) -> FloatArray:
+    """G at every pattern of differing among some columns, the others agreeing.
+
+    Returns:
+        Shape (2,) * len(columns): index 1 along an axis where that column differs.
+    """
+    place = {column: axis for axis, column in enumerate(columns)}
+    values = np.zeros((2,) * len(columns))
+    for subset, part in zip(gram.subsets, gram.parts.tolist(), strict=True):
+        index = [0] * len(columns)
+        for column in subset:
+            if column in place:
+                index[place[column]] = 1
+        values[tuple(index)] += part
+    for column, axis in place.items():
+        absent, present = np.take(values, 0, axis), np.take(values, 1, axis)
+        values = np.stack([absent + present, absent + gram.ratios[column] * present], axis=axis)
+    return values
+
+
+def _merge_unused(gram: Columns) -> Columns:
+    """Drop columns of one value, and make one of those in no subset: cells that differ there only look the same."""
+    used = sorted({column for subset in gram.subsets for column in subset if gram.sizes[column] > 1})
+    number = {column: place for place, column in enumerate(used)}
+    unused = math.prod(size for column, size in enumerate(gram.sizes) if column not in number)
+    sizes = [gram.sizes[column] for column in used] + ([unused] if unused > 1 else [])
+    ratios = np.append(gram.ratios[used], [0.0] * (unused > 1))
+    subsets = tuple(tuple(number[column] for column in subset if column in number) for subset in gram.subsets)
+    return Columns(tuple(sizes), subsets, gram.parts, ratios)
+
+
+def _sum_of_pairs(gram: Columns, cells: int) -> float:
+    """Bound the sum of G over pairs of `cells` distinct cells: largest values first, within the caps."""
+    values, caps, single, beyond = _patterns(gram, cells)
+    left = cells * (cells - 1) / 2.0
+    edges_left = float(most_edges(gram.sizes, cells))
+    total = 0.0
+    for place in np.argsort(-values, kind="stable").tolist():
+        if left <= 0.0 or values[place] <= beyond:
+            break
+        pairs = min(caps[place], left, edges_left if single[place] else math.inf)
+        total += pairs * float(values[place])
+        left -= pairs
+        edges_left -= pairs if single[place] else 0.0
+    return total + left * beyond
+
+
+def _patterns(gram: Columns, cells: int) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], float]:
+    """Values of G by pattern, how many pairs may have each, which differ in one column; and a bound on all others."""
+    n_columns = len(gram.sizes)
+    others = [min(size - 1, cells - 1) for size in gram.sizes]
+    if n_columns <= _ENUMERATED:
+        values = all_patterns(gram, range(n_columns)).reshape(-1)[1:]
+        multiplicity, differing = np.ones(1), np.zeros(1)
+        for other in others:
+            multiplicity = np.outer(multiplicity, [1.0, other]).reshape(-1)
+            differing = np.add.outer(differing, [0.0, 1.0]).reshape(-1)
+        caps = np.minimum(multiplicity[1:], cells - 1) * cells / 2.0
+        return values, caps, differing[1:] == 1.0, 0.0
+    sums = _Inclusion.of(gram)
+    first, second = np.array(list(combinations(range(n_columns), 2))).T
+    away = gram.ratios - 1.0
+    one = sums.whole + sums.single * away
+    two = one[first] + one[second] - sums.whole + sums.double[first, second] * away[first] * away[second]
+    number = np.array(others, np.float64)
+    caps = np.minimum(np.concatenate([number, number[first] * number[second]]), cells - 1) * cells / 2.0
+    single = np.arange(len(caps)) < n_columns
+    return np.concatenate([one, two]), caps, single, max(0.0, _bound_beyond_pairs(gram, sums))
+
+
+class _Inclusion(NamedTuple):
+    """Sums of f_A over the subsets that hold given columns."""
+
+    whole: float
+    single: FloatArray
+    double: FloatArray
+    triple: FloatArray
+
+    @classmethod
+    def of(cls, gram: Columns) -> _Inclusion:
+        n = len(gram.sizes)
+        single, double, triple = np.zeros(n), np.zeros((n, n)), np.zeros((n, n, n))
+        for members, parts in by_length(gram.subsets, gram.parts):
+            for target, order in ((single, 1), (double, 2), (triple, 3)):
+                for chosen in combinations(range(members.shape[1]), order):
+                    np.add.at(target, tuple(members[:, place] for place in chosen), parts)
+        return cls(float(gram.parts.sum()), single, double, triple)
+
+
+def by_length(subsets: Sequence[tuple[int, ...]], parts: FloatArray) -> list[tuple[NDArray[np.int64], FloatArray]]:
+    """Subsets of one length as the rows of an array, with their parts."""
+    lengths = np.array([len(subset) for subset in subsets])
+    return [
+        (np.array([subsets[place] for place in places], np.int64).reshape(len(places), length), parts[places])
+        for length in np.unique(lengths).tolist()
+        for places in [np.flatnonzero(lengths == length).tolist()]
+    ]
+
+
+def _bound_beyond_pairs(gram: Columns, sums: _Inclusion) -> float:
+    """Bound G of two cells that differ in at least three columns.
+
+    Take three of the columns D that differ; what the others do is unknown. With B = A ∩ D the term of A is f_A times
+    the product of r over B times that over more columns of A. Where the first is positive the second is at most 1;
+    where it is negative the second is exactly 1 if A = B, and else at least -max|r|.
+    """
+    n = len(gram.sizes)
+    columns = np.array(list(combinations(range(n), 3))).T
+    size = np.abs(gram.ratios)
+    flipped = float(size.max())
+    alone = {1: np.zeros(n), 3: np.zeros((n, n, n))}
+    for members, parts in by_length(gram.subsets, gram.parts):
+        if members.shape[1] in alone:
+            np.add.at(alone[members.shape[1]], tuple(members.T), parts)
+    i, j, k = columns
+    triple = sums.triple[i, j, k]
+    pairs = {frozenset(pair): sums.double[columns[pair[0]], columns[pair[1]]] for pair in combinations(range(3), 2)}
+    total = np.full(len(i), sums.whole)
+    bound = size[i] * size[j] * size[k] * (flipped * (triple - alone[3][i, j, k]) - alone[3][i, j, k])
+    for one, two in combinations(range(3), 2):
+        exactly = pairs[frozenset((one, two))] - triple
+        bound += size[columns[one]] * size[columns[two]] * exactly
+        total -= exactly
+    for one in range(3):
+        two, three = (other for other in range(3) if other != one)
+        exactly = sums.single[columns[one]] - pairs[frozenset((one, two))] - pairs[frozenset((one, three))] + triple
+        itself = alone[1][columns[one]]
+        bound += size[columns[one]] * (flipped * (exactly - itself) - itself)
+        total -= exactly
+    return float(np.max(bound + total - triple))
+
+
+def _orders(gram: Columns) -> list[list[int]]:
+    """Columns to fill first, for sets of cells close to each other."""
+    columns = range(len(gram.sizes))
+    if len(columns) <= _ALL_ORDERS:
+        return [list(order) for order in permutations(columns)]
+    near = [value_at(gram, (column,)) for column in columns]
+    return [
+        sorted(columns, key=lambda column: (-gram.sizes[column], -near[column])),
+        sorted(columns, key=lambda column: (-near[column], -gram.sizes[column])),
+    ]
+
+
+def _sum_over_first(gram: Columns, cells: int, order: Sequence[int]) -> float:
+    """Sum of G over the first cells in lexicographic order, the first column of `order` the fastest."""
+    cells = min(cells, _WRITTEN_OUT)
+    rest, digits, columns = np.arange(cells), [], []
+    for column in order:
+        if not rest.any():
+            break
+        rest, digit = np.divmod(rest, gram.sizes[column]) if gram.sizes[column] < cells else (rest * 0, rest)
+        digits.append(digit)
+        columns.append(column)
+    values = all_patterns(gram, columns)
+    differs = tuple((digit[:, None] != digit[None, :]).astype(np.int8) for digit in digits)
+    return float(values[differs].sum())

@@ -1,0 +1,257 @@
+"""The residual basis: marginals at the least variance any factorization reaches, for any number of columns.
+
+For a set A of columns let P_A centre a table over A along each of its columns, and y_A be the marginal over A. The
+strategy asks P_A·y_A/σ_A for every A inside a marginal of the workload, n_A entries of noise Z_A each, and builds the
+noise of the marginal over S from σ_A·P_A·Z_A, A ⊆ S, each spread evenly over the other columns of S; with y in the
+place of the noise that gives y_S back, so L·R = A. Marginals rebuilt so agree with one another.
+
+- One cell moves P_A·y_A by p_A = Π_{i∈A} (n_i - 1)/n_i in squared L2, so the cost is Σ p_A/σ_A².
+- A query of S has the variance Σ_{A⊆S} σ_A²·Π_{i∈A} (n_i - 1)/n_i·Π_{i∈S∖A} 1/n_i².
+- Σ w·variance = Σ v_A·σ_A², least at cost 1 for σ_A² = √(p_A/v_A)·Σ_B √(p_B·v_B) (Cauchy and Schwarz), where it is
+  (Σ √(p_A·v_A))². That is ‖A‖_*² over the number of cells, below which no factorization gets: the singular spaces of
+  marginals are those of the residuals.
+- The largest variance is least at the weights w that maximise that minimum, a concave problem whose gradient in w is
+  the variance of each marginal: w is multiplied by the variances until those that count are equal.
+
+Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner). There the noise of a residual comes from differences with
+correlated entries; centring independent noise has the same law and keeps the strategy free of a choice of basis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.agreement import Columns, largest_sum
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.cells import Cells
+from sparsehist.workload.marginal_sums import Subset
+from sparsehist.workload.marginals import Marginals
+from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+
+Minimise = Literal["mean", "largest"]
+
+_ROUNDS = 2000
+_GAP = 1e-6
+"""Relative; how far the largest variance may be above the least possible one."""
+
+_PROBED = 2**16
+"""Up to so many cells L·R = A is checked on the written-out domain."""
+
+
+class Residuals(NamedTuple):
+    """The residuals of some marginals and what each of them costs and brings.
+
+    Attributes:
+        subsets: A, each a sorted tuple of columns, all of at least two values.
+        cost: p_A; shape (residuals,).
+        variance: Of one query of each marginal from each residual of unit noise; sparse (marginals, residuals).
+    """
+
+    subsets: tuple[Subset, ...]
+    cost: FloatArray
+    variance: sparse.csr_array
+
+
+def residuals_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> Residuals:
+    """List the residuals inside some marginals.
+
+    Example:
+        >>> residuals_of((2, 3), [(0,), (0, 1)]).subsets
+        ((), (0,), (1,), (0, 1))
+    """
+    number: dict[Subset, int] = {}
+    rows: list[int] = []
+    found: list[int] = []
+    values: list[float] = []
+    for row, marginal in enumerate(marginals):
+        wide = [column for column in marginal if sizes[column] > 1]
+        spread = math.prod(1.0 / sizes[column] ** 2 for column in wide)
+        # ((n - 1)/n) / (1/n²) for each column that the residual holds
+        gains = {column: float(sizes[column] * (sizes[column] - 1)) for column in wide}
+        for length in range(len(wide) + 1):
+            for subset in combinations(wide, length):
+                rows.append(row)
+                found.append(number.setdefault(subset, len(number)))
+                values.append(spread * math.prod(gains[column] for column in subset))
+    subsets = sorted(number, key=lambda subset: (len(subset), subset))
+    place = np.empty(len(subsets), np.int64)
+    place[[number[subset] for subset in subsets]] = np.arange(len(subsets))
+    cost = np.array([math.prod(1.0 - 1.0 / sizes[column] for column in subset) for subset in subsets])
+    shape = (len(marginals), len(subsets))
+    return Residuals(tuple(subsets), cost, sparse.csr_array((values, (rows, place[found])), shape=shape))
+
+
+def least_mean(residuals: Residuals, weights: FloatArray) -> FloatArray:
+    """σ_A² that minimise Σ weight·variance over the marginals at cost 1; shape (residuals,).
+
+    Args:
+        residuals: Of the marginals.
+        weights: Positive, one a marginal; for the mean over queries the number of its cells.
+    """
+    gain: FloatArray = residuals.variance.T @ weights
+    squares: FloatArray = np.sqrt(residuals.cost / gain) * np.sqrt(residuals.cost * gain).sum()
+    return squares
+
+
+def least_largest(residuals: Residuals) -> FloatArray:
+    """σ_A² that minimise the largest variance of a query at cost 1, within 1e-6; shape (residuals,)."""
+    n_marginals = residuals.variance.shape[0]
+    weights = np.full(n_marginals, 1.0 / n_marginals)
+    best, smallest = least_mean(residuals, weights), math.inf
+    for _ in range(_ROUNDS):
+        squares = least_mean(residuals, weights)
+        variances = residuals.variance @ squares
+        if variances.max() < smallest:
+            best, smallest = squares, float(variances.max())
+        weights = weights * variances
+        bound = float(weights.sum())
+        if smallest <= bound * (1.0 + _GAP):
+            break
+        # what lies outside of all optimal sets tends to 0, and must not reach it: a residual could lose all weight
+        weights = np.maximum(weights / bound, 1e-30)
+    return best
+
+
+class ResidualBasis(Strategy):
+    """Residuals of all marginals, each measured by itself: of all factorizations the one of least variance.
+
+    Args:
+        workload: Marginals with their columns known.
+        minimise: "mean", the variance averaged over all queries; or "largest", that of the worst query.
+
+    Raises:
+        DeclarationError: If the workload is not one of marginals.
+
+    Example:
+        >>> strategy = ResidualBasis(Marginals((2, 3, 4), 2))
+        >>> round(strategy.mean_variance(), 3), round(strategy.sensitivity(1).l2, 12)
+        (1.956, 1.0)
+    """
+
+    word = "residual"
+
+    def __init__(self, workload: Workload, minimise: Minimise = "mean") -> None:
+        if not isinstance(workload, Marginals):
+            raise DeclarationError(f"the residual basis answers marginals, not {workload.describe()}")
+        if minimise not in {"mean", "largest"}:
+            raise DeclarationError(f"the residual basis minimises 'mean' or 'largest', got {minimise!r}")
+        super().__init__(workload)
+        self._asked = workload
+        self._minimise = minimise
+        self._sizes = workload.columns
+        self._residuals = residuals_of(self._sizes, workload.marginals)
+        if minimise == "mean":
+            squares = least_mean(self._residuals, np.array(workload.sizes, np.float64))
+        else:
+            squares = least_largest(self._residuals)
+        self._squares = squares
+        self._scales = np.sqrt(squares)
+        self._lengths = [math.prod(self._sizes[column] for column in subset) for subset in self._residuals.subsets]
+        self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
+
+    @property
+    def name(self) -> str:
+        return self.word if self._minimise == "mean" else f"{self.word}(minimise='{self._minimise}')"
+
+    @property
+    def n_noise(self) -> int:
+        return sum(self._lengths)
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        parts = self._residuals.cost / self._squares
+        ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
+        bounds = largest_sum(
+            Columns(self._sizes, self._residuals.subsets, parts, ratios), max_keys, self._largest_eigenvalue()
+        )
+        held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
+        column_l1 = float((held * self._residuals.cost / self._scales).sum())
+        cells = min(max_keys, self.workload.n_cells)
+        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), cells * column_l1)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
+        return self._centred(everything.apply(x), 1.0 / self._scales)
+
+    def to_state(self, z: ArrayLike) -> FloatArray:
+        noise = np.asarray(z, np.float64)
+        return self._rebuilt(noise) if self.keeps == "answers" else noise
+
+    def state_answers(self, state: ArrayLike) -> FloatArray:
+        kept = np.asarray(state, np.float64)
+        return kept if self.keeps == "answers" else self._rebuilt(kept)
+
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
+        return self._rebuilt(np.asarray(z, np.float64))
+
+    def query_variance(self) -> FloatArray:
+        return np.repeat(self.marginal_variance(), self._asked.sizes)
+
+    def marginal_variance(self) -> FloatArray:
+        """Variance of one query of each marginal when the entries of Z have variance 1; shape (marginals,)."""
+        variance: FloatArray = self._residuals.variance @ self._squares
+        return variance
+
+    def mean_variance(self) -> float:
+        return float(np.average(self.marginal_variance(), weights=self._asked.sizes))
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """Compare L·(R·x) with A·x; where the domain is too large to be written out, on a few of its cells."""
+        if self.workload.n_cells <= _PROBED:
+            super().check(rng=rng, probes=probes)
+            return
+        columns = tuple(rng.integers(0, min(size, 2**62), 100) for size in self._sizes)
+        cells = Cells(self._sizes, columns, rng.integers(1, 1000, 100))
+        everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
+        image = self._centred(everything.answers(cells).astype(np.float64), 1.0 / self._scales)
+        error = float(np.abs(self._rebuilt(image) - self._asked.answers(cells)).max())
+        if not error <= 1e-6 * float(cells.counts.sum()):
+            raise DeclarationError(f"the strategy {self.name} does not factor {self.workload.describe()}")
+
+    def _largest_eigenvalue(self) -> float:
+        """Of RᵀR: a residual is 1/σ_A² times a projection, spread over the columns it does not hold."""
+        logs = np.array([math.log(size) for size in self._sizes])
+        inside = np.array([sum(logs[column] for column in subset) for subset in self._residuals.subsets])
+        largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
+        return math.exp(largest) if largest < 700.0 else math.inf
+
+    def _blocks(self, rows: FloatArray) -> list[FloatArray]:
+        """Cut one number a row of R into residuals with one axis a column."""
+        pieces = np.split(rows, np.cumsum(self._lengths)[:-1])
+        return [
+            piece.reshape(*(self._sizes[column] for column in subset), *rows.shape[1:])
+            for subset, piece in zip(self._residuals.subsets, pieces, strict=True)
+        ]
+
+    def _centred(self, rows: FloatArray, scales: NDArray[np.float64]) -> FloatArray:
+        """Centre every residual along its columns and scale it; shape as it came."""
+        centred = []
+        for subset, block, scale in zip(self._residuals.subsets, self._blocks(rows), scales, strict=True):
+            table = block
+            for axis in range(len(subset)):
+                table = table - table.mean(axis=axis, keepdims=True)
+            centred.append((scale * table).reshape(-1, *rows.shape[1:]))
+        return np.concatenate(centred)
+
+    def _rebuilt(self, noise: FloatArray) -> FloatArray:
+        """L·Z: every marginal from the residuals inside it; (n_noise,) to (queries,), or with columns."""
+        parts = dict(zip(self._residuals.subsets, self._blocks(self._centred(noise, self._scales)), strict=True))
+        rebuilt = []
+        for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):
+            table = np.zeros((*(self._sizes[column] for column in marginal), *noise.shape[1:]))
+            wide = [column for column in marginal if self._sizes[column] > 1]
+            for length in range(len(wide) + 1):
+                for subset in combinations(wide, length):
+                    absent = tuple(axis for axis, column in enumerate(marginal) if column not in subset)
+                    spread = math.prod(self._sizes[marginal[axis]] for axis in absent)
+                    table += np.expand_dims(parts[subset], absent) / spread
+            rebuilt.append(table.reshape(size, *noise.shape[1:]))
+        return np.concatenate(rebuilt)

@@ -25,6 +25,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "first_release": pl.Datetime("us"),
     "last_release": pl.Datetime("us"),
     "dropped": pl.Datetime("us"),
+    "unverified": pl.Boolean,
 }
 
 
@@ -34,7 +35,7 @@ def ledger_frame(spent: pl.DataFrame) -> pl.DataFrame:
     Args:
         spent: One row a noise path, as the state keeps it: series, series_id, population, kind, workload,
             strategy, family, level (the finest, exact text), n_releases, cap, first_release, last_release,
-            numerical_slack, dropped.
+            numerical_slack, dropped, unverified.
 
     Returns:
         Rows of scope "path" (its finest level), "series" (the sum over its paths) and "population" (the sum
@@ -50,7 +51,7 @@ def ledger_frame(spent: pl.DataFrame) -> pl.DataFrame:
     of_population: dict[str, list[Cost]] = defaultdict(list)
     for paths in of_series.values():
         costs = [_path_cost(path) for path in paths]
-        shown = {field: paths[0][field] for field in ("population", "series", "cap", "dropped")}
+        shown = {field: paths[0][field] for field in ("population", "series", "cap", "dropped", "unverified")}
         for path, cost in zip(paths, costs, strict=True):
             finest = {"level": path["level"]}  # a path has a finest level even where its cost adds to nothing
             rows.append(shown | _times([path]) | _cost("path", cost, [path]) | finest | _path_columns(path))

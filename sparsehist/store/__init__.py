@@ -2,6 +2,7 @@
 
 from sparsehist.store.care import adopt, backup, create_store
 from sparsehist.store.layout import is_store
+from sparsehist.store.migrating import migrate
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import write_file
 from sparsehist.store.public_ledger import publish_ledger
@@ -35,6 +36,7 @@ __all__ = [
     "backup",
     "create_store",
     "is_store",
+    "migrate",
     "open_state",
     "publish_ledger",
     "write_file",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
 from sparsehist.store.committing import insert_event
-from sparsehist.store.database import Database
+from sparsehist.store.database import Database, now, open_database
 from sparsehist.store.layout import (
     ADOPTING,
     FORMAT_VERSION,
@@ -36,7 +36,6 @@ from sparsehist.store.opening import (
     stands_elsewhere,
 )
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory, write_file
-from sparsehist.store.state import now, open_database
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:

@@ -73,6 +73,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             who=record.who,
             series_id=record.series_id,
             path_id=path_id,
+            details={"unverified": True} if declaration.get("unverified") else None,
         )
     return int(path_id)
 
@@ -140,14 +141,37 @@ def commit_round(
 
 
 def forget_series(
-    series_id: str, generation: int, when: datetime, database: Database, *, who: str | None = None
+    series_id: str,
+    generation: int,
+    when: datetime,
+    database: Database,
+    *,
+    who: str | None = None,
+    reason: str | None = None,
 ) -> None:
     """Take a series out of the tables, but for what it spent."""
     _claim(database, generation)
     database.change("state_forget_series", series_id=series_id, dropped=when)
     for name in ("state_forget_series_files", "state_forget_rounds"):
         database.change(name, series_id=series_id)
-    insert_event(database, when, "drop series", generation=generation + 1, who=who, series_id=series_id)
+    insert_event(
+        database, when, "drop series", generation=generation + 1, who=who, series_id=series_id, reason=reason
+    )
+
+
+def declare(database: Database, generation: int, when: datetime, what: str, **said: Any) -> None:
+    """Record a limit or another declaration on top of a generation, and make its population known."""
+    with database.transaction():
+        _claim(database, generation)
+        if said.get("population") is not None:
+            database.change("state_insert_population", name=said["population"], created=when)
+        insert_event(database, when, what, generation=generation + 1, **said)
+
+
+def record_refusal(database: Database, generation: int, when: datetime, **asked: Any) -> None:
+    """Record that something was refused; nothing that a later release depends on is changed."""
+    with database.transaction():
+        insert_event(database, when, "refuse", generation=generation, **asked)
 
 
 def insert_event(

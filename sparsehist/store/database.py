@@ -18,6 +18,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import duckdb
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, raise_alone
 from sparsehist.statements import statement
+from sparsehist.store.layout import STATE
 from sparsehist.store.private_files import NO_ROOM, disk_errors, private_umask, says_no_room, sync_directory
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -145,6 +147,16 @@ class Database:
                     "nothing was changed"
                 )
             )
+
+
+def now() -> datetime:
+    """The time, in UTC, as the state keeps it."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def open_database(store: Path, *, durable: bool) -> Database:
+    """Connect to the state file of a store."""
+    return Database(store / STATE, durable=durable)
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()

@@ -44,6 +44,18 @@ def check_is_store(store: Path) -> None:
         raise NotFoundError(f"no store at {store}; make one with `sparsehist create`")
 
 
+def format_at(store: Path) -> object:
+    """Which format a store says it has.
+
+    Raises:
+        StoreDamagedError: If it does not say.
+    """
+    try:
+        return json.loads((store / _FORMAT).read_text(encoding="utf-8"))["sparsehist store"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
+
+
 def check_format(store: Path) -> None:
     """Refuse a store of another version, or one without its state file.
 
@@ -51,15 +63,21 @@ def check_format(store: Path) -> None:
         StoreVersionError: If another version wrote it.
         StoreDamagedError: If it does not say which, or a file is missing.
     """
-    try:
-        version = json.loads((store / _FORMAT).read_text(encoding="utf-8"))["sparsehist store"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
+    version = format_at(store)
     if version != FORMAT_VERSION:
         remedy = "read it with `sparsehist migrate`" if version in range(FORMAT_VERSION) else "upgrade sparsehist"
         raise StoreVersionError(
             f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; {remedy}"
         )
+    check_is_whole(store)
+
+
+def check_is_whole(store: Path) -> None:
+    """Refuse a store without its state.
+
+    Raises:
+        StoreDamagedError: Naming what is missing.
+    """
     for name in (STATE, SERIES):
         if not (store / name).exists():
             raise StoreDamagedError(f"{store / name} is missing; restore the store from a backup")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparsehist.errors import StoreDamagedError, StoreRolledBackError
-from sparsehist.store.database import Database
+from sparsehist.store.database import Database, open_database
 from sparsehist.store.layout import LOCK, check_format, check_is_store, make_spill, remove_leftovers, store_id_at
 from sparsehist.store.lock import exclusive_lock
 from sparsehist.store.marks import mark_path, raise_mark, read_mark, read_token
 from sparsehist.store.private_files import disk_errors
 from sparsehist.store.public_ledger import LEDGER_NAME, published_generation, raise_published_generation
-from sparsehist.store.state import State, open_database
+from sparsehist.store.state import State
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,11 @@ _LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
     "last_release": _TIME,
     "numerical_slack": pl.Float64,
     "dropped": _TIME,
+    "delta_infinity": pl.Float64,
+    "first_generation": pl.Int64,
+    "unit": pl.String,
+    "max_keys": pl.Int64,
+    "unverified": pl.Boolean,
 }
 _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
     "number": pl.Int64,
@@ -41,6 +46,7 @@ _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
     "who": pl.String,
     "what": pl.String,
     "series": pl.String,
+    "series_id": pl.String,
     "path_id": pl.Int64,
     "level": pl.String,
     "population": pl.String,
@@ -63,11 +69,16 @@ def series_from_rows(row: Row, files: Sequence[Row], paths: Sequence[Row], serie
         directory=series / series_id,
         files=_files_of(files, series_id, None),
         paths=tuple(
-            PathRecord(*path, files=_files_of(files, series_id, path[0]))
-            for owner, *path in sorted(paths, key=_path_id)
-            if owner == series_id
+            _path(path, _files_of(files, series_id, path[1]))
+            for path in sorted(paths, key=_path_id)
+            if path[0] == series_id
         ),
     )
+
+
+def _path(row: Row, files: tuple[RegisteredFile, ...]) -> PathRecord:
+    _, path_id, kind, workload, strategy, family, integer_noise = row
+    return PathRecord(path_id, kind, workload, strategy, family, integer_noise, files)
 
 
 def _files_of(rows: Sequence[Row], series_id: str, path_id: int | None) -> tuple[RegisteredFile, ...]:
@@ -85,10 +96,10 @@ def event_frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def _with_finest(row: Row) -> Row:
-    *path, levels, n_releases, cap, first, last, slack, dropped = row
+    path, levels, more = row[:8], row[8], row[9:]
     finest = max(map(as_level, levels), default=None)
     shown = (None, None) if finest is None else (level_text(finest), level_float(finest))
-    return (*path, *shown, n_releases, cap, first, last, slack, dropped)
+    return (*path, *shown, *more)
 
 
 def _path_id(row: Row) -> int:

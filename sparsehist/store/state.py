@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -18,15 +17,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import NotFoundError, StoreInUseError, StoreRolledBackError
+from sparsehist.errors import NotFoundError, StoreInUseError
 from sparsehist.store import committing
-from sparsehist.store.database import Database
-from sparsehist.store.layout import SERIES, SPILL, STATE
-from sparsehist.store.marks import raise_mark
+from sparsehist.store.database import Database, now, open_database
+from sparsehist.store.layout import SERIES, SPILL
 from sparsehist.store.path_history import PathHistory, no_history, read_history
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
-from sparsehist.store.public_ledger import published_rounds
-from sparsehist.store.reading import event_frame, ledger_frame, series_from_rows
+from sparsehist.store.reading import series_from_rows
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -40,9 +37,10 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.rewriting import rewrite_state
 from sparsehist.store.series_files import SeriesFiles
+from sparsehist.store.state_ledger import StateLedger
 
 
-class State:
+class State(StateLedger):
     """An open, locked store; made by `open_state` and useless once its block is left.
 
     Attributes:
@@ -65,7 +63,7 @@ class State:
         self.path, self.store_id, self.generation = path, store_id, generation
         self.publications = publications
         self._database, self._durable = database, durable
-        self._histories: dict[int, PathHistory] = {}
+        self._histories = {}
 
     @property
     def spill(self) -> Path:
@@ -224,7 +222,7 @@ class State:
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, *parts, durable=self._durable)
 
-    def drop_series(self, name: str, *, who: str | None = None) -> None:
+    def drop_series(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Remove a series and its secrets; what it spent stays in the ledger.
 
         Raises:
@@ -233,7 +231,7 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        change = partial(committing.forget_series, record.series_id, self.generation, now(), who=who)
+        change = partial(committing.forget_series, record.series_id, self.generation, now(), who=who, reason=reason)
         self._database.close()
         try:
             rewrite_state(self.path, change, durable=self._durable)
@@ -244,36 +242,6 @@ class State:
             shutil.rmtree(record.directory)
             if self._durable:
                 sync_directory(record.directory.parent)
-
-    def record_publication(self, directory: Path) -> None:
-        """Remember a directory whose public ledger will know this store; before anything is published there.
-
-        Raises:
-            StoreRolledBackError: If the ledger knows rounds of this store that it has forgotten itself.
-        """
-        known = {round_id for (round_id,) in self._database.rows("state_read_rounds")}
-        if not published_rounds(directory, self.store_id) <= known:
-            raise StoreRolledBackError(
-                f"the public ledger in {directory} shows releases that store {self.path} knows nothing of: it was "
-                "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
-            )
-        directory = directory.resolve()
-        with self._database.transaction():
-            self._database.change("state_insert_publication", directory=str(directory))
-        self.publications |= {directory}
-
-    def ledger(self) -> pl.DataFrame:
-        """What was spent, a row for each noise path, dropped series included.
-
-        Returns:
-            series, series_id, population, path_id, kind, workload, strategy, family, level (the finest spent,
-            exact text), level_float, n_releases, cap (exact text), first_release, last_release, dropped (UTC).
-        """
-        return ledger_frame(self._database.rows("state_read_ledger"))
-
-    def events(self) -> pl.DataFrame:
-        """Who did what, when: generation, happened (UTC), who, what, series, path_id, level."""
-        return event_frame(self._database.rows("state_read_events"))
 
     def verify(self) -> None:
         """Compare every registered file with its digest; reads all of them.
@@ -291,13 +259,6 @@ class State:
     def close(self) -> None:
         """Let go of the state file; called by `open_state`."""
         self._database.close()
-
-    def _committed(self) -> None:
-        """Raise what guards against an old copy, before anything is published."""
-        self.generation += 1
-        self._histories.clear()
-        if self._durable:
-            raise_mark(self.path, self.store_id, self.generation)
 
     def _read_series(self, name: str | None) -> list[SeriesRecord]:
         rows = sorted(self._database.rows("state_read_series", name=name), key=itemgetter(-1))
@@ -318,13 +279,3 @@ class State:
             if any(path.path_id == path_id for path in record.paths):
                 return self.series_files(record).keys(np.empty(0, dtype=np.int64))
         raise NotFoundError("no such noise path")
-
-
-def now() -> datetime:
-    """The time, in UTC, as the state keeps it."""
-    return datetime.now(UTC).replace(tzinfo=None)
-
-
-def open_database(store: Path, *, durable: bool) -> Database:
-    """Connect to the state file of a store."""
-    return Database(store / STATE, durable=durable)

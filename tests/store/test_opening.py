@@ -193,7 +193,7 @@ def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, mo
     path = make_store(tmp_path / "s")
     shutil.copytree(path, tmp_path / "older")
     with monkeypatch.context() as patch:
-        patch.setattr("sparsehist.store.state.raise_mark", lambda *_: None)
+        patch.setattr("sparsehist.store.state_ledger.raise_mark", lambda *_: None)
         release(path)
     with open_state(path):
         pass

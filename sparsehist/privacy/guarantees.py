@@ -1,0 +1,283 @@
+"""Guarantees as values, and what each of them implies in the words of another.
+
+    from              epsilon-DP     mu-GDP     rho-zCDP     (epsilon, delta)-DP
+    Epsilon           itself         mu()       rho()        delta(epsilon), epsilon(delta), of many releases too
+    Mu                no             itself     rho()        delta(epsilon), epsilon(delta), exact
+    Rho               no             no         itself       delta(epsilon), epsilon(delta), the best that follows
+    EpsilonDelta      no             no         no           weakened(...); largest_rho() and largest_mu() imply it
+
+What does not exist is refused with the reason. A guarantee adds to one of its own kind: what two releases with
+independent noise cost together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import NoReturn
+
+from scipy.special import erfinv, expit, ndtri
+
+from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.privacy import gaussian, pure, zcdp
+from sparsehist.privacy.exact import Number, at_least_zero, probability
+from sparsehist.privacy.levels import Level, as_level, level_text
+
+_SMALLEST_EXPONENT = 400
+
+
+@dataclass(frozen=True, init=False)
+class Epsilon:
+    """epsilon-DP, also called pure.
+
+    Attributes:
+        value: epsilon, exact; at least 0.
+
+    Example:
+        >>> print(Epsilon("0.5"), "implies", Epsilon("0.5").rho())
+        0.5-DP implies 0.12245933120185...-zCDP
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Level) -> None:
+        object.__setattr__(self, "value", _amount(value, "epsilon"))
+
+    def delta(self, epsilon: Number, times: int = 1) -> float:
+        """The smallest delta for a smaller epsilon, of `times` such releases together: `pure.delta`."""
+        return pure.delta(epsilon, self.value, times)
+
+    def epsilon(self, delta: Number, times: int = 1) -> float:
+        """The smallest epsilon for a delta, of `times` such releases together: `pure.epsilon`."""
+        return pure.epsilon(delta, self.value, times)
+
+    def rho(self) -> Rho:
+        """What it implies in zCDP: epsilon * tanh(epsilon / 2)."""
+        return Rho(zcdp.from_pure(self.value))
+
+    def mu(self) -> Mu:
+        """What it implies in Gaussian DP: the mu whose curve touches its own, 2 Phi^-1(1 / (1 + e**-epsilon)).
+
+        Source: our own derivation: a Gaussian trade-off curve is convex, so it lies below the two lines of
+        epsilon-DP once it meets them at their corner.
+        """
+        value = float(self.value)
+        # Near 0 the normal quantile of a number near a half has lost its digits, far out the error function has.
+        if value < 1.0:
+            return Mu(2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(value / 2.0))))
+        return Mu(-2.0 * float(ndtri(expit(-value))))
+
+    def __add__(self, other: Epsilon) -> Epsilon:
+        return Epsilon(self.value + other.value) if isinstance(other, Epsilon) else NotImplemented
+
+    def __str__(self) -> str:
+        return f"{level_text(self.value)}-DP"
+
+
+@dataclass(frozen=True, init=False)
+class Mu:
+    """mu-Gaussian DP: no easier to tell neighbours apart than two normal laws of variance 1, mu apart.
+
+    Attributes:
+        value: mu, exact; at least 0.
+
+    Example:
+        >>> print(Mu(1), "implies", Mu(1).rho())
+        1-GDP implies 0.5-zCDP
+        >>> Mu(1).delta(1.0)
+        0.126936737506...
+    """
+
+    value: Fraction
+
+    def __init__(self, value: Level) -> None:
+        object.__setattr__(self, "value", _amount(value, "mu"))
+
+    @classmethod
+    def of_gaussian(cls, rho: Level) -> Mu:
+        """What Gaussian noise at a level of rho has, to a rounding: sqrt(2 rho)."""
+        return cls(math.sqrt(2.0 * float(_amount(rho, "rho"))))
+
+    def delta(self, epsilon: Number) -> float:
+        """The smallest delta for an epsilon: `gaussian.delta`."""
+        return gaussian.delta(epsilon, self.value**2 / 2)
+
+    def epsilon(self, delta: Number) -> float:
+        """The smallest epsilon for a delta: `gaussian.epsilon`."""
+        return gaussian.epsilon(delta, self.value**2 / 2)
+
+    def rho(self) -> Rho:
+        """What it implies in zCDP: mu**2 / 2."""
+        return Rho(self.value**2 / 2)
+
+    def __add__(self, other: Mu) -> Mu:
+        if not isinstance(other, Mu):
+            return NotImplemented
+        return Mu(math.hypot(float(self.value), float(other.value)))
+
+    def __str__(self) -> str:
+        return f"{level_text(self.value)}-GDP"
+
+
+@dataclass(frozen=True, init=False)
+class Rho:
+    """rho-zero-concentrated DP, perhaps but for an event of a small probability (approximate zCDP).
+
+    Attributes:
+        value: rho, exact; at least 0.
+        delta_infinity: Probability of that event; at least 0, below 1.
+
+    Example:
+        >>> print(Rho("0.1"), "and", Rho("0.1", "1e-9"))
+        0.1-zCDP and 1e-09-approximate 0.1-zCDP
+        >>> Rho("0.1").epsilon(1e-6)
+        2.14193892838...
+    """
+
+    value: Fraction
+    delta_infinity: Fraction = Fraction(0)
+
+    def __init__(self, value: Level, delta_infinity: Level = 0) -> None:
+        object.__setattr__(self, "value", _amount(value, "rho"))
+        object.__setattr__(self, "delta_infinity", _chance(delta_infinity, "delta_infinity"))
+
+    def delta(self, epsilon: Number) -> float:
+        """The smallest delta for an epsilon that follows from it: `zcdp.delta`."""
+        return zcdp.delta(epsilon, self.value, self.delta_infinity)
+
+    def epsilon(self, delta: Number) -> float:
+        """The smallest epsilon for a delta that follows from it: `zcdp.epsilon`."""
+        return zcdp.epsilon(delta, self.value, self.delta_infinity)
+
+    def mu(self) -> NoReturn:
+        """Refuse: zCDP implies no Gaussian DP.
+
+        Raises:
+            DeclarationError: Always, with what to ask instead.
+        """
+        raise DeclarationError(
+            f"{self} implies no mu-GDP: its orders above 1 say nothing of the mass where the loss is negative; for "
+            "Gaussian noise at that level and nothing else ask for Mu.of_gaussian(rho)"
+        )
+
+    def __add__(self, other: Rho) -> Rho:
+        if not isinstance(other, Rho):
+            return NotImplemented
+        return Rho(self.value + other.value, self.delta_infinity + other.delta_infinity)
+
+    def __str__(self) -> str:
+        but = f"{float(self.delta_infinity):g}-approximate " if self.delta_infinity else ""
+        return f"{but}{level_text(self.value)}-zCDP"
+
+
+@dataclass(frozen=True, init=False)
+class EpsilonDelta:
+    """(epsilon, delta)-DP at one epsilon and one delta.
+
+    Attributes:
+        epsilon: Exact; at least 0.
+        delta: Exact; at least 0, below 1.
+
+    Example:
+        >>> goal = EpsilonDelta(1, 1e-6)
+        >>> print(goal, "follows from", f"{goal.largest_rho():.6f}-zCDP")
+        (1, 1e-06)-DP follows from 0.024356-zCDP
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Level, delta: Level) -> None:
+        object.__setattr__(self, "epsilon", _amount(epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _chance(delta, "delta"))
+
+    def weakened(self, *, epsilon: Number | None = None, delta: Number | None = None) -> EpsilonDelta:
+        """What it implies at another epsilon, or at another delta: delta + (1 - delta) * (that of pure epsilon).
+
+        Raises:
+            DeclarationError: If not exactly one is given, or a delta below its own.
+
+        Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3 for one release.
+        """
+        if (epsilon is None) == (delta is None):
+            raise DeclarationError("give either epsilon or delta, and not both")
+        if epsilon is not None:
+            asked = at_least_zero(epsilon, "epsilon")
+            if asked >= self.epsilon:
+                return EpsilonDelta(asked, self.delta)
+            rest = Fraction(pure.delta(asked, self.epsilon))
+            return EpsilonDelta(asked, self.delta + (1 - self.delta) * rest)
+        assert delta is not None
+        wanted = probability(delta)
+        if wanted < self.delta:
+            raise DeclarationError(f"{self} implies nothing at a smaller delta, got {delta!r}")
+        rest = (wanted - self.delta) / (1 - self.delta)
+        return EpsilonDelta(pure.epsilon(rest, self.epsilon) if rest else self.epsilon, wanted)
+
+    def largest_rho(self, delta_infinity: Number = 0) -> float:
+        """The largest rho that implies it, with an event of probability delta_infinity apart: `zcdp.largest_rho`."""
+        return zcdp.largest_rho(self.epsilon, self.delta, delta_infinity)
+
+    def largest_mu(self) -> float:
+        """The largest mu that implies it: `gaussian.mu`."""
+        return gaussian.mu(self.epsilon, self.delta)
+
+    def rho(self) -> NoReturn:
+        """Refuse: it implies no zCDP.
+
+        Raises:
+            DeclarationError: Always, with what to ask instead.
+        """
+        raise DeclarationError(
+            f"{self} implies no rho-zCDP: an event of probability delta may tell everything; for the largest rho "
+            "that implies it ask for largest_rho()"
+        )
+
+    def mu(self) -> NoReturn:
+        """Refuse: it implies no Gaussian DP.
+
+        Raises:
+            DeclarationError: Always, with what to ask instead.
+        """
+        raise DeclarationError(
+            f"{self} implies no mu-GDP: an event of probability delta may tell everything; for the largest mu "
+            "that implies it ask for largest_mu()"
+        )
+
+    def __add__(self, other: EpsilonDelta) -> EpsilonDelta:
+        if not isinstance(other, EpsilonDelta):
+            return NotImplemented
+        return EpsilonDelta(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def __str__(self) -> str:
+        return f"({level_text(self.epsilon)}, {float(self.delta):g})-DP"
+
+
+Guarantee = Epsilon | Mu | Rho | EpsilonDelta
+
+
+def _amount(value: Level, name: str) -> Fraction:
+    """A level, or 0."""
+    if not isinstance(value, bool | str) and value == 0:
+        return Fraction(0)
+    try:
+        return as_level(value)
+    except LevelError:
+        raise DeclarationError(f"{name} must be 0, or from 1e-60 to 1e60, got {value!r}") from None
+
+
+def _chance(value: Level, name: str) -> Fraction:
+    """A probability below 1, perhaps 0, and perhaps far smaller than a level may be."""
+    try:
+        if isinstance(value, str):
+            number = Decimal(value)
+            exact = Fraction(number) if abs(number.adjusted()) <= _SMALLEST_EXPONENT else Fraction(-1)
+        else:
+            exact = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
+    except (ArithmeticError, TypeError, ValueError):
+        exact = Fraction(-1)
+    if isinstance(value, bool) or not 0 <= exact < 1:
+        raise DeclarationError(f"{name} must be at least 0 and below 1, got {value!r}")
+    return exact

@@ -82,7 +82,7 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
         cells * largest_eigenvalue,
         cells * whole + 2.0 * _sum_of_pairs(gram, cells),
     )
-    lower = max(_sum_over_first(gram, cells, order) for order in _orders(gram))
+    lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
     return Bounds(max(upper * (1.0 + _ROUNDING), lower), lower)
 
 
@@ -175,13 +175,19 @@ def _patterns(gram: Columns, cells: int) -> tuple[FloatArray, FloatArray, NDArra
         return values, caps, differing[1:] == 1.0, 0.0
     sums = _Inclusion.of(gram)
     first, second = np.array(list(combinations(range(n_columns), 2))).T
-    away = gram.ratios - 1.0
-    one = sums.whole + sums.single * away
-    two = one[first] + one[second] - sums.whole + sums.double[first, second] * away[first] * away[second]
+    one, both = _one_and_two(gram, sums)
+    two = both[first, second]
     number = np.array(others, np.float64)
     caps = np.minimum(np.concatenate([number, number[first] * number[second]]), cells - 1) * cells / 2.0
     single = np.arange(len(caps)) < n_columns
     return np.concatenate([one, two]), caps, single, max(0.0, _bound_beyond_pairs(gram, sums))
+
+
+def _one_and_two(gram: Columns, sums: _Inclusion) -> tuple[FloatArray, FloatArray]:
+    """G of cells that differ in one column, and in two; shapes (columns,) and (columns, columns)."""
+    away = gram.ratios - 1.0
+    one = sums.whole + sums.single * away
+    return one, np.add.outer(one, one) - sums.whole + sums.double * np.outer(away, away)
 
 
 class _Inclusion(NamedTuple):
@@ -193,14 +199,15 @@ class _Inclusion(NamedTuple):
     triple: FloatArray
 
     @classmethod
-    def of(cls, gram: Columns) -> _Inclusion:
+    def of(cls, gram: Columns, *, triples: bool = True) -> _Inclusion:
+        """Sum up; entries of pairs and triples stand at every order of the columns, or at the ascending one."""
         n = len(gram.sizes)
-        single, double, triple = np.zeros(n), np.zeros((n, n)), np.zeros((n, n, n))
+        single, double, triple = np.zeros(n), np.zeros((n, n)), np.zeros((n, n, n) if triples else (0, 0, 0))
         for members, parts in by_length(gram.subsets, gram.parts):
-            for target, order in ((single, 1), (double, 2), (triple, 3)):
+            for target, order in ((single, 1), (double, 2), (triple, 3))[: 3 if triples else 2]:
                 for chosen in combinations(range(members.shape[1]), order):
                     np.add.at(target, tuple(members[:, place] for place in chosen), parts)
-        return cls(float(gram.parts.sum()), single, double, triple)
+        return cls(float(gram.parts.sum()), single, double + double.T, triple)
 
 
 def by_length(subsets: Sequence[tuple[int, ...]], parts: FloatArray) -> list[tuple[NDArray[np.int64], FloatArray]]:
@@ -256,6 +263,22 @@ def _orders(gram: Columns) -> list[list[int]]:
         sorted(columns, key=lambda column: (-gram.sizes[column], -near[column])),
         sorted(columns, key=lambda column: (-near[column], -gram.sizes[column])),
     ]
+
+
+def _sums_over_stars(gram: Columns, cells: int) -> list[float]:
+    """Sums of G over a cell and cells that differ from it in one column: few in each of many, or many in few."""
+    one, two = _one_and_two(gram, _Inclusion.of(gram, triples=False))
+    np.fill_diagonal(two, one)
+    room = np.array([min(size, cells) - 1 for size in gram.sizes], np.float64)
+    sums = []
+    for depth in sorted({1.0, float(room.max())}):
+        taken = np.zeros(len(one))
+        for column in np.argsort(-one, kind="stable").tolist():
+            taken[column] = min(room[column], depth, cells - 1 - taken.sum())
+        whole = float(gram.parts.sum()) * (1.0 + taken.sum())
+        # pairs in one column: taken·(taken - 1), so one of every row is a cell itself
+        sums.append(float(whole + 2.0 * taken @ one + taken @ two @ taken - taken @ one))
+    return sums
 
 
 def _sum_over_first(gram: Columns, cells: int, order: Sequence[int]) -> float:

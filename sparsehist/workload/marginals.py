@@ -117,7 +117,7 @@ class Marginals(Workload):
         """Cut one number a query, shape (queries,) or (queries, m), into marginals with one axis a column."""
         pieces = np.split(rows, np.cumsum(self.sizes)[:-1])
         return [
-            piece.reshape(*(self.columns[column] for column in subset), *rows.shape[1:])
+            piece.reshape((*(self.columns[column] for column in subset), *rows.shape[1:]))
             for subset, piece in zip(self.marginals, pieces, strict=True)
         ]
 

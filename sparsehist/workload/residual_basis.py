@@ -227,7 +227,7 @@ class ResidualBasis(Strategy):
         """Cut one number a row of R into residuals with one axis a column."""
         pieces = np.split(rows, np.cumsum(self._lengths)[:-1])
         return [
-            piece.reshape(*(self._sizes[column] for column in subset), *rows.shape[1:])
+            piece.reshape((*(self._sizes[column] for column in subset), *rows.shape[1:]))
             for subset, piece in zip(self._residuals.subsets, pieces, strict=True)
         ]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sparsehist import dense, errors, histogram, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.creation import create
-    from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Product, Strings
+    from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.multiple_release import MultipleRelease
     from sparsehist.series import Release, Series, Store, adopt, open, read
     from sparsehist.workload import Identity, Prefix, Ranges, Total, Union, Workload
@@ -29,6 +29,7 @@ __all__ = [
     "Identity",
     "Integers",
     "MultipleRelease",
+    "Open",
     "Prefix",
     "Product",
     "Query",
@@ -58,7 +59,7 @@ _MODULES = ("dense", "errors", "histogram", "noise", "privacy", "workload")
 
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
-    "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Product", "Strings"),
+    "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.creation": ("create",),
     "sparsehist.multiple_release": ("MultipleRelease",),
     "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),

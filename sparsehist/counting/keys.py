@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sparsehist.counting.contract import Choice
 from sparsehist.domain.base import Domain, key_names
-from sparsehist.domain.product import Product
 from sparsehist.errors import DataError
 
 NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
@@ -112,8 +111,7 @@ def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, NDArra
 
 def outside_columns(keys: pl.DataFrame, names: Sequence[str], domain: Domain) -> list[str]:
     """Name the columns of keys without nulls that hold values outside their part of the domain."""
-    parts = domain.components if isinstance(domain, Product) else (domain,)
-    columns = zip(keys, parts, names, strict=True)
+    columns = zip(keys, domain.parts, names, strict=True)
     return [name for column, part, name in columns if not find_cells(column.alias("key_0").to_frame(), part)[1].all()]
 
 

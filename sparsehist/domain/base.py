@@ -51,6 +51,16 @@ class Domain(abc.ABC):
         """Number of cells, exact however large."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether its keys cannot be listed: then it has no size, and no cell of it is numbered or drawn."""
+        return False
+
+    @property
+    def parts(self) -> tuple[Domain, ...]:
+        """A domain of one column for each key column."""
+        return (self,)
+
+    @property
     def columns(self) -> int:
         """Number of key columns."""
         return 1

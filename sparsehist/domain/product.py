@@ -52,6 +52,8 @@ class Product(Domain):
                 raise DomainError(f"column {name!r} of product() needs a domain, got {show(component)}")
             if isinstance(component, Product) or component.columns != 1:
                 raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
+            if component.is_open:
+                raise DomainError(f"column {name!r} of product() is open: write open('string', 'date', delta=…)")
         object.__setattr__(self, "names", tuple(given))
         object.__setattr__(self, "components", tuple(given.values()))
         self._require_writable_size()
@@ -59,6 +61,10 @@ class Product(Domain):
     @property
     def size(self) -> int:
         return math.prod(component.size for component in self.components)
+
+    @property
+    def parts(self) -> tuple[Domain, ...]:
+        return self.components
 
     @property
     def columns(self) -> int:

@@ -1,6 +1,6 @@
 """The textual form of domains, read with Python's parser but never evaluated.
 
-domain  := name(argument, …)            strings, integers, dates, catalogue, hash64 or product
+domain  := name(argument, …)            strings, integers, dates, catalogue, hash64, open or product
 argument := value | column=value        values are integers, True, False, text in quotes; domains in product()
 """
 
@@ -21,6 +21,7 @@ from sparsehist.domain.dates import Dates
 from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.integers import Integers
 from sparsehist.domain.literal import show
+from sparsehist.domain.open import Open
 from sparsehist.domain.product import Product
 from sparsehist.domain.strings import Strings
 from sparsehist.errors import DomainError
@@ -31,6 +32,7 @@ _EXAMPLES = {
     "dates": (Dates, "dates('2014-05-01', '2014-05-12')"),
     "catalogue": (Catalogue, "catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"),
     "hash64": (Hash64, "hash64()"),
+    "open": (Open, "open(delta='1e-6')"),
     "product": (Product, "product(country=catalogue('DE', 'US'), n=integers(9))"),
 }
 
@@ -112,7 +114,7 @@ def _pairs(keyword: ast.keyword) -> list[tuple[str, ast.expr]]:
     return pairs
 
 
-def _argument(node: ast.expr, name: str, files: Mapping[str, Path]) -> str | int | bool | Domain:
+def _argument(node: ast.expr, name: str, files: Mapping[str, Path]) -> str | int | float | bool | Domain:
     if name == "product":
         return _domain(node, files)
     sign = 1
@@ -124,7 +126,7 @@ def _argument(node: ast.expr, name: str, files: Mapping[str, Path]) -> str | int
     if isinstance(node, ast.Constant):
         if type(node.value) is int:
             return sign * node.value
-        if isinstance(node.value, str | bool):
+        if isinstance(node.value, str | bool) or (name == "open" and isinstance(node.value, float)):
             return node.value
     raise DomainError(
         f"{name}(): {_source(node)} is not a value; "

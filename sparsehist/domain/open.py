@@ -1,0 +1,141 @@
+"""Open domains: keys that nobody can list beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.domain.base import TEXT_DTYPES, Domain
+from sparsehist.domain.integers import accepts_integers
+from sparsehist.domain.literal import show, write_literal
+from sparsehist.errors import DomainError
+
+_DTYPES: dict[str, pl.DataType] = {"string": pl.String(), "integer": pl.Int64(), "date": pl.Date()}
+_SMALLEST, _LARGEST_EXPONENT, _LONGEST_TEXT = Fraction(1, 10**300), 400, 800
+_ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6')"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Open(Domain):
+    """Every key of the declared types that could ever occur: no bound, no list, no size.
+
+    Only keys that somebody touched are published. So a key that only one unit has betrays that unit when it is
+    published at all; `delta` bounds the probability of that, over all releases of the series together, and
+    thresholds are chosen by it: the guarantee is delta-approximate. There are no false keys.
+
+    Args:
+        columns: Type of each key column: "string", "integer" (64 bits) or "date"; one of strings by default.
+        delta: From 1e-300 to below 1, exact: its text, such as "1e-6", a fraction, or a float, which is read as its
+            shortest decimal. Far below one over the number of units is usual.
+
+    Raises:
+        DomainError: If delta or a type is wrong.
+
+    Example:
+        >>> str(Open(delta=1e-6)), Open("string", "date", delta="1e-6").columns
+        ("open(delta='1e-6')", 2)
+    """
+
+    types: tuple[str, ...]
+    delta: Fraction
+
+    def __init__(self, *columns: str, delta: str | float | Fraction | Decimal) -> None:
+        types = columns or ("string",)
+        for given in types:
+            if given not in _DTYPES:
+                known = ", ".join(map(repr, _DTYPES))
+                raise DomainError(f"open(): a key column is one of {known}, got {show(given)}; {_ADVICE}")
+        object.__setattr__(self, "types", types)
+        object.__setattr__(self, "delta", _read_delta(delta))
+
+    @property
+    def is_open(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        raise DomainError(f"{self} is open: it has no size, and its cells are neither numbered nor drawn")
+
+    @property
+    def columns(self) -> int:
+        return len(self.types)
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        return tuple(_DTYPES[given] for given in self.types)
+
+    @property
+    def parts(self) -> tuple[Domain, ...]:
+        return tuple(Open(given, delta=self.delta) for given in self.types)
+
+    @property
+    def delta_text(self) -> str:
+        """Delta, exact."""
+        return _write_delta(self.delta)
+
+    def accepts(self, column: int, dtype: pl.DataType) -> bool:
+        if not 0 <= column < self.columns:
+            return False
+        wanted = self.dtypes[column]
+        if wanted == pl.String:
+            return any(dtype == kind for kind in TEXT_DTYPES)
+        return dtype == wanted or (wanted.is_integer() and accepts_integers(dtype, wanted))
+
+    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+        return np.ones(keys.height, dtype=np.bool_)
+
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:  # noqa: ARG002 - refuses whatever is asked
+        raise DomainError(f"{self} is open: no cell of it can be drawn")
+
+    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+        raise NotImplementedError  # it has no size: `index` refuses before
+
+    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        types = "" if self.types == ("string",) else "".join(f"{write_literal(given)}, " for given in self.types)
+        return f"open({types}delta={write_literal(self.delta_text)})"
+
+
+def _read_delta(given: object) -> Fraction:
+    delta = _exact(given)
+    if delta is None or not _SMALLEST <= delta < 1:
+        raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {show(given)}; {_ADVICE}")
+    return delta
+
+
+def _exact(given: object) -> Fraction | None:
+    """Read a number exactly; None if it is none, or a power of ten too large to write out."""
+    text = repr(float(given)) if isinstance(given, float) else given
+    if isinstance(text, Fraction):
+        return text
+    if not isinstance(text, str | Decimal):
+        return None
+    try:
+        exponent = int(str(text).lower().partition("e")[2] or 0)
+        too_long = len(str(text)) > _LONGEST_TEXT or abs(exponent) > _LARGEST_EXPONENT
+        return None if too_long else Fraction(text)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
+
+
+def _write_delta(delta: Fraction) -> str:
+    """The shortest exact text: a decimal with a power of ten where one exists, else a fraction."""
+    twos = (delta.denominator & -delta.denominator).bit_length() - 1
+    fives, rest = 0, delta.denominator >> twos
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    if rest != 1:
+        return str(delta)
+    places = max(twos, fives)
+    digits = str(delta.numerator * 10**places // delta.denominator)
+    significant = digits.rstrip("0")
+    exponent = len(digits) - 1 - places
+    point = f"{significant[0]}.{significant[1:]}" if len(significant) > 1 else significant
+    return f"{point}e{exponent}"

@@ -1,0 +1,221 @@
+"""How likely a key is never published: what an open domain costs, over all releases of a path jointly.
+
+Where the keys that could occur cannot be listed, empty cells are never published, and so a key of count 1 that is
+published at all betrays its unit. A unit has at most `max_keys` such keys, and each stays hidden as long as its noise
+stays at or below every threshold less 1. With p the probability that one of them ever exceeds,
+
+    delta_infinity = 1 - (1 - p)**max_keys,    p = sum over rounds of P[exceeds in this round for the first time].
+
+All terms are positive, so nothing cancels however small p is. The releases together are then delta_infinity-
+approximate rho-zCDP with rho the finest level (or (epsilon, delta_infinity)-DP, and so on); the event is that of the
+realised history, so levels and thresholds may be chosen by looking at earlier releases.
+
+A term is exact for Gaussian noise (quadrature: `sparsehist.histogram.recursion`) and for discrete Laplace, Poisson
+and Skellam noise (transforms: `sparsehist.histogram.lattice_history`), to a relative 1e-12 of p. For Laplace noise
+and families of your own it is P[exceeds in this round], so that the sum is an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram import recursion
+from sparsehist.histogram.grid import effective_threshold, grid_step
+from sparsehist.histogram.lattice_history import conditional_survival
+from sparsehist.noise.discrete_laplace import DiscreteLaplace
+from sparsehist.noise.family import Family
+from sparsehist.noise.gaussian import Gaussian
+from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.skellam import Skellam
+from sparsehist.privacy.levels import Level, as_level
+
+Past = Sequence[tuple[Level, float]]
+
+
+def open_delta(family: Family, releases: Past, max_keys: int) -> float:
+    """Compute the probability that any of a unit's own new keys is ever published.
+
+    Args:
+        family: The noise, with the sensitivity that max_keys implies.
+        releases: (level, effective threshold) of every release of the path, in any order; a level may occur again.
+        max_keys: Keys a unit may touch.
+
+    Returns:
+        delta_infinity, to a relative error of about 1e-12 (an upper bound for Laplace noise and families of your
+        own), down to 1e-300.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> open_delta(Gaussian(), [(0.5, 6.0)], 1) # P[1 + Z > 6], Z standard normal
+        2.8665157187919354e-07
+    """
+    return delta_of(math.fsum(first_exceedances(family, releases)), max_keys)
+
+
+def first_exceedances(family: Family, releases: Past) -> list[float]:
+    """Compute, for each release in the order given, P[a cell of count 1 exceeds in it and in none before].
+
+    Args:
+        family: The noise.
+        releases: (level, effective threshold) of every release.
+
+    Returns:
+        One probability a release; their sum is that of ever being published.
+    """
+    known = [(as_level(level), threshold) for level, threshold in releases]
+    return [first_exceedance(family, tuple(known[:i]), *release) for i, release in enumerate(known)]
+
+
+def first_exceedance(
+    family: Family, past: tuple[tuple[Fraction, float], ...], level: Fraction, threshold: float, *, count: int = 1
+) -> float:
+    """Compute P[a cell exceeds now, and never exceeded before].
+
+    Args:
+        family: The noise.
+        past: (level, effective threshold) of the earlier releases.
+        level: The new level; anywhere among the past ones, or one of them.
+        threshold: Its effective threshold, in counts.
+        count: True count of the cell.
+
+    Returns:
+        The probability.
+    """
+    exceeds = math.exp(float(family.log_tail(threshold - count, level)))
+    lowest: dict[Fraction, float] = {}
+    for known, bound in past:
+        lowest[known] = min(bound - count, lowest.get(known, math.inf))
+    if lowest.get(level, math.inf) <= threshold - count:
+        return 0.0
+    if not lowest or exceeds == 0:
+        return exceeds
+    if isinstance(family, Gaussian | DiscreteLaplace | Poisson | Skellam):
+        return _joint(family, tuple(sorted(lowest.items())), level, threshold - count)
+    return exceeds
+
+
+@lru_cache(maxsize=4096)
+def _joint(
+    family: Gaussian | DiscreteLaplace | Poisson | Skellam,
+    lowest: tuple[tuple[Fraction, float], ...],
+    level: Fraction,
+    margin: float,
+) -> float:
+    """P[noise at most the lowest bound at every past level, and above the margin now]."""
+    if isinstance(family, Gaussian):
+        return math.exp(_log_gaussian(family, dict(lowest), level, margin))
+    bounds = {known: math.floor(bound) for known, bound in lowest}
+    survival = conditional_survival(family, bounds, level, math.floor(margin))
+    return math.exp(float(family.log_tail(margin, level))) * survival
+
+
+def _log_gaussian(family: Gaussian, lowest: dict[Fraction, float], level: Fraction, margin: float) -> float:
+    # In units of sensitivity**2/2 times are levels.
+    scale = math.sqrt(2) / family.sensitivity
+    bounds: dict[float, float] = {}
+    for known, bound in lowest.items():  # levels that one double stands for share their noise at its precision
+        bounds[float(known)] = min(bound, bounds.get(float(known), math.inf))
+    times = sorted(bounds)
+    upper = [time * bounds[time] * scale for time in times]
+    now = float(level)
+    return min(recursion.log_exceeding(times, upper, now, now * margin * scale), 0.0)
+
+
+def threshold_for_exceedance(family: Family, past: Past, level: Level, probability: float) -> float:
+    """Find the lowest threshold on the grid at which a key of count 1 first exceeds with at most a probability.
+
+    Args:
+        family: The noise.
+        past: (level, effective threshold) of the earlier releases.
+        level: The new level.
+        probability: Strictly between 0 and 1.
+
+    Returns:
+        The threshold to declare, in counts; a multiple of the grid's step.
+
+    Raises:
+        DeclarationError: If the probability is none, or so small that no threshold is known to keep to it.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> threshold_for_exceedance(Gaussian(), [], 0.5, 2.866515718791933e-07)
+        6.0
+    """
+    if not 0 < probability < 1:
+        raise DeclarationError(f"a probability must lie strictly between 0 and 1, got {probability!r}")
+    new = as_level(level)
+    step = 1.0 if family.integer else grid_step(family.std(new))
+    known = tuple((as_level(at), bound) for at, bound in past)
+
+    def excess(place: int) -> float:
+        """ln of the probability at a threshold of that many steps, less what is allowed."""
+        exceeds = first_exceedance(family, known, new, effective_threshold(place * step, step))
+        return math.log(exceeds / probability) if exceeds > 0 else -math.inf
+
+    # Without the past it would exceed more often: the inverse tail is high enough, but for rounding.
+    alone = 1.0 + float(family.inverse_log_tail(math.log(probability), new))
+    enough = math.ceil(alone / step)
+    while excess(enough) > 0:
+        enough += 1
+    stride = max(1, round(family.std(new) / (64 * step)))
+    short = enough - 1
+    while excess(short) <= 0:
+        enough, short, stride = short, short - stride, 4 * stride
+    return step * _first_allowed(excess, short, enough)
+
+
+def _first_allowed(excess: Callable[[int], float], short: int, enough: int) -> int:
+    """Find where a falling function of whole numbers is first at most 0, by secants that fall back on halves."""
+    above, below = excess(short), excess(enough)
+    halve = False
+    while enough - short > 1:
+        share = 0.5 if halve or below == -math.inf else above / (above - below)
+        place = min(max(short + round(share * (enough - short)), short + 1), enough - 1)
+        found = excess(place)
+        halve = not halve and (found > 0) == (share > 0.5)
+        if found > 0:
+            short, above = place, found
+        else:
+            enough, below = place, found
+    return enough
+
+
+def threshold_for_delta(family: Family, past: Past, level: Level, max_keys: int, delta: float) -> float:
+    """Find the lowest threshold at which the delta of a path, this release included, is at most `delta`.
+
+    Args:
+        family: The noise.
+        past: (level, effective threshold) of the earlier releases.
+        level: Level of the new release.
+        max_keys: Keys a unit may touch.
+        delta: What the whole path may come to; above what the past has come to, below 1.
+
+    Returns:
+        The threshold to declare, in counts.
+
+    Raises:
+        DeclarationError: If the past alone comes to `delta` or more.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> threshold_for_delta(Gaussian(), [(0.5, 6.0)], 0.5, 1, 6e-7)
+        5.85546875
+    """
+    left = probability_for(delta, max_keys) - math.fsum(first_exceedances(family, past))
+    if not left > 0:
+        raise DeclarationError(f"the earlier releases alone come to delta={delta!r} or more")
+    return threshold_for_exceedance(family, past, level, left)
+
+
+def delta_of(probability: float, max_keys: int) -> float:
+    """1 - (1 - probability)**max_keys, without cancellation."""
+    return -math.expm1(max_keys * math.log1p(-probability)) if probability < 1 else 1.0
+
+
+def probability_for(delta: float, max_keys: int) -> float:
+    """The probability for one key at which `max_keys` of them come to delta: the inverse of `delta_of`."""
+    return -math.expm1(math.log1p(-delta) / max_keys)

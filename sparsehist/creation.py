@@ -18,8 +18,9 @@ from sparsehist.counting.count import Engine
 from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
+from sparsehist.limits import checked_text
 from sparsehist.privacy import Level
-from sparsehist.releasing import LARGEST_COUNT
+from sparsehist.public_parameters import LARGEST_COUNT
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series import Series, Store, declaration_of
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
@@ -39,11 +40,13 @@ def create(
     population: str = "default",
     on_null: Choice = "error",
     on_outside: Choice = "error",
+    unverified: bool = False,
     if_exists: str = "error",
     engine: Engine = "auto",
     memory_limit: str | int | None = None,
     threads: int | None = None,
     progress: Progress = None,
+    who: str | None = None,
     wait: float = 0.0,
     seed: int | None = None,
 ) -> Series:
@@ -64,11 +67,14 @@ def create(
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
+        unverified: Record, in the ledger and with every release, that nobody checked whether the query that made the
+            log keeps units apart; SQL's `unverified = true`.
         if_exists: "error", or "reuse": a series of this name and declaration is returned, the log is not read.
         engine: "auto", "polars" or "duckdb".
         memory_limit: Such as "4GB"; DuckDB spills beyond it.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
+        who: Asks for it, kept in the ledger; the user of the operating system by default.
         wait: Seconds to wait for a store in use.
         seed: Makes a ":memory:" store reproducible.
 
@@ -82,10 +88,11 @@ def create(
     """
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside,
+        population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
     )  # fmt: skip
     if if_exists not in ("error", "reuse"):
         raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     made = not is_store(home.path)
     if made:
@@ -104,7 +111,7 @@ def create(
             )  # fmt: skip
             # Engines give rows in any order; a reproducible store needs one.
             frame = counted.frame.sort(pl.all()) if home.reproducible else counted.frame
-            _commit(state, declaration, frame, counted.engine, salt, report, rng=rng)
+            _commit(state, declaration, frame, counted.engine, salt, report, who=who, rng=rng)
             home.remember(state)
     except BaseException:
         if made:
@@ -121,6 +128,7 @@ def _commit(
     salt: bytes,
     report: Callable[[str], None],
     *,
+    who: str | None,
     rng: np.random.Generator,
 ) -> None:
     series_id = secrets.token_hex(8)
@@ -140,7 +148,7 @@ def _commit(
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     integer = declaration.family.integer
-    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files, integer))
+    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files, integer, who))
 
 
 def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:

@@ -17,11 +17,12 @@ from sparsehist.catalogue_files import catalogue_copies
 from sparsehist.declaration import Declaration, checked_name, from_json
 from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.forking import refuse_in_broken_child
-from sparsehist.ledger import ledger_frame
+from sparsehist.limits import Limits, checked_text
 from sparsehist.memory import directory_in_memory
-from sparsehist.privacy import Level
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.publication import StoreOnDisk
 from sparsehist.release import Release, read
+from sparsehist.release_request import requested
 from sparsehist.store import (
     SeriesRecord,
     State,
@@ -31,13 +32,14 @@ from sparsehist.store import (
     is_store,
     open_state,
 )
+from sparsehist.store_accounts import StoreAccounts
 
 __all__ = ["Release", "Series", "Store", "adopt", "open", "read"]
 
 _MEMORY = ":memory:"
 
 
-class Store:
+class Store(StoreAccounts):
     """A directory that holds series: their counts, what was released from them, and at what cost.
 
     Nothing is held open between calls, so a store survives forks and may be used from several threads and
@@ -105,26 +107,22 @@ class Store:
         with self.state() as state:
             return sorted(record.name for record in state.all_series())
 
-    def ledger(self) -> pl.DataFrame:
-        """What has been spent, by path, by series and by population.
-
-        Returns:
-            One row a noise path (its finest level), one a series (the sum over its paths) and one a
-            population (the sum over its series); `level` is exact text. Dropped series stay.
-        """
-        with self.state() as state:
-            return ledger_frame(state.ledger())
-
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
+
+        Args:
+            name: Of the series.
+            who: Asks for it; the user of the operating system by default.
+            reason: Kept in the ledger.
 
         Raises:
             NotFoundError: If there is no such series.
         """
+        said = {"who": checked_text("who", who), "reason": checked_text("reason", reason)}
         with self.state() as state:
             if state.series(checked_name("series", name)) is None:
                 raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
-            state.drop_series(name)
+            state.drop_series(name, **said)
             self.remember(state)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
@@ -187,7 +185,9 @@ class Series:
         level: Level | None = None,
         threshold: float | None = None,
         false_keys: float | None = None,
+        delta: float | None = None,
         max_false_keys: float = 1e7,
+        who: str | None = None,
         wait: float | None = None,
     ) -> Release:
         """Release the histogram at a level, or give back the release of that name.
@@ -201,7 +201,10 @@ class Series:
             threshold: A cell is published when its rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
                 threshold that keeps to it is taken. 1 when neither is given.
+            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series;
+                the lowest threshold that keeps to it is taken. Half of what remains when neither is given.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
             wait: Seconds to wait for the store; the store's own by default.
 
         Returns:
@@ -209,13 +212,16 @@ class Series:
 
         Raises:
             LevelError: If the level is no positive, finite number.
-            CapExceededError: If the level is beyond the series' cap.
+            CapExceededError: If the sum over the paths of the series would exceed its cap.
+            BudgetExceededError: If the population would exceed its budget, or the delta of an open domain has no
+                room for it; says which threshold would do.
             ThresholdError: If the threshold cannot be served; says which would do.
             NameTakenError: If the name stands for another request.
             NotFoundError: If no level is given and there is no release of that name.
             StoreInUseError: If another process or thread holds the store.
         """
-        request = releasing.requested(name, level=level, threshold=threshold, false_keys=false_keys)
+        request = requested(name, level=level, threshold=threshold, false_keys=false_keys, delta=delta)
+        checked_text("who", who)
         with self.store.state(wait) as state:
             record = state.series(self.name)
             if record is None or record.series_id != self._series_id:
@@ -225,11 +231,40 @@ class Series:
             released = releasing.existing(state, record, files, self.declaration, request)
             if released is None:
                 released = releasing.release(
-                    state, record, files, self.declaration, request, max_false_keys, rng=self.store.generator()
-                )
+                    state, record, files, self.declaration, request, max_false_keys,
+                    who=who, rng=self.store.generator(),
+                )  # fmt: skip
             origin = self.store.origin(state)
         frame, metadata = released
         return Release(frame, metadata, origin=origin)
+
+    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
+        """Raise the cap of the series; from then on it holds ex post.
+
+        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
+
+        Args:
+            level: The new cap, exact; above the one in force.
+            reason: Why; kept in the ledger.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+
+        Raises:
+            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
+            NotFoundError: If the series was dropped.
+        """
+        wanted = as_level(level)
+        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
+        with self.store.state() as state:
+            record = state.series(self.name)
+            if record is None or record.series_id != self._series_id:
+                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+            declared = None if self.declaration.cap is None else level_text(self.declaration.cap)
+            cap = Limits(state.events()).cap(record.series_id, declared, None).now
+            if cap is None:
+                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
+            if wanted <= cap:
+                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
+            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
 
     def releases(self) -> pl.DataFrame:
         """Name, level, threshold and time of each release, in the order they were made."""

@@ -2,7 +2,11 @@
 
 Releases on one noise path are functions of the finest of them, so the path costs that one. Paths have
 independent noise, so their costs add, and so do those of series over the same people: exactly where they are
-in one currency, as rho where each has one, and not at all where one of them has none (Poisson, Skellam).
+in one currency, as rho where each has one. What they give together as (epsilon, delta), Poisson and Skellam
+noise included, is computed from their parts by `sparsehist.privacy.joint`.
+
+People in disjoint populations bear the cost of one of them: of the worst set of populations one person may
+be in.
 
 Source: Bun and Steinke 2016, Lemma 1.7 (composition) and Proposition 1.4 (post-processing); epsilon-DP implies
 epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; Andersson et al., Definition
@@ -12,11 +16,30 @@ epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; A
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
+GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
+# A person is counted in every set of populations not declared disjoint; beyond so many sets the plain sum is
+# taken instead, which is never less.
+_MOST_SETS = 10_000
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """The finest release of one noise path.
+
+    Attributes:
+        law: "gaussian", "poisson", "skellam"; "rho" or "epsilon" for other noise with such a guarantee; "none".
+        level: Exact.
+        keys: Keys of a unit; Poisson and Skellam noise do not know them by themselves.
+    """
+
+    law: str
+    level: Fraction
+    keys: int = 1
 
 
 @dataclass(frozen=True)
@@ -24,18 +47,40 @@ class Cost:
     """What something costs.
 
     Attributes:
-        currency: "rho" (zCDP), "epsilon" (pure DP), or "none": a guarantee this version cannot add up.
+        currency: "rho" (zCDP), "epsilon" (pure DP), or "none": a guarantee that is neither.
         amount: Exact, in that currency; None for "none" and for sums over two currencies.
         rho: As zCDP; None where the guarantee implies none.
+        delta_infinity: Probability that a key of an open domain gives its owner away; adds up.
+        numerical_slack: Total variation by which draws may miss their law; adds up.
+        parts: What was released, for the sum as (epsilon, delta).
     """
 
     currency: str
     amount: Fraction | None
     rho: float | None
+    delta_infinity: float = 0.0
+    numerical_slack: float = 0.0
+    parts: tuple[Part, ...] = ()
 
 
-def path_cost(currency: str, finest: Fraction | None) -> Cost:
+def path_cost(
+    currency: str,
+    finest: Fraction | None,
+    *,
+    law: str | None = None,
+    keys: int = 1,
+    delta_infinity: float = 0.0,
+    numerical_slack: float = 0.0,
+) -> Cost:
     """Cost of one noise path whose finest level is given, None where nothing was released.
+
+    Args:
+        currency: "rho", "epsilon" or "none": what the level is.
+        finest: The largest level released.
+        law: Of the noise, where more is known than the currency says: "gaussian", "poisson" or "skellam".
+        keys: Keys of a unit.
+        delta_infinity: Joint for all releases of the path.
+        numerical_slack: Summed over the releases of the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -43,11 +88,23 @@ def path_cost(currency: str, finest: Fraction | None) -> Cost:
     """
     if finest is None:
         return Cost(ZCDP if currency == NOT_ADDITIVE else currency, Fraction(0), 0.0)
+    parts = (Part(law or currency, finest, keys),)
     if currency == ZCDP:
-        return Cost(ZCDP, finest, float(finest))
+        return Cost(ZCDP, finest, float(finest), delta_infinity, numerical_slack, parts)
     if currency == PURE:
-        return Cost(PURE, finest, float(finest) * math.tanh(float(finest) / 2))
-    return Cost(NOT_ADDITIVE, None, None)
+        return Cost(PURE, finest, float(as_rho(finest)), delta_infinity, numerical_slack, parts)
+    return Cost(NOT_ADDITIVE, None, None, delta_infinity, numerical_slack, parts)
+
+
+def as_rho(epsilon: Fraction) -> Fraction:
+    """A rho that every epsilon-DP release has; epsilon * tanh(epsilon / 2), above by a few units in the last place.
+
+    Example:
+        >>> 0 < as_rho(Fraction(2)) - 2 * Fraction(math.tanh(1.0)) < Fraction(1, 10**15)
+        True
+    """
+    value = float(epsilon)
+    return Fraction(value * math.tanh(value / 2)) * (1 + Fraction(1, 2**51))
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
@@ -59,16 +116,72 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
         >>> total_cost([path_cost("rho", Fraction(1, 2)), path_cost("none", Fraction(1, 10))]).currency
         'none'
     """
-    spent = [cost for cost in costs if cost.amount != 0]
-    if any(cost.rho is None for cost in spent):
-        return Cost(NOT_ADDITIVE, None, None)
+    every = list(costs)
+    spent = [cost for cost in every if cost.amount != 0]
     currencies = {cost.currency for cost in spent}
+    parts = tuple(sorted(part for cost in every for part in cost.parts))
+    added = (
+        min(1.0, math.fsum(cost.delta_infinity for cost in every)),
+        math.fsum(cost.numerical_slack for cost in every),
+        parts,
+    )
+    if any(cost.rho is None for cost in spent):
+        return Cost(NOT_ADDITIVE, None, None, *added)
     rho = math.fsum(cost.rho for cost in spent if cost.rho is not None)
     if len(currencies) > 1:
-        return Cost(ZCDP, None, rho)
+        return Cost(ZCDP, None, rho, *added)
     currency = currencies.pop() if currencies else ZCDP
-    return Cost(currency, _sum(spent), float(_sum(spent)) if currency == ZCDP else rho)
+    amounts = [cost.amount for cost in spent]
+    if any(amount is None for amount in amounts):
+        return Cost(currency, None, rho, *added)
+    amount = sum((amount for amount in amounts if amount is not None), Fraction(0))
+    return Cost(currency, amount, float(amount) if currency == ZCDP else rho, *added)
 
 
-def _sum(costs: Sequence[Cost]) -> Fraction:
-    return sum((cost.amount for cost in costs if cost.amount is not None), Fraction(0))
+def exact_rho(cost: Cost) -> Fraction | None:
+    """The rho of a sum, to compare with a limit; None where a part has none."""
+    if cost.rho is None:
+        return None
+    return sum((as_rho(part.level) if part.law == PURE else part.level for part in cost.parts), Fraction(0))
+
+
+def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
+    """The largest sets of populations that one person may be in, as far as declarations rule others out.
+
+    Args:
+        populations: All of them.
+        disjoint: Sets of populations of which nobody is in two.
+
+    Returns:
+        Every maximal set without two populations declared disjoint.
+
+    Example:
+        >>> shared_by_one_person(["a", "b", "c"], [frozenset("ab")])
+        [('a', 'c'), ('b', 'c')]
+
+    Source: Bron and Kerbosch 1973, Algorithm 457, with pivots.
+    """
+    together: Mapping[str, set[str]] = {
+        one: {
+            other
+            for other in populations
+            if other != one and not any({one, other} <= declared for declared in disjoint)
+        }
+        for one in populations
+    }
+    found: list[tuple[str, ...]] = []
+
+    def extend(chosen: frozenset[str], possible: set[str], seen: set[str]) -> None:
+        if len(found) > _MOST_SETS:
+            return
+        if not possible and not seen:
+            found.append(tuple(sorted(chosen)))
+            return
+        pivot = max(sorted(possible | seen), key=lambda one: len(together[one] & possible))
+        for one in sorted(possible - together[pivot]):
+            extend(chosen | {one}, possible & together[one], seen & together[one])
+            possible = possible - {one}
+            seen = seen | {one}
+
+    extend(frozenset(), set(populations), set())
+    return sorted(found) if len(found) <= _MOST_SETS else [tuple(sorted(populations))]

@@ -1,0 +1,233 @@
+"""The (epsilon, delta) of several noise paths together: the best of what is proved for their noise.
+
+Every route below is a valid bound, so the smallest epsilon is one too:
+
+- pure DP adds up; Gaussian noise adds up as rho and is one Gaussian mechanism of the sum, exactly;
+- pure and Gaussian paths together: epsilon-DP is at worst a coin of randomised response, whose loss is +-epsilon,
+  and the sum of the losses of coins and Gaussian noise is known (exact k-fold composition is its special case);
+- everything with a rho adds up as zCDP, and with Skellam noise as Rényi-DP, of which zCDP is alpha * rho;
+- Poisson noise has no Rényi bound: its exact (epsilon, delta) is added to that of the rest, delta being shared
+  out so that the epsilons add up to little.
+
+Then delta_infinity is taken off delta, and numerical slack h too: draws that miss their law by a total variation
+of h turn (epsilon, delta) into (epsilon, delta + (1 + e**epsilon) h).
+
+Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
+Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
+Numerical gap: answers are rounded up by 1e-12 of themselves, those with Poisson noise of five keys or more by what
+an error of 1e-3 in delta makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, ndtr
+
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
+from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
+from sparsehist.privacy.crossing import crossing
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 1e-12
+_MOST_LOSSES = 1 << 14
+# The plain sum of pure levels is exact and holds at delta 0: less than this share of it, or the sum.
+_WORTH_IT = 0.999
+_ORDERS = np.array([*range(2, 257), *(1 << k for k in range(9, 24))], dtype=np.float64)
+_LARGEST_EPSILON = 1e4
+# Poisson noise for five keys or more is convolved on a grid: four digits of delta, or all of them in up to a second.
+_GRID, _GRID_ERROR = 1 << 16, 1e-3
+
+
+def guarantee(cost: Cost, delta: float) -> float:
+    """The smallest epsilon shown with which what was released is (epsilon, delta)-DP.
+
+    Args:
+        cost: Of one path or several, from `total_cost`.
+        delta: At least 0, below 1.
+
+    Returns:
+        epsilon; infinite where none is shown, at this delta.
+
+    Raises:
+        DeclarationError: If delta is no such number.
+
+    Example:
+        >>> from sparsehist.privacy import path_cost, total_cost
+        >>> half = path_cost("rho", Fraction(1, 2), law="gaussian")
+        >>> guarantee(total_cost([half, half]), 1e-6) < 2 * guarantee(half, 1e-6)
+        True
+    """
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
+        raise DeclarationError(f"delta must be at least 0 and below 1, got {delta!r}")
+    parts = tuple(sorted(cost.parts))
+    if not parts:
+        return 0.0
+    left = delta - cost.delta_infinity
+    if cost.numerical_slack == 0:
+        return _of_parts(parts, left) if left >= 0 else math.inf
+    if left > 0 and any(part.law == POISSON for part in parts):
+        found = _of_parts(parts, left * (1.0 - _GRID_ERROR))
+        if (1.0 + math.exp(min(found, 700.0))) * cost.numerical_slack <= left * _GRID_ERROR:
+            return found
+    epsilon = 0.0
+    for step in range(200):
+        rest = left - (1.0 + math.exp(min(epsilon, 700.0))) * cost.numerical_slack
+        found = _of_parts(parts, rest) if rest >= 0 else math.inf
+        if found <= epsilon or found == math.inf:
+            return found if found == math.inf else epsilon
+        epsilon = found if step < 30 else found * (1.0 + 1e-6)  # near the limit it would creep for ever
+    return math.inf
+
+
+@lru_cache(maxsize=4096)
+def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
+    """An epsilon for exact draws of these laws."""
+    convolved = [part for part in parts if part.law == POISSON]
+    rest = tuple(part for part in parts if part.law != POISSON)
+    if not convolved:
+        return _with_divergence(rest, delta)
+    if delta == 0:
+        return math.inf
+    return _shared_out(rest, convolved, delta)
+
+
+def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
+    """Pure, zCDP and Skellam parts."""
+    if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
+        return math.inf
+    coins = [part.level for part in parts if part.law == PURE]
+    added = _float_above(sum(coins, Fraction(0)))
+    others = [part for part in parts if part.law != PURE]
+    if not others and (delta == 0 or len(coins) < 2):
+        return added
+    if delta <= 0:
+        return math.inf
+    rho = sum((part.level for part in others if part.law != SKELLAM), Fraction(0))
+    with_coins = rho + sum(map(as_rho, coins), Fraction(0))
+    if any(part.law == SKELLAM for part in others):
+        noise = [part for part in others if part.law == SKELLAM]
+        return min(_by_order(rho, noise, delta) + added, _by_order(with_coins, noise, delta))
+    found = [zcdp.epsilon(delta, with_coins) * _UP, zcdp.epsilon(delta, rho) * _UP + added]
+    if all(part.law == GAUSSIAN for part in others):
+        found.append(gaussian.epsilon(delta, rho) * _UP + added if others else added)
+        if coins:
+            found.append(_with_coins(coins, rho, delta, min(found)))
+    best = min(found)
+    return best if others or best < _WORTH_IT * added else added
+
+
+def _by_order(rho: Fraction, noise: Sequence[Part], delta: float) -> float:
+    """Rényi-DP of integer orders: alpha * rho and the bounds of Skellam noise."""
+    divergence = _ORDERS * float(rho)
+    for part in noise:
+        divergence = divergence + _skellam_curve(part)
+    epsilon = divergence + np.log1p(-1.0 / _ORDERS) - np.log(delta * _ORDERS) / (_ORDERS - 1.0)
+    return max(0.0, float(epsilon.min())) * _UP
+
+
+@lru_cache(maxsize=256)
+def _skellam_curve(part: Part) -> FloatArray:
+    return np.array([skellam.renyi(int(order), part.level, part.keys) for order in _ORDERS])
+
+
+def _with_coins(coins: Sequence[Fraction], rho: Fraction, delta: float, high: float) -> float:
+    """Coins of randomised response and one Gaussian mechanism: the exact sum of their losses."""
+    groups = sorted(Counter(coins).items())
+    if rho == 0 and len(groups) == 1:
+        return min(high, pure.epsilon(delta, *groups[0]) * _UP)
+    if math.prod(times + 1 for _, times in groups) > _MOST_LOSSES:
+        return high
+    loss, weight = np.zeros(1), np.ones(1)
+    for level, times in groups:
+        heads = np.arange(times + 1.0)
+        log_weight = gammaln(times + 1) - gammaln(heads + 1) - gammaln(times - heads + 1)
+        log_weight = log_weight - heads * math.log1p(math.exp(-float(level)))
+        log_weight = log_weight - (times - heads) * float(np.logaddexp(0.0, float(level)))
+        loss = np.add.outer(loss, (2 * heads - times) * float(level)).reshape(-1)
+        weight = np.multiply.outer(weight, np.exp(log_weight)).reshape(-1)
+    mu = math.sqrt(2.0 * float(rho))
+
+    def enough(epsilon: float) -> bool:
+        return float(weight @ _stick(epsilon - loss, mu)) * (1.0 + 1e-11) <= delta
+
+    low = 0.0
+    if enough(low):
+        return 0.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
+    """delta of Gaussian noise at any epsilon, negative ones included, above it by the rounding of its terms."""
+    if mu == 0:
+        return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
+    first = ndtr(mu / 2.0 - epsilon / mu)
+    second = np.exp(np.minimum(epsilon, 700.0)) * ndtr(-mu / 2.0 - epsilon / mu)
+    return np.asarray(np.maximum(0.0, first - second) + 1e-14 * (first + second))
+
+
+def _shared_out(rest: tuple[Part, ...], convolved: Sequence[Part], delta: float) -> float:
+    """Poisson paths beside others: delta in equal shares, then in shares that suit the slopes, whichever is better.
+
+    An epsilon that falls like -b ln delta is served best by shares proportional to b.
+    """
+    terms: list[tuple[Part, ...]] = [*([rest] if rest else []), *((part,) for part in convolved)]
+    if len(terms) == 1:
+        return _term(terms[0], delta)
+    shares = np.full(len(terms), 1.0 / len(terms))
+    best = math.inf
+    for _ in range(2):
+        at = [_term(term, delta * share) for term, share in zip(terms, shares, strict=True)]
+        finer = [_term(term, delta * share / 2.0) for term, share in zip(terms, shares, strict=True)]
+        best = min(best, math.fsum(at) * _UP)
+        slopes = np.array(finer) - np.array(at)
+        if not np.isfinite(slopes).all() or slopes.sum() <= 0:
+            break
+        shares = np.maximum(slopes / slopes.sum(), 1e-6)
+        shares = shares / shares.sum() * (1.0 - 1e-12)
+    return best
+
+
+def _term(parts: tuple[Part, ...], delta: float) -> float:
+    return _poisson_epsilon(parts[0], delta) if parts[0].law == POISSON else _with_divergence(parts, delta)
+
+
+@lru_cache(maxsize=1024)
+def _poisson_epsilon(part: Part, delta: float) -> float:
+    """The smallest epsilon of Poisson noise at a delta, above it by a thousandth at most."""
+    many = part.keys >= 5
+    wanted = delta / (1.0 + _GRID_ERROR) if many else delta * (1.0 - 1e-9)
+    grid = _GRID if many else None
+
+    def excess(epsilon: float) -> float:
+        found = poisson.delta(part.level, epsilon, part.keys, grid=grid)
+        return math.log(found / wanted) if found > 0 else -_LARGEST_EPSILON
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, 2.0 * high
+        if high > _LARGEST_EPSILON:
+            return math.inf
+    found = crossing(excess, low, high, tolerance=2e-4)
+    while excess(found) > 0:
+        found *= 1.0 + 5e-4
+    return found
+
+
+def _float_above(value: Fraction) -> float:
+    """The smallest double that is not below."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

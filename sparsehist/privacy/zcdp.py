@@ -80,8 +80,7 @@ def epsilon(delta: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
     target, spent = _beyond(delta, delta_infinity), at_least_zero(rho, "rho")
     if spent == 0:
         return 0.0
-    wanted, rate = -log(target), float(spent)
-    order = _root(lambda t: t * t * rate + math.log1p(t) - wanted)
+    order = best_order_given_delta(target, spent)
     with localcontext(MANY_DIGITS):
         t = Decimal(order or math.exp(_LOWEST))
         return max(0.0, float(epsilon_at(t, -as_decimal(target).ln(), as_decimal(spent))))
@@ -134,6 +133,12 @@ def best_order_given_epsilon(epsilon: Fraction, rho: Fraction) -> float:
     """The best t = order - 1 for a given epsilon; 0.0 where it is too small for a double, and delta 1."""
     limit, rate = float(epsilon), float(rho)
     return _root(lambda t: (2.0 * t + 1.0) * rate - limit - _log_inverse(t))
+
+
+def best_order_given_delta(delta: Fraction, rho: Fraction) -> float:
+    """The best t = order - 1 for a given delta; 0.0 where it is too small for a double."""
+    wanted, rate = -log(delta), float(rho)
+    return _root(lambda t: t * t * rate + math.log1p(t) - wanted)
 
 
 def log_delta(order: float, epsilon: Fraction, rho: Fraction) -> Decimal:

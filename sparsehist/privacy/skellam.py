@@ -6,8 +6,8 @@ Gaussian noise of that variance is, is false, though not by much: it fails at or
 and order 1.2 the divergence of one key is 0.30248 and that would promise 0.3.
 
 Each bound is a line in the order (the first of them the lower of two), and along a line slope * order + offset the
-best (epsilon, delta) is that of slope-zCDP at epsilon - offset, whose best order is known; as its logarithm is convex,
-the best integer is one of the two next to it. Numerical gap: 14 digits, rounded to nearest, not upwards.
+best (epsilon, delta) is that of slope-zCDP at epsilon - offset, whose best order is known; as its logarithm is
+convex, the best integer is one of the two next to it. Numerical gap: 14 digits, rounded to nearest, not upwards.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from scipy.special import i0e, i1e
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy.zcdp import best_order_given_delta, best_order_given_epsilon, epsilon_at, log_delta
 from sparsehist.privacy.exact import MANY_DIGITS, Number, as_decimal, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.privacy.zcdp import best_order_given_delta, best_order_given_epsilon, epsilon_at, log_delta
 
-# The logarithm of the ratio of the Bessel functions: of their quotient below, by their integrals between, and from its
-# expansion beyond; near 1 the quotient would have lost the digits of its difference from 1.
+# The logarithm of the ratio of the Bessel functions: of their quotient below, by their integrals between, and from
+# its expansion beyond; near 1 the quotient would have lost the digits of its difference from 1.
 _INTEGRATE_FROM, _EXPAND_FROM = 1.0, 1e3
 # Points on half a circle: what the sum leaves out is a Bessel function of order 512, below e**-120 at variance 1000.
 _POINTS = 256

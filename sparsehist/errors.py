@@ -6,7 +6,10 @@
     │   │   ├── LevelError             a level that is not a positive, finite number
     │   │   ├── LevelOrderError        levels in an order the call does not allow
     │   │   ├── ThresholdError         a threshold that cannot be served; says which would do
-    │   │   └── DomainError            a domain that cannot be built or parsed
+    │   │   ├── DomainError            a domain that cannot be built or parsed
+    │   │   └── StatementError         a SQL statement that cannot be read or run; says where
+    │   │       ├── GuaranteeError     a query whose rows of one unit may depend on other units
+    │   │       └── NotAllowedError    a statement that a reader of releases may not run
     │   ├── DataError                  the log; the message names column, rule and remedy, never a value
     │   ├── NameTakenError             a series or release of that name stands for something else
     │   └── NotFoundError              no store, series, release or file of that name
@@ -56,6 +59,32 @@ class ThresholdError(DeclarationError):
 
 class DomainError(DeclarationError):
     """A domain cannot be built or parsed."""
+
+
+class StatementError(DeclarationError):
+    """A SQL statement cannot be read or run; the message says where and what was expected."""
+
+
+class GuaranteeError(StatementError):
+    """A query may break the guarantee: rows of one unit may depend on the rows of others.
+
+    Attributes:
+        reason: Why, and what would be right.
+        start: First character of the part of the query that is meant.
+        end: One past its last character.
+        view: Name of the view whose text `start` and `end` count in; None for the query itself.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str = "", start: int = 0, end: int = 1, view: str | None = None
+    ) -> None:
+        """Hold the message and its place."""
+        super().__init__(message)
+        self.reason, self.start, self.end, self.view = reason or message, start, end, view
+
+
+class NotAllowedError(StatementError):
+    """A statement that a session for readers of releases does not run."""
 
 
 class DataError(InputError):

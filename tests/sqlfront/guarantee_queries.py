@@ -1,0 +1,515 @@
+# ruff: noqa: E501, ISC004  a query is easier to read in one line, and stands in a tuple with its reason
+"""Queries for the tests of the guarantee: private tables log, log_b and clicks, public tables areas and days.
+
+log and log_b: user_id, query, n (whole), w (floating point), ts, country, tags (list), attr (struct).
+clicks: user_id, page, ts, user_ref. areas: country, region, weight, user_id. days: day, label.
+"""
+
+from __future__ import annotations
+
+PUBLIC = frozenset({"areas", "days", "areas.csv"})
+
+VIEWS = {
+    "clean": "select user_id, query, ts from log where query <> ''",
+    "totals": "select user_id, query, count(*) over () as n from log",
+    "renamed": "select user_id as u, query as q from log",
+    "region_names": "select distinct region from areas",
+}
+
+# name: query, every one harmless
+GOOD = {
+    "columns": "select user_id, query from log",
+    "qualified columns": "select log.user_id, log.query from log",
+    "from first": "from log select user_id, query",
+    "all columns": "select * from log",
+    "all columns of a table": "select l.* from log l join areas using (country)",
+    "quoted names": 'select "user_id", "query" from "log"',
+    "names in capitals": "SELECT user_id, QUERY AS query FROM Log WHERE USER_ID > 0",
+    "a filter": "select user_id, query from log where n > 1 and country = 'DE'",
+    "an expression as key": "select user_id, lower(trim(query)) as query from log",
+    "a case as key": "select user_id, case when n > 1 then query else 'few' end as query from log",
+    "casts and dates": "select user_id, strftime(ts, '%Y-%m') || query as query from log",
+    "an in list": "select user_id, query from log where country in ('DE', 'FR') or query like 'a%'",
+    "a row of values": "select user_id, query from log where (country, n) in ((values ('DE', 1), ('FR', 2)))",
+    "a lambda": "select user_id, list_transform(tags, lambda x: x || '!')[1] as query from log",
+    "parts of a struct": "select user_id, attr.a as query from log where attr['a'] is not null",
+    "unnest in the list": "select user_id, unnest(tags) as query from log",
+    "unnest in from": "select log.user_id, t.tag as query from log, unnest(log.tags) as t(tag)",
+    "unnest with a number": "select log.user_id, t.tag as query from log cross join unnest(tags) as t(tag)",
+    "clock": "select user_id, query from log where ts < now() + interval 30 day",
+    "a regular expression": "select user_id, regexp_extract(query, '[a-z]+') as query from log",
+    "order by": "select user_id, query from log order by ts, query",
+    "exclude": "select * exclude (w, tags) from log",
+    "replace": "select * replace (lower(query) as query) from log",
+    "distinct": "select distinct user_id, query from log",
+    "group by": "select user_id, query from log group by user_id, query",
+    "group by number": "select user_id, query, count(*) as n from log group by 1, 2",
+    "group by all": "select user_id, query, max(ts) as last from log group by all",
+    "group by an alias": "select user_id as user_id, lower(query) as q, count(*) n from log group by user_id, q",
+    "having": "select user_id, query from log group by user_id, query having count(*) > 1",
+    "counts of a unit": "select user_id, max(query) as query from log group by user_id",
+    "a distinct count": "select user_id, count(distinct query)::varchar as query from log group by user_id",
+    "a sum of whole numbers": "select user_id, sum(n::bigint)::varchar as query from log group by user_id",
+    "a filtered count": "select user_id, (count(*) filter (where n > 1))::varchar as query from log group by user_id",
+    "first, in full order": "select user_id, first(query order by ts, query) as query from log group by user_id",
+    "a sorted list": "select user_id, string_agg(query, ',' order by query) as query from log group by user_id",
+    "grouping sets": "select user_id, query from log group by grouping sets ((user_id), (user_id, query))",
+    "rank in a unit": "select user_id, query from log qualify rank() over (partition by user_id order by ts) <= 2",
+    "count over a unit": "select user_id, query from log qualify count(*) over (partition by user_id) > 1",
+    "row numbers in full order": """
+        select user_id, query from log
+        qualify row_number() over (partition by user_id order by ts, query) <= 2""",
+    "lag in full order": """
+        select user_id, query || coalesce(lag(query) over (partition by user_id order by ts, query), '') as query
+        from log""",
+    "row numbers of groups": """
+        select user_id, query from log group by user_id, query
+        qualify row_number() over (partition by user_id order by count(*) desc, query) = 1""",
+    "a named window": "select user_id, query, max(n) over w as m from log window w as (partition by user_id)",
+    "a window and its range": """
+        select user_id, query from log
+        qualify count(*) over (partition by user_id order by n range between 1 preceding and current row) > 1""",
+    "join to public": "select user_id, region as query from log join areas on log.country = areas.country",
+    "join using": "select log.user_id, query from log join areas using (country)",
+    "left join to public": """
+        select l.user_id, coalesce(a.region, 'none') as query from log l left join areas a on a.country = l.country""",
+    "join to public by an inequality": "select l.user_id, query from log l join areas a on l.n < a.weight",
+    "semi join to public": "select user_id, query from log semi join areas using (country)",
+    "anti join to public": "select user_id, query from log anti join areas using (country)",
+    "in public": "select user_id, query from log where country in (select country from areas where region = 'west')",
+    "not in public": "select user_id, query from log where country not in (select country from areas)",
+    "exists in public": """
+        select user_id, query from log where exists (select 1 from areas a where a.country = log.country)""",
+    "a public number": "select user_id, query from log where n < (select avg(areas.weight) from areas)",
+    "top of a public table": """
+        with top as (select country from areas order by weight desc limit 2)
+        select user_id, query from log where country in (select country from top)""",
+    "a public sum": """
+        with regions as (select region, sum(weight) as s from areas group by region)
+        select l.user_id, r.region as query from log l join areas a using (country) join regions r using (region)""",
+    "values": "select user_id, label as query from log join (values ('DE', 'Germany')) v(country, label) using (country)",
+    "a range": "select user_id, query || i as query from log, range(2) r(i)",
+    "self join on the unit": """
+        select a.user_id, a.query || b.query as query from log a join log b on a.user_id = b.user_id and a.n < b.n""",
+    "private join using the unit": "select user_id, page as query from log join clicks using (user_id)",
+    "private join in where": "select log.user_id, page as query from log, clicks where log.user_id = clicks.user_id",
+    "private left join": """
+        select l.user_id, coalesce(c.page, 'none') as query
+        from log l left join clicks c on l.user_id = c.user_id and c.ts > l.ts""",
+    "private full join": "select user_id, coalesce(query, page) as query from log full join clicks using (user_id)",
+    "three private tables": """
+        select a.user_id, a.query from log a join clicks c on c.user_id = a.user_id
+        join log_b b on b.user_id = c.user_id""",
+    "private semi join": "select user_id, query from log semi join clicks on log.user_id = clicks.user_id",
+    "private anti join": "select user_id, query from log anti join clicks using (user_id)",
+    "exists for the unit": """
+        select user_id, query from log l where exists (select 1 from clicks c where c.user_id = l.user_id)""",
+    "not exists for the unit": """
+        select user_id, query from log l
+        where not exists (select 1 from clicks c where c.user_id = l.user_id and c.page = l.query)""",
+    "the unit in": "select user_id, query from log where user_id in (select user_id from clicks where page = 'a')",
+    "unit and key in": "select user_id, query from log where (user_id, query) in (select user_id, page from clicks)",
+    "a count of the unit's rows": """
+        select user_id, query from log l where (select count(*) from clicks c where c.user_id = l.user_id) > 1""",
+    "not in the unit's rows": """
+        select user_id, query from log l
+        where query not in (select page from clicks c where c.user_id = l.user_id and page is not null)""",
+    "a lateral query": """
+        select l.user_id, x.m as query from log l,
+        lateral (select max(page) as m from clicks c where c.user_id = l.user_id) x""",
+    "union all": "select user_id, query from log union all select user_id, query from log_b",
+    "union": "select user_id, query from log union select user_id, page from clicks",
+    "union all by name": "select user_id, query from log union all by name select query, user_id from log_b",
+    "except": "select user_id, query from log except select user_id, page from clicks",
+    "intersect": "select user_id, query from log intersect select user_id, page from clicks",
+    "except public": "select user_id, country as query from log except select user_id, country from areas",
+    "a common table expression": "with c as (select user_id, query from log) select * from c",
+    "names of a common table expression": "with c(u, q) as (select user_id, query from log) select u as user_id, q from c",
+    "two of them": """
+        with a as (select user_id, query from log where n > 1), b as (select user_id from a group by user_id)
+        select a.user_id, a.query from a join b using (user_id)""",
+    "a query in from": "select user_id, query from (select user_id, query from log where n > 1) as x",
+    "names of a query": "select u as user_id, q as query from (select user_id, query from log) as x(u, q)",
+    "renaming there and back": "select u as user_id, query from (select user_id as u, query from log) group by u, query",
+    "counts joined back": """
+        select l.user_id, l.query from log l
+        join (select user_id, count(*) as c from log group by user_id) t on t.user_id = l.user_id where c < 9""",
+    "unpivot": "select user_id, v as query from (unpivot (select user_id, query, country from log) on query, country into name k value v)",
+    "a recursion in a unit": """
+        with recursive r as (
+            select user_id, n, 0 as depth from log
+            union all select r.user_id, r.n, r.depth + 1 from r where r.depth < 2)
+        select user_id, depth::varchar as query from r""",
+    "a public recursion": """
+        with recursive r(i) as (select 1 union all select i + 1 from r where i < 3)
+        select user_id, query || i as query from log, r""",
+    "parquet files": "select user_id, query from read_parquet('log/*.parquet')",
+    "parquet with file names": "select user_id, filename as query from read_parquet('log/*.parquet', filename = true)",
+    "a parquet file as a table": "select user_id, query from 'log/day.parquet'",
+    "csv with types": """
+        select user_id, query from read_csv('log.csv', auto_detect = false, header = true, delim = ',',
+        columns = {'user_id': 'VARCHAR', 'query': 'VARCHAR'})""",
+    "a public file": "select user_id, query from log join read_csv('areas.csv') using (country)",
+    "a view": "select user_id, query from clean",
+    "a view with other names": "select u as user_id, q as query from renamed",
+    "a public view": "select user_id, query from log where country in (select region from region_names)",
+    "a comment": "select user_id, -- limit 10\n query /* random() */ from log",
+    "words in texts": "select user_id, query from log where query <> 'limit 10; select random()'",
+    "a semicolon": "select user_id, query from log;",
+    "unicode": "select user_id, query || 'ünï' as query from log where query <> '日本'",
+}
+
+# name: query, words of the reason
+BAD = {
+    "limit": ("select user_id, query from log limit 2", "LIMIT"),
+    "offset": ("select user_id, query from log offset 2", "LIMIT"),
+    "limit and order": ("select user_id, query from log order by ts limit 2", "LIMIT"),
+    "limit in percent": ("select user_id, query from log limit 50%", "LIMIT"),
+    "limit inside": ("select user_id, query from (select * from log order by ts limit 2)", "LIMIT"),
+    "limit in a common table expression": ("with c as (from log limit 2) select user_id, query from c", "LIMIT"),
+    "limit for the unit": (
+        "select user_id, (select page from clicks c where c.user_id = l.user_id order by ts limit 1) as query from log l",
+        "LIMIT",
+    ),
+    "fetch": ("select user_id, query from log fetch first 2 rows only", "can read|LIMIT"),
+    "sample": ("select user_id, query from log using sample 50%", "sample"),
+    "tablesample": ("select user_id, query from log tablesample reservoir(2 rows)", "sample"),
+    "sample of public": ("select user_id, query from log join (from areas using sample 2) using (country)", "sample"),
+    "limit of public, no order": (
+        "with t as (select country from areas limit 2) select user_id, query from log semi join t using (country)",
+        "ORDER BY",
+    ),
+    "random": ("select user_id, query from log where random() < 0.5", "random"),
+    "uuid": ("select user_id, uuid()::varchar as query from log", "uuid"),
+    "random by another name": ("select user_id, gen_random_uuid()::varchar as query from log", "random"),
+    "nextval": ("select user_id, nextval('s')::varchar as query from log", "nextval"),
+    "setseed": ("select user_id, query from log where setseed(0.5) is null", "setseed"),
+    "settings": ("select user_id, current_setting('threads') as query from log", "current_setting"),
+    "environment": ("select user_id, getenv('HOME') as query from log", "getenv"),
+    "variables": ("select user_id, getvariable('x') as query from log", "getvariable"),
+    "statistics": ("select user_id, stats(query) as query from log", "stats"),
+    "rowid": ("select user_id, rowid as query from log", "rowid"),
+    "file row numbers": (
+        "select user_id, file_row_number as query from read_parquet('l.parquet')",
+        "file_row_number",
+    ),
+    "file row number option": (
+        "select user_id, query from read_parquet('l.parquet', file_row_number = true)",
+        "file_row_number",
+    ),
+    "a function of the user": ("select user_id, secret_sauce(query) as query from log", "secret_sauce"),
+    "a macro over a builtin": ("select user_id, shout(query) as query from log", "shout"),
+    "a function in a schema": ("select user_id, main.upper(query) as query from log", "upper"),
+    "distinct on": ("select distinct on (user_id) user_id, query from log order by ts", "DISTINCT ON"),
+    "distinct on the key": ("select distinct on (query) user_id, query from log", "DISTINCT ON"),
+    "distinct without the unit": (
+        "select l.user_id, q.query from log l join (select distinct query from log) q using (query)",
+        "DISTINCT",
+    ),
+    "an aggregate of all": ("select max(user_id) as user_id, query from log group by query", "GROUP BY"),
+    "a count of all": ("select count(*) as user_id, 'x' as query from log", "GROUP BY"),
+    "group by the key": ("select query, count(*) as user_id from log group by all", "GROUP BY"),
+    "having over all": (
+        "select l.user_id, l.query from log l "
+        "join (select query from log group by query having count(*) > 2) q using (query)",
+        "GROUP BY",
+    ),
+    "rollup": ("select user_id, query from log group by rollup (user_id, query)", "GROUP BY"),
+    "cube": ("select user_id, query from log group by cube (user_id, query)", "GROUP BY"),
+    "a grouping set without": (
+        "select user_id, query from log group by grouping sets ((user_id, query), (query))",
+        "GROUP BY",
+    ),
+    "a function of the unit as group": (
+        "select user_id % 2 as user_id, max(query) as query from log group by user_id % 2",
+        "GROUP BY",
+    ),
+    "a window over all": ("select user_id, query from log qualify count(*) over () > 2", "partition by"),
+    "a window over the key": (
+        "select user_id, query from log qualify count(*) over (partition by query) > 1",
+        "partition by",
+    ),
+    "row numbers over all": (
+        "select user_id, query || (row_number() over (order by ts, query, user_id))::varchar as query from log",
+        "partition by",
+    ),
+    "a named window over all": (
+        "select user_id, query from log window w as (order by ts) qualify sum(n::int) over w > 2",
+        "partition by",
+    ),
+    "lag over all": ("select user_id, lag(query) over (order by ts, query) as query from log", "partition by"),
+    "row numbers with ties": (
+        "select user_id, query from log qualify row_number() over (partition by user_id order by ts) <= 1",
+        "tie",
+    ),
+    "row numbers of all columns": (
+        "select * from log qualify row_number() over (partition by user_id order by ts) = 1",
+        "tie|name them",
+    ),
+    "row numbers without order": (
+        "select user_id, query from log qualify row_number() over (partition by user_id) <= 1",
+        "tie",
+    ),
+    "first value with ties": (
+        "select user_id, first_value(query) over (partition by user_id order by ts) as query from log",
+        "tie",
+    ),
+    "a frame of rows with ties": (
+        "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query from log",
+        "tie",
+    ),
+    "two orders": (
+        """select user_id, query, row_number() over (partition by user_id order by ts, query) as a,
+        row_number() over (partition by user_id order by query, ts) as b from log""",
+        "two windows",
+    ),
+    "first": ("select user_id, first(query) as query from log group by user_id", "order"),
+    "first with ties": ("select user_id, first(query order by ts) as query from log group by user_id", "order"),
+    "any value": ("select user_id, any_value(query) as query from log group by user_id", "order"),
+    "a list as it comes": ("select user_id, list(query)[1] as query from log group by user_id", "order"),
+    "a text as it comes": ("select user_id, string_agg(query, ',') as query from log group by user_id", "order"),
+    "arg_max": ("select user_id, arg_max(query, ts) as query from log group by user_id", "order"),
+    "mode": ("select user_id, mode(query) as query from log group by user_id", "order"),
+    "a floating-point sum": ("select user_id, sum(w)::varchar as query from log group by user_id", "floating"),
+    "a deviation": ("select user_id, stddev(w)::varchar as query from log group by user_id", "order"),
+    "a random quantile": (
+        "select user_id, reservoir_quantile(n, 0.5)::varchar as query from log group by user_id",
+        "random",
+    ),
+    "self join on the key": (
+        "select a.user_id, b.query from log a join log b on a.query = b.query",
+        "different units",
+    ),
+    "a cross join": ("select a.user_id, b.query from log a, log b", "different units"),
+    "a private join on time": (
+        "select l.user_id, page as query from log l join clicks c on c.ts between l.ts - interval 1 day and l.ts",
+        "different units",
+    ),
+    "equal or not": (
+        "select a.user_id, b.query from log a join log b on a.user_id = b.user_id or a.query = b.query",
+        "different units",
+    ),
+    "unequal units": ("select a.user_id, b.query from log a join log b on a.user_id <> b.user_id", "different units"),
+    "units equal but for a function": (
+        "select a.user_id, b.query from log a join log b on a.user_id % 2 = b.user_id % 2",
+        "different units",
+    ),
+    "a private join using another column": (
+        "select log.user_id, page as query from log join clicks using (ts)",
+        "different units",
+    ),
+    "the unit with another column": (
+        "select l.user_id, c.page as query from log l join clicks c on l.user_id = c.user_ref",
+        "different units",
+    ),
+    "two of three": (
+        "select a.user_id, c.page as query from log a join log_b b using (user_id) join clicks c on c.ts = b.ts",
+        "different units",
+    ),
+    "a private left join on time": (
+        "select l.user_id, query from log l left join clicks c on c.ts = l.ts",
+        "partner",
+    ),
+    "public kept beside private": (
+        "select coalesce(l.user_id, 0) as user_id, region as query from areas a left join log l using (country)",
+        "partner",
+    ),
+    "public kept on the right": (
+        "select l.user_id, region as query from log l right join areas a using (country)",
+        "partner",
+    ),
+    "public kept in full": (
+        "select l.user_id, region as query from log l full join areas a using (country)",
+        "partner",
+    ),
+    "equalities among the kept": (
+        "select a.user_id, b.query from log a cross join log b "
+        "left join clicks c on c.user_id = a.user_id and a.user_id = b.user_id",
+        "different units",
+    ),
+    "a partner that makes two equal": (
+        "select a.user_id, b.query from log a cross join log b "
+        "left join clicks c on c.user_id = a.user_id and c.user_id = b.user_id",
+        "different units",
+    ),
+    "a private anti join on time": ("select user_id, query from log anti join clicks using (ts)", "partner"),
+    "a private semi join on the key": (
+        "select user_id, query from log semi join clicks on query = page",
+        "partner",
+    ),
+    "a positional join": ("select user_id, region as query from log positional join areas", "positional|where they"),
+    "an asof join of rows that tie": (
+        "select l.user_id, page as query from log l asof join clicks c on l.user_id = c.user_id and l.ts >= c.ts",
+        "tie",
+    ),
+    "a count of all as condition": (
+        "select user_id, query from log where (select count(*) from clicks) > 3",
+        "all units",
+    ),
+    "exists for all": (
+        "select user_id, query from log where exists (select 1 from clicks where page = 'a')",
+        "all units",
+    ),
+    "exists for the key": (
+        "select user_id, query from log l where exists (select 1 from clicks c where c.page = l.query)",
+        "all units",
+    ),
+    "exists for a name of one's own": (
+        "select user_id, query from log where exists (select 1 from clicks c where user_id = c.user_id)",
+        "all units",
+    ),
+    "exists for an alias": (
+        "select u as user_id, query from (select user_id as u, query from log) l "
+        "where exists (select c.page as u from clicks c where u = c.user_id)",
+        "all units",
+    ),
+    "the key in": ("select user_id, query from log where query in (select page from clicks)", "all units"),
+    "the key not in": ("select user_id, query from log where query not in (select page from clicks)", "all units"),
+    "the unit not in": (
+        "select user_id, query from log where user_id not in (select user_id from clicks)",
+        "all units",
+    ),
+    "the unit in, as a value": (
+        "select user_id, coalesce((user_id in (select user_id from clicks))::varchar, '-') as query from log",
+        "all units",
+    ),
+    "the unit in, or": (
+        "select user_id, query from log where user_id in (select user_id from clicks) or n = 1",
+        "all units",
+    ),
+    "another column in": (
+        "select user_id, query from log where user_id in (select user_ref from clicks)",
+        "all units",
+    ),
+    "a deviation from the mean": (
+        "select user_id, query from log where n > (select max(n) from log)",
+        "all units",
+    ),
+    "a public sum of private numbers": (
+        "select user_id, query from log where n < (select sum(w) from areas)",
+        "floating",
+    ),
+    "any": ("select user_id, query from log where n > any (select n from log_b)", "all units"),
+    "a query in order by": ("select user_id, query from log order by (select count(*) from clicks)", "all units"),
+    "a query in values": (
+        "select user_id, query from log join (values ((select max(n) from log_b))) v(n) using (n)",
+        "all units",
+    ),
+    "a query in a range": (
+        "select user_id, query || i as query from log, range((select count(*) from clicks)) r(i)",
+        "all units",
+    ),
+    "one of several rows": (
+        "select user_id, (select page from clicks c where c.user_id = l.user_id) as query from log l",
+        "which row",
+    ),
+    "an array as it comes": (
+        "select user_id, array(select page from clicks c where c.user_id = l.user_id)[1] as query from log l",
+        "order",
+    ),
+    "a lateral query over the key": (
+        "select l.user_id, x.m as query from log l, lateral (select max(page) m from clicks c where c.page = l.query) x",
+        "GROUP BY",
+    ),
+    "another's rows under the unit's name": (
+        "select x.user_id, x.query from clicks a, lateral (select a.user_id, b.query from log b) x",
+        "different units",
+    ),
+    "groups by an outer unit": (
+        "select x.user_id, x.m as query from clicks a, "
+        "lateral (select a.user_id, max(b.query) as m from log b group by a.user_id) x",
+        "GROUP BY",
+    ),
+    "a union with public rows": (
+        "select user_id, query from log union all select user_id, region from areas",
+        "public",
+    ),
+    "a union with a constant unit": ("select user_id, query from log union all select 1, 'x'", "public"),
+    "a union in another order": (
+        "select user_id, query from log union all select n, query from log_b",
+        "one place",
+    ),
+    "a union of swapped columns": (
+        "select query, user_id from log union select user_id, page from clicks",
+        "one place",
+    ),
+    "except without the unit": (
+        "select l.user_id, q.query from log l join (select query from log except select page from clicks) q "
+        "using (query)",
+        "across units",
+    ),
+    "public except private": (
+        "select l.user_id, l.query from log l join (select country from areas except select country from log_b) a "
+        "using (country)",
+        "all units",
+    ),
+    "intersect without the unit": (
+        "select l.user_id, q.query from log l join (select query from log intersect select page from clicks) q "
+        "using (query)",
+        "across units",
+    ),
+    "a unit made lower": ("select user_id // 2 as user_id, query from log", "unchanged"),
+    "a unit cast": ("select user_id::varchar as user_id, query from log", "unchanged"),
+    "a unit split": ("select user_id || query as user_id, query from log", "unchanged"),
+    "another column as unit": ("select n as user_id, query from log", "unchanged"),
+    "a unit replaced": ("select * replace (n as user_id) from log", "unchanged"),
+    "a unit left out": ("select * exclude (user_id) from log", "unchanged"),
+    "a public unit": ("select a.user_id, query from log join areas a using (country)", "unchanged"),
+    "a nullable unit": (
+        "select c.user_id, l.query from log l left join clicks c using (user_id)",
+        "unchanged",
+    ),
+    "a unit twice": ("select user_id, n as user_id, query from log", "unchanged"),
+    "another case twice": ("select user_id as USER_ID, n as user_id, query from log", "unchanged"),
+    "no unit": ("select query from log", "unchanged"),
+    "only public tables": ("select user_id, region as query from areas", "no private table"),
+    "columns by a pattern": ("select columns('user.*'), query from log", "unchanged"),
+    "a pivot": (
+        "select user_id, a as query from (pivot log on country in ('DE' as a) using max(query) group by user_id)",
+        "pivot",
+    ),
+    "a pivot over all": ("select * from (pivot log on country in ('DE', 'FR') using count(*))", "pivot"),
+    "a recursion that loses the unit": (
+        "with recursive r as (select user_id, query from log union all "
+        "select l.user_id, r.query from r join log l on l.query = r.query) select * from r",
+        "different units",
+    ),
+    "a recursion that gathers": (
+        "with recursive r as (select user_id, n from log union all "
+        "select max(user_id), 1 from r where n > 1) select user_id, n::varchar as query from r",
+        "GROUP BY",
+    ),
+    "guessed csv": ("select user_id, query from read_csv('log.csv')", "guesses"),
+    "guessed csv as a table": ("select user_id, query from 'log.csv'", "guessed"),
+    "guessed types": (
+        "select user_id, query from read_csv('log.csv', auto_detect = false, header = true)",
+        "guesses",
+    ),
+    "csv with errors left out": (
+        "select user_id, query from read_csv('l.csv', auto_detect = false, ignore_errors = true, "
+        "columns = {'user_id': 'INT', 'query': 'VARCHAR'})",
+        "ignore_errors",
+    ),
+    "csv with rows skipped": (
+        "select user_id, query from read_csv('l.csv', auto_detect = false, skip = 3, "
+        "columns = {'user_id': 'INT', 'query': 'VARCHAR'})",
+        "skip",
+    ),
+    "guessed json": ("select user_id, query from read_json('log.json')", "guesses"),
+    "parquet by names": (
+        "select user_id, query from read_parquet('l/*.parquet', union_by_name = true)",
+        "union_by_name",
+    ),
+    "folders by a pattern": ("select user_id, day as query from read_parquet('log/*/*.parquet')", "folders"),
+    "names of files": ("select file as user_id, 'x' as query from glob('*')", "glob"),
+    "a query in a text": ("select user_id, query from query('select * from log limit 2')", "query"),
+    "a table by name": ("select user_id, query from query_table('totals')", "query_table"),
+    "tables of the catalogue": ("select user_id, table_name as query from log, duckdb_tables()", "duckdb_tables"),
+    "a view that counts": ("select user_id, n::varchar as query from totals", "partition by"),
+    "a view by a longer name": ("select user_id, n::varchar as query from main.totals", "view"),
+    "describe": ("describe log", "not known"),
+    "summarize": ("summarize log", "not known"),
+    "two statements": ("select user_id, query from log; select 1", "more than one"),
+    "no select": ("delete from log", "one SELECT"),
+    "a column by number of all": ("select user_id, max(query) as query from log group by 2", "GROUP BY"),
+}

@@ -88,6 +88,47 @@ class Release:
         self._metadata = MappingProxyType(state[1])
         self._origin = None
 
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
+        """Confidence intervals for the true counts of the published rows.
+
+        For every true count c: given that a key with that count was published, its interval holds c with
+        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). That it was
+        published, because its noise was large enough, is taken into account; noisy_count plus or minus a
+        multiple of std would be wrong for keys near and below the threshold. Probabilities are over the noise:
+        for a value just above the threshold, nothing tells a true count near it from one far below, and such
+        intervals reach down to 0. No statement holds given the value itself, without knowing how common which
+        counts are.
+
+        Only this release is used, so other releases of the same keys neither help nor harm. No store is needed.
+
+        Args:
+            confidence: Probability that an interval holds the true count; strictly between 0 and 1.
+            simultaneous: Make it the probability that all intervals of this release hold theirs, given which keys
+                were published: each gets confidence**(1/rows) (Šidák; noises of different keys are independent).
+
+        Returns:
+            The frame with two more columns, in counts: `low`, 0 where the limit would lie below (1 in an open
+            domain), and `high`. Float64.
+
+        Raises:
+            DeclarationError: If the confidence is none.
+            InputError: If a key column is called low or high.
+
+        Example:
+            >>> import sparsehist as sh
+            >>> counts = sh.Counts(pl.DataFrame({"url": ["/a"], "count": [900]}))
+            >>> series = sh.create(":memory:", counts, name="visits", key="url", max_keys=1,
+            ...                    domain=sh.Strings(max_bytes=8), seed=1)
+            >>> release = series.release("public", level=0.5, threshold=100)
+            >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
+            [899.2, 903.1]
+
+        Source: our own derivation; see `sparsehist.histogram.intervals`.
+        """
+        from sparsehist.intervals import frame_with_intervals  # reading a release should not load the families
+
+        return frame_with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
+
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
 

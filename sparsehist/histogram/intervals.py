@@ -1,0 +1,211 @@
+"""Confidence limits of true counts, from noisy counts that were published because they are above a threshold.
+
+A count c is published as Y = c + noise (rounded) given Y > threshold: a truncated law, of which T = P[Y > threshold]
+is what was left. For every c a set of values holds all but alpha of that law, and the limits of y are the counts
+whose set holds y: so their coverage is 1 - alpha for every true count, given that it was published. With
+
+    u(c) = min(alpha T, (1 - (1 - alpha) T) / 2)
+
+the set leaves out the values that noise reaches with probability u or less from above and, where u is more than the
+1 - T that the threshold has taken away already, those that it reaches with probability u or less from below: all of
+alpha above for counts well below the threshold, half on either side for counts well above it. Both limits rise with
+y, and no y is left without counts. For noise that is symmetric and unimodal the sets are the smallest there are.
+
+Source: our own derivation (inversion of tests; log-concave noise makes the limits monotone).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsehist.errors import DeclarationError
+from sparsehist.noise.family import Family, FloatArray, NoiseArray, noise_mean
+from sparsehist.privacy.levels import Level, as_level
+
+# A count is found to within this share of a standard deviation, a thousandth of the step of the grid.
+_CLOSE = 1e-6
+_MOST_STEPS = 100
+# Standard deviations above the threshold beyond which less than e**-60 of the law is cut off.
+_FAR = 80.0
+
+Rising = Callable[[NDArray[np.intp], FloatArray], FloatArray]
+"""Of row numbers and counts."""
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The truncated law of a published count, by the true count; logarithms throughout."""
+
+    family: Family
+    level: Fraction
+    effective_threshold: float
+    step: float
+    alpha: float
+
+    def log_missed(self, counts: FloatArray) -> FloatArray:
+        """ln u(c)."""
+        log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
+        log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
+        both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
+        return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
+
+    def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
+        """How much likelier than u it is to get `noisy` or more from a count; ln, rises with the count."""
+        at_least = noisy - counts - (1.0 if self.family.integer else self.step / 2)
+        return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
+
+    def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
+        """How much likelier than u it is to get `noisy` or less, published or not; ln, falls with the count."""
+        at_most = noisy - counts + (0.0 if self.family.integer else self.step / 2)
+        return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
+
+
+def count_limits(
+    family: Family,
+    level: Level,
+    noisy_counts: NoiseArray,
+    effective_threshold: float,
+    step: float,
+    *,
+    alpha: float,
+    least: float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Compute confidence limits of the true counts behind published noisy counts.
+
+    Args:
+        family: The noise.
+        level: Level of the release.
+        noisy_counts: Published, above the threshold; in counts; shape (n,).
+        effective_threshold: A cell of count c was published when its noise was above this less c.
+        step: Of the grid; 1 for integer noise.
+        alpha: Probability of a true count outside its limits; strictly between 0 and 1.
+        least: No true count is smaller: limits that reach below end there.
+
+    Returns:
+        Lower and upper limits, in counts; shape (n,). Whole numbers for integer noise, for which their coverage is
+        at least 1 - alpha; for real noise it is 1 - alpha, to 1e-3 of alpha or so (the grid).
+
+    Raises:
+        DeclarationError: If alpha is no probability.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> low, high = count_limits(Gaussian(), 0.5, np.array([6.1, 20.0]), 6.0, 2**-10, alpha=0.05)
+        >>> low.round(2).tolist(), high.round(2).tolist()
+        ([0.0, 18.04], [7.85, 21.96])
+    """
+    if not 0 < alpha < 1:
+        raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+    law = _Law(family, as_level(level), effective_threshold, step, alpha)
+    # Released rows lie on a grid: each value is solved for once.
+    values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
+    # So far above the threshold nothing of the law is cut off, and limits keep their distance from the value.
+    near = int(
+        np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(noise_mean(family, level)))
+    )
+    solved, beyond = values[: near + 1], values[near + 1 :]
+    limits = []
+    for found in (_lower(law, solved, least), _upper(law, solved, least)):
+        shifted = beyond - solved[-1] + found[-1] if beyond.size else beyond
+        limits.append(np.concatenate([found, shifted])[place])
+    return limits[0], limits[1]
+
+
+def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
+    """The smallest count from which so much noise upwards is likelier than u."""
+    result = np.full(noisy.size, least)
+    # u is at most alpha / (1 + alpha) everywhere, so no lower limit is higher than this.
+    log_largest = math.log(law.alpha / (1 + law.alpha))
+    reach = float(law.family.inverse_log_tail(log_largest, law.level)) - 2 * law.step
+    rows = np.flatnonzero(law.above(noisy, result) <= 0)
+    values = noisy[rows]
+    result[rows] = _first(law, lambda at, counts: law.above(values[at], counts), result[rows], values - reach)
+    return result
+
+
+def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
+    """The largest count from which so much noise downwards is likelier than u."""
+    # Where T is at most 1 / (1 + alpha) nothing is left out below ...
+    turn = law.effective_threshold - float(law.family.inverse_log_tail(-math.log1p(law.alpha), law.level))
+    turn = math.floor(turn) - 2.0 if law.family.integer else turn
+    result = np.full(noisy.size, max(turn, least))
+    # ... and u is at least alpha / 2 everywhere.
+    reach = float(law.family.inverse_log_tail(math.log1p(-law.alpha / 2), law.level)) - 2 * law.step
+    rows = np.flatnonzero(law.below(noisy, result) > 0)
+    values = noisy[rows]
+    top = np.maximum(values - reach, result[rows] + law.step)
+    found = _first(law, lambda at, counts: -law.below(values[at], counts), result[rows], top)
+    result[rows] = found - 1 if law.family.integer else found
+    return result
+
+
+def _first(law: _Law, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Find where a function turns positive, row by row; it is not yet at `left`, and it is at `right`."""
+    if law.family.integer:
+        return _first_whole(function, left, right)
+    return _root(function, left, right, _CLOSE * law.family.std(law.level))
+
+
+def _first_whole(function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
+    """The first whole number, by halves."""
+    low, high = left.copy(), right.copy()
+    while (rows := np.flatnonzero(high - low > 1)).size:
+        middle = np.floor((low[rows] + high[rows]) / 2)
+        positive = function(rows, middle) > 0
+        high[rows[positive]], low[rows[~positive]] = middle[positive], middle[~positive]
+    return high
+
+
+def _root(function: Rising, left: FloatArray, right: FloatArray, close: float) -> FloatArray:
+    """The root, by Chandrupatla's method: inverse quadratic steps where they are safe, else halves."""
+    rows = np.arange(left.size)
+    # The newest point, the other end of the bracket, and the point before.
+    newest, other = right.copy(), left.copy()
+    at_newest, at_other = function(rows, newest), function(rows, other)
+    before, at_before = other.copy(), at_other.copy()
+    share = np.full(left.size, 0.5)
+    result = newest.copy()
+    for _ in range(_MOST_STEPS):
+        if not rows.size:
+            break
+        moved = newest + share * (other - newest)
+        at_moved = function(rows, moved)
+        same = np.sign(at_moved) == np.sign(at_newest)
+        before, at_before = np.where(same, newest, other), np.where(same, at_newest, at_other)
+        other, at_other = np.where(same, other, newest), np.where(same, at_other, at_newest)
+        newest, at_newest = moved, at_moved
+        result[rows] = np.where(np.abs(at_other) < np.abs(at_newest), other, newest)
+        width = np.abs(other - newest)
+        going = (width > close) & (at_newest != 0)
+        rows, share = rows[going], share[going]
+        newest, other, before = newest[going], other[going], before[going]
+        at_newest, at_other, at_before = at_newest[going], at_other[going], at_before[going]
+        share = _next_share(newest, other, before, at_newest, at_other, at_before)
+        least = close / 4 / np.abs(other - newest)
+        share = np.clip(share, least, 1 - least)
+    return result
+
+
+def _next_share(
+    newest: FloatArray,
+    other: FloatArray,
+    before: FloatArray,
+    at_newest: FloatArray,
+    at_other: FloatArray,
+    at_before: FloatArray,
+) -> FloatArray:
+    """Where to look next between the newest point and the other end (Chandrupatla 1997)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        place = (newest - other) / (before - other)
+        value = (at_newest - at_other) / (at_before - at_other)
+        quadratic = (value**2 < place) & ((1 - value) ** 2 < 1 - place)
+        step = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
+        ratio = (before - newest) / (other - newest)
+        step += ratio * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
+    return np.where(quadratic & np.isfinite(step), step, 0.5)

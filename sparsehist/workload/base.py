@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,19 @@ AnswerArray = NDArray[Any]
 """int64 where the workload is integral, float64 elsewhere."""
 
 
-class Workload(abc.ABC):
+_MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
+
+
+class _Called(abc.ABCMeta):
+    """Makes a matrix workload of a call to `Workload` itself."""
+
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        if cls is Workload:
+            return Workload.from_matrix(*arguments, **named)
+        return super().__call__(*arguments, **named)
+
+
+class Workload(metaclass=_Called):
     """A set of linear queries on the cells of a domain: the rows of a matrix A, which is never written out.
 
     Immutable, equal by text, hashable; public parameters only. `Workload(A)` is the workload of a matrix: a dense
@@ -46,14 +58,6 @@ class Workload(abc.ABC):
 
     integral: bool = True
     """Whether every entry of A is a (small) integer, so that answers are exact integers."""
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self:
-        """Make a matrix workload of a call to `Workload` itself."""
-        if cls is Workload:
-            from sparsehist.workload.matrix import MatrixWorkload
-
-            return object.__new__(MatrixWorkload)  # type: ignore[return-value]
-        return object.__new__(cls)
 
     def __init__(self, *_arguments: object, **_named: object) -> None:
         super().__init__()
@@ -116,6 +120,22 @@ class Workload(abc.ABC):
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
+
+    def row_squares(self) -> FloatArray:
+        """Squared norm of every listed row of A: its variance under noise of variance 1 on every cell.
+
+        Raises:
+            DeclarationError: If A has more than 2**30 entries and does not know better.
+        """
+        if self.n_queries * self.n_cells > _MOST_ENTRIES:
+            raise DeclarationError(f"{self.describe()} of shape {self.shape} is too large for rows one by one")
+        step = max(1, _ENTRIES_AT_ONCE // self.n_cells)
+        parts = []
+        for first in range(0, self.n_queries, step):
+            rows = np.zeros((self.n_queries, min(step, self.n_queries - first)))
+            rows[first + np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 1.0
+            parts.append(np.sum(self.apply_transposed(rows) ** 2, axis=0))
+        return np.concatenate(parts)
 
     def queries(self) -> Mapping[str, IntegerArray] | None:
         """Say which query each row is: columns of length n_queries, or None where the list is implicit."""

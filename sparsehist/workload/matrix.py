@@ -74,6 +74,11 @@ class MatrixWorkload(Workload):
         exact: AnswerArray = self._operator.astype(np.int64) @ cells.dense()
         return exact
 
+    def row_squares(self) -> FloatArray:
+        if self.matrix is None:
+            return super().row_squares()
+        return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), np.float64).reshape(-1)
+
     def arguments(self) -> str:
         rows, cells = self._shape
         return f"{rows}, {cells}, sha256='{self._sha256}'"

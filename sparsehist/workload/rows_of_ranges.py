@@ -60,6 +60,10 @@ class RangeRows(Workload):
         low, high = self.bounds()
         return {"low": low, "high": high}
 
+    def row_squares(self) -> FloatArray:
+        low, high = self.bounds()
+        return (high - low + 1).astype(np.float64)
+
     def apply(self, x: ArrayLike) -> FloatArray:
         return self._sums(self.columns_of(x, self.n))
 

@@ -68,6 +68,9 @@ class Union(Workload):
     def answers(self, cells: Cells) -> AnswerArray:
         return np.concatenate([part.answers(cells) for part in self.parts])
 
+    def row_squares(self) -> FloatArray:
+        return np.concatenate([part.row_squares() for part in self.parts])
+
     def queries(self) -> Mapping[str, IntegerArray]:
         """Ranges where all parts are; else the number of the part and of the query in it."""
         if all(isinstance(part, RangeRows) for part in self.parts):

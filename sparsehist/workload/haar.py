@@ -1,0 +1,95 @@
+"""The Haar wavelet on one column: the total, and at every node of a binary tree its left half minus its right half.
+
+Rows are ±1, columns have norm √(1 + log₂ length). For a set S with c_v cells in the node v, the squares of all
+differences and of the total add up to 2|S| + Σ c_v² over the nodes between root and leaves, since
+(a − b)² = 2a² + 2b² − (a + b)²; the first |S| cells reach the greatest value on all levels at once, so the
+sensitivity is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.hierarchical import squares_in_runs
+from sparsehist.workload.invertible import Invertible
+from sparsehist.workload.strategy import Sensitivity
+
+
+class Haar(Invertible):
+    """The Haar wavelet, on the first n cells of a column of the next power of two.
+
+    Args:
+        workload: On one column.
+
+    Example:
+        >>> from sparsehist.workload import Ranges
+        >>> strategy = Haar(Ranges(6))
+        >>> strategy.n_noise, strategy.sensitivity(2).l1
+        (8, 8.0)
+
+    Source: Xiao, Wang and Gehrke 2010, without their weights.
+    """
+
+    word = "haar"
+    integral = True
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        if len(workload.columns) != 1:
+            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
+        self._depth = (workload.n_cells - 1).bit_length()
+
+    @property
+    def n_noise(self) -> int:
+        return 1 << self._depth
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        """Exact in L2; in L1 from the columns."""
+        keys = min(max_keys, self.workload.n_cells)
+        inner = sum(squares_in_runs(keys, 2**level) for level in range(1, self._depth))
+        square = inner + 2 * keys if self._depth else keys**2
+        return Sensitivity(square**0.5, square**0.5, float(keys * (1 + self._depth)))
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        values = np.asarray(x, np.float64)
+        sums = np.zeros((self.n_noise, *values.shape[1:]))
+        sums[: len(values)] = values
+        parts = []
+        for _ in range(self._depth):
+            parts.append(sums[::2] - sums[1::2])
+            sums = sums[::2] + sums[1::2]
+        return np.concatenate([sums, *parts[::-1]])
+
+    def solve(self, z: FloatArray) -> FloatArray:
+        sums = z[:1]
+        for level in range(self._depth):
+            differences = z[2**level : 2 ** (level + 1)]
+            halves = np.empty((2 * len(sums), *z.shape[1:]))
+            halves[::2], halves[1::2] = (sums + differences) / 2, (sums - differences) / 2
+            sums = halves
+        return sums[: self.workload.n_cells]
+
+    def solve_transposed(self, a: FloatArray) -> FloatArray:
+        """The rows of R are orthogonal, so R⁻¹ is Rᵀ with columns divided by the sizes of the nodes."""
+        sizes = np.concatenate([[1.0], *(np.full(2**level, 2.0**level) for level in range(self._depth))])
+        image = self.apply(a)
+        scale = sizes / self.n_noise
+        return image * (scale if image.ndim == 1 else scale[:, np.newaxis])
+
+    def prefix_variances(self) -> FloatArray:
+        return self.range_variances(np.zeros(self.workload.n_cells, np.int64), np.arange(self.workload.n_cells))
+
+    def range_variances(self, low: IntegerArray, high: IntegerArray) -> FloatArray:
+        """On each level, only the nodes that hold an end of the range without being inside it contribute."""
+        start, end = low, high + 1
+        variances = ((end - start) / self.n_noise) ** 2
+        for level in range(1, self._depth + 1):
+            size = 2**level
+            from_start, from_end = (np.minimum(at % size, size - at % size) / size for at in (start, end))
+            same = start // size == end // size
+            variances = variances + np.where(same, (from_end - from_start) ** 2, from_start**2 + from_end**2)
+        return variances

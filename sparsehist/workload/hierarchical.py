@@ -1,0 +1,212 @@
+"""Trees over one column: noise on the total of every node, the leaves being the cells.
+
+Each level is a partition into runs of branching^k cells (the last one may be short), from the cells to one root. On
+a level of runs of s cells a unit of l cells makes a sum of squares of at most ⌊l/s⌋s² + (l mod s)², and the first l
+cells reach that on all levels at once: the sensitivity is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.invertible import Invertible
+from sparsehist.workload.strategy import Kept, Sensitivity
+
+
+def squares_in_runs(keys: int, run: int) -> int:
+    """The greatest sum of squared counts when `keys` cells fall into runs of `run` cells."""
+    full, rest = divmod(keys, run)
+    return full * run * run + rest * rest
+
+
+class Hierarchical(Invertible):
+    """A tree with the least-squares answers from all its nodes, in time linear in n.
+
+    Args:
+        workload: On one column.
+        branching: Children of a node, at least 2.
+
+    Example:
+        >>> from sparsehist.workload import Ranges
+        >>> strategy = Hierarchical(Ranges(256), branching=4)
+        >>> strategy.n_noise, strategy.sensitivity(1).l1
+        (341, 5.0)
+
+    Source: Hay, Rastogi, Miklau and Suciu 2010, section 4, here for trees of any number of leaves.
+    """
+
+    word = "hierarchical"
+    integral = True
+
+    def __init__(self, workload: Workload, *, branching: int = 16) -> None:
+        super().__init__(workload)
+        if len(workload.columns) != 1:
+            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
+        if isinstance(branching, bool) or not isinstance(branching, int) or not 2 <= branching <= 2**31:
+            raise DeclarationError(f"branching is a number of children, at least 2, got {branching!r}")
+        self.branching = branching
+        self.sizes = [workload.n_cells]
+        while self.sizes[-1] > 1:
+            self.sizes.append(-(-self.sizes[-1] // branching))
+
+    @property
+    def name(self) -> str:
+        return f"{self.word}(branching={self.branching})"
+
+    @property
+    def n_noise(self) -> int:
+        return sum(self.sizes)
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        """Exact, in L2 and in L1."""
+        keys = min(max_keys, self.sizes[0])
+        square = sum(squares_in_runs(keys, self.branching**level) for level in range(len(self.sizes)))
+        return Sensitivity(square**0.5, square**0.5, float(keys * len(self.sizes)))
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        levels = [np.asarray(x, np.float64)]
+        for _ in self.sizes[1:]:
+            levels.append(self._totals(levels[-1]))
+        return np.concatenate(levels)
+
+    def solve(self, z: FloatArray) -> FloatArray:
+        """Up: the best estimate of each node from its own subtree. Down: what the nodes above add to it."""
+        noise, variances = self._split(z), self._variances()
+        below = [noise[0]]
+        for level, variance in enumerate(variances[1:], 1):
+            weight = variance  # σ/(1 + σ), the share of the node's own noise
+            below.append(_times(noise[level], weight) + _times(self._totals(below[-1]), 1 - weight))
+        above = below[-1]
+        for level in range(len(self.sizes) - 2, -1, -1):
+            missing = above - self._totals(below[level])
+            above = below[level] + _times(self._spread(missing, level), self._shares(level, variances))
+        return above
+
+    def solve_transposed(self, a: FloatArray) -> FloatArray:
+        variances = self._variances()
+        above, below = np.asarray(a, np.float64), []
+        for level in range(len(self.sizes) - 1):
+            to_parent = self._totals(_times(above, self._shares(level, variances)))
+            below.append(above - self._spread(to_parent, level))
+            above = to_parent
+        noise = [above]
+        for level in range(len(self.sizes) - 1, 0, -1):
+            weight = variances[level]
+            to_children = self._spread(_times(noise[-1], 1 - weight), level - 1)
+            noise[-1] = _times(noise[-1], weight)
+            noise.append(below[level - 1] + to_children)
+        return np.concatenate(noise[::-1])
+
+    def prefix_variances(self) -> FloatArray:
+        high = np.arange(self.sizes[0])
+        return self._edge_variances(high)
+
+    def _edge_variances(self, high: IntegerArray) -> FloatArray:
+        """Variance of the sums of cells 0, …, high.
+
+        Given the total t of a node, its cells are independent of the rest: the part of them up to `high` has
+        mean slope·t and a variance, which are carried up level by level.
+        """
+        variances = self._variances()
+        node, slope, variance = high, np.ones(high.size), np.zeros(high.size)
+        for level in range(len(self.sizes) - 1):
+            alpha = variances[level]
+            sums = np.concatenate([np.zeros(1), np.cumsum(alpha)])
+            parent = node // self.branching
+            first = parent * self.branching
+            last = np.minimum(first + self.branching, self.sizes[level])
+            left, total = sums[node] - sums[first], sums[last] - sums[first]
+            through = left + slope * alpha[node]
+            variance = variance + left + slope**2 * alpha[node] - through**2 / total
+            node, slope = parent, through / total
+        return np.asarray(variance + slope**2 * variances[-1][0])
+
+    def _variances(self) -> list[FloatArray]:
+        """Of the best estimate of each node from its own subtree, with unit noise: σ/(1 + σ)."""
+        variances = [np.ones(self.sizes[0])]
+        for _ in self.sizes[1:]:
+            total = self._totals(variances[-1])
+            variances.append(total / (1 + total))
+        return variances
+
+    def _shares(self, level: int, variances: list[FloatArray]) -> FloatArray:
+        return np.asarray(variances[level] / self._spread(self._totals(variances[level]), level))
+
+    def _totals(self, values: FloatArray) -> FloatArray:
+        starts = np.arange(0, len(values), self.branching)
+        return np.asarray(np.add.reduceat(values, starts, axis=0))
+
+    def _spread(self, values: FloatArray, level: int) -> FloatArray:
+        """The value of its parent for each node of a level."""
+        return np.repeat(values, self.branching, axis=0)[: self.sizes[level]]
+
+    def _split(self, z: FloatArray) -> list[FloatArray]:
+        return np.split(z, np.cumsum(self.sizes)[:-1])
+
+
+class Tree(Hierarchical):
+    """The binary tree as it is used for streams: a range is the sum of the fewest nodes that make it up.
+
+    L has no left inverse, so under Gaussian noise the answers of the listed queries are kept.
+
+    Example:
+        >>> from sparsehist.workload import Prefix
+        >>> Tree(Prefix(8)).query_variance()
+        array([1., 1., 2., 1., 2., 2., 3., 1.])
+
+    Source: Dwork, Naor, Pitassi and Rothblum 2010; Chan, Shi and Song 2011.
+    """
+
+    word = "tree"
+    keeps: Kept = "answers"
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload, branching=2)
+        if set(workload.queries() or ()) != {"low", "high"}:
+            raise DeclarationError(f"{self.word} answers lists of ranges, {workload.describe()} is none")
+
+    @property
+    def name(self) -> str:
+        return self.word
+
+    def to_state(self, z: ArrayLike) -> FloatArray:
+        noise = self._split(np.asarray(z, np.float64))
+        answers = np.zeros((self.workload.n_queries, *noise[0].shape[1:]))
+        for level, chosen, nodes in self._nodes():
+            answers[chosen] += noise[level][nodes]
+        return answers
+
+    def query_variance(self) -> FloatArray:
+        counts = np.zeros(self.workload.n_queries)
+        for _, chosen, _ in self._nodes():
+            counts[chosen] += 1
+        return counts
+
+    def mean_variance(self) -> float:
+        return float(self.query_variance().mean())
+
+    def _nodes(self) -> list[tuple[int, IntegerArray, IntegerArray]]:
+        """For each level: some queries, and a node that each of them takes in; at most twice a level."""
+        described = self.workload.queries()
+        assert described is not None
+        low, end = described["low"].copy(), described["high"] + 1
+        # Where the column ends, its last node on each level ends too, however short it is.
+        taken: list[tuple[int, IntegerArray, IntegerArray]] = []
+        for level, size in enumerate(self.sizes):
+            to_the_end = end == size
+            odd_low = np.flatnonzero((low < end) & (low % 2 == 1))
+            taken.append((level, odd_low, low[odd_low]))
+            low[odd_low] += 1
+            odd_end = np.flatnonzero((low < end) & (end % 2 == 1) & ~(to_the_end & (size > 1)))
+            taken.append((level, odd_end, end[odd_end] - 1))
+            end[odd_end] -= 1
+            low, end = low // 2, np.where(to_the_end, (end + 1) // 2, end // 2)
+        return taken
+
+
+def _times(values: FloatArray, factor: FloatArray) -> FloatArray:
+    return values * (factor if values.ndim == 1 else factor[:, np.newaxis])

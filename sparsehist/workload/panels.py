@@ -1,0 +1,76 @@
+"""Functions on cells that are as smooth as the distance from both ends: known at a few cells, interpolated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from sparsehist.workload.base import FloatArray
+from sparsehist.workload.cells import IntegerArray
+
+# Panels of up to this many cells are computed cell by cell.
+_PLAIN = 64
+# Chebyshev nodes on a panel no nearer to an end than it is long: an error of about 3e-13.
+_NODES = 14
+
+
+def on_panels(size: int, at: Callable[[IntegerArray], FloatArray]) -> FloatArray:
+    """Values at all cells 0, …, size − 1 from those at Chebyshev nodes of panels that double away from both ends.
+
+    Args:
+        size: Number of cells.
+        at: Gives the values at some cells.
+
+    Returns:
+        Shape (size,).
+    """
+    values = np.empty(size)
+    for first, last in _panels(size):
+        count = last - first
+        if count <= _PLAIN:
+            values[first:last] = at(np.arange(first, last))
+            continue
+        angles = (2 * np.arange(_NODES) + 1) * np.pi / (2 * _NODES)
+        nodes = np.unique(np.rint((first + last - 1 - (count - 1) * np.cos(angles)) / 2).astype(np.int64))
+        values[first:last] = _interpolated(nodes, at(nodes), first, last)
+    return values
+
+
+def _panels(size: int) -> list[tuple[int, int]]:
+    edges, step = [0], _PLAIN
+    while edges[-1] + step < size // 2:
+        edges.append(edges[-1] + step)
+        step = edges[-1]
+    borders = sorted({*edges, *(size - edge for edge in edges), *([size // 2] if size > 2 * _PLAIN else [])})
+    return list(pairwise(borders))
+
+
+def _interpolated(nodes: IntegerArray, given: FloatArray, first: int, last: int) -> FloatArray:
+    """The polynomial through the nodes, by Newton's divided differences on [−1, 1]."""
+    middle, half = (first + last - 1) / 2, (last - 1 - first) / 2
+    places: FloatArray = np.asarray((nodes - middle) / half, np.float64)
+    order = _leja(places)
+    places, differences = places[order], given[order].astype(np.float64)
+    for depth in range(1, places.size):
+        differences[depth:] = (differences[depth:] - differences[depth - 1 : -1]) / (
+            places[depth:] - places[: places.size - depth]
+        )
+    at = (np.arange(first, last) - middle) / half
+    values = np.full(at.size, differences[-1])
+    for depth in range(places.size - 2, -1, -1):
+        values *= at - places[depth]
+        values += differences[depth]
+    return values
+
+
+def _leja(places: FloatArray) -> IntegerArray:
+    """The order that keeps divided differences small."""
+    order = [int(np.argmax(np.abs(places)))]
+    logs = np.zeros(places.size)
+    for _ in range(places.size - 1):
+        with np.errstate(divide="ignore"):
+            logs += np.log(np.abs(places - places[order[-1]]))
+        order.append(int(np.argmax(logs)))
+    return np.asarray(order)

@@ -1,0 +1,115 @@
+"""The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled to norm 1, in O(n log n).
+
+W = AᵀA for prefix sums or for all ranges. Any orthogonal matrix on the left of R gives the same law, so R is taken as
+K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K and d the root of its diagonal,
+and R⁻¹·z = d ∘ Sᵀ(z/κ^½): one transform for the noise of all queries.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.causal_sums import causal_sums, inverse_diagonal
+from sparsehist.workload.invertible import Invertible
+from sparsehist.workload.rank_bound import squared_sensitivity_bound, squared_sensitivity_reached
+from sparsehist.workload.rows_of_ranges import Prefix
+from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
+from sparsehist.workload.strategy import Sensitivity
+
+
+class Spectral(Invertible):
+    """The strategy that is within a few per cent of the best there is for prefix sums and ranges.
+
+    Mean squared error at one cell a unit, over the singular-value bound, which no factorization beats: all ranges
+    1.018 at n = 256 and 1.013 at 1024; prefix sums 1.047 and 1.035; closer to 1 for greater n.
+
+    Args:
+        workload: On one column. Prefix sums are served by their own spectrum, everything else by that of all ranges.
+        blend: c in units of the least singular value; more of it for units of more cells. 0 is best for one cell.
+        length: Length of the transform, at least n; by default the next one with small prime factors. Part of what
+            the strategy is: columns beyond n are left out.
+
+    Raises:
+        DeclarationError: If the workload has several columns, or a parameter is out of range.
+
+    Example:
+        >>> from sparsehist.workload import Ranges
+        >>> strategy = Spectral(Ranges(256))
+        >>> round(strategy.mean_variance(), 2), strategy.sensitivity(1).l2
+        (8.42, 1.0)
+        >>> str(Spectral(Ranges(10**7), blend=4).name)
+        'spectral(blend=4, length=10001879)'
+
+    Source: derived here.
+    """
+
+    word = "spectral"
+
+    def __init__(self, workload: Workload, *, blend: float = 0, length: int | None = None) -> None:
+        super().__init__(workload)
+        if len(workload.columns) != 1:
+            raise DeclarationError(f"the spectral strategy serves one column, {workload.describe()} has several")
+        kind: type[SpectralKernel] = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
+        if not (math.isfinite(blend) and 0 <= blend <= 2**31):
+            raise DeclarationError(f"blend is a number from 0 to 2**31, got {blend!r}")
+        if length is not None and not workload.n_cells <= length <= 2**32:
+            raise DeclarationError(f"length is at least the number of cells, {workload.n_cells}, got {length!r}")
+        self.blend = blend
+        self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend))
+        self._cells = workload.n_cells
+
+    @property
+    def name(self) -> str:
+        given = [f"blend={self.blend:g}"] if self.blend else []
+        given += [f"length={self.kernel.length}"] if self.kernel.length != self._cells else []
+        return f"{self.word}({', '.join(given)})" if given else self.word
+
+    @property
+    def n_noise(self) -> int:
+        return self.kernel.length
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        """Bounds by rank in L2 (`rank_bound`); in L1 by the columns, which are dense, so √n is lost there."""
+        upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
+        lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
+        amplitude = math.sqrt(2 / (self.kernel.length + 0.5))
+        column = amplitude * float(self.kernel.root_spectrum.sum() / self._norms.min())
+        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)), min(max_keys, self._cells) * column)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        values = np.asarray(x, np.float64)
+        scaled = np.zeros((self.kernel.length, *values.shape[1:]))
+        scaled[: self._cells] = values / _along(self._norms, values)
+        return _along(self.kernel.root_spectrum, values) * self.kernel.transform(scaled)
+
+    def solve(self, z: FloatArray) -> FloatArray:
+        cells = self.kernel.transform_back(z / _along(self.kernel.root_spectrum, z))[: self._cells]
+        return cells * _along(self._norms, z)
+
+    def solve_transposed(self, a: FloatArray) -> FloatArray:
+        scaled = np.zeros((self.kernel.length, *a.shape[1:]))
+        scaled[: self._cells] = a * _along(self._norms, a)
+        return self.kernel.transform(scaled) / _along(self.kernel.root_spectrum, a)
+
+    def prefix_variances(self) -> FloatArray:
+        """By running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
+        weights = self._norms
+        steps = 2 * weights * causal_sums(self.kernel, weights)
+        steps += weights**2 * inverse_diagonal(self.kernel, self._cells)
+        return np.cumsum(steps)
+
+    def cell_variances(self) -> FloatArray:
+        return np.asarray(self._norms**2 * inverse_diagonal(self.kernel, self._cells))
+
+    @property
+    def _norms(self) -> FloatArray:
+        return self.kernel.column_norms[: self._cells]
+
+
+def _along(factor: FloatArray, values: FloatArray) -> FloatArray:
+    return factor if values.ndim == 1 else factor[:, np.newaxis]

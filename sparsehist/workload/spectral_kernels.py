@@ -1,0 +1,224 @@
+"""Two matrices W = AᵀA whose roots need no matrix: prefix sums, and all ranges of one column.
+
+The inverse of W is tridiagonal with constant diagonals but for one corner, so its eigenvectors are sines or cosines,
+and the entries of any function K of W are a Toeplitz part and a Hankel part made of one table τ:
+
+    K[i, j] = τ(|i − j|) + sign·τ(i + j + shift)            i, j = 0, …, length − 1
+
+All ranges, N = length + 1: sign −1, shift 2, singular values √N/(2 sin(πk/2N)), the sine transform DST-I.
+Prefix sums, P = 2 length + 1: sign +1, shift 1, singular values 1/(2 cos(πv/P)) for v = 1, …, length, eigenvectors
+cos((P − 2v)(2j + 1)π/2P). With u = length − j these are (−1)^(u + v) sin(2πuv/P) up to one common sign: the imaginary
+part of one real Fourier transform of odd length.
+
+The function here is K = W^½ + c·I. With c = 0 it is the one that is best for one cell a unit; a unit of many cells
+adds up where K is smooth, and some of the identity costs less than it gains.
+
+A workload of n cells may use a kernel of a greater length, whose transform is quick: it takes the first n columns.
+"""
+
+from __future__ import annotations
+
+import abc
+import heapq
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy import fft
+
+from sparsehist.workload.base import FloatArray
+
+# Up to this length every transform is quick enough, whatever its prime factors.
+_ANY_LENGTH = 4096
+
+
+class SpectralKernel(abc.ABC):
+    """The singular values of A, its right singular vectors as a fast transform, and the entries of K and of K⁻¹.
+
+    Args:
+        length: Number of cells the transform is for.
+        blend: c in units of the least singular value; not negative.
+    """
+
+    sign: ClassVar[float]
+    shift: ClassVar[int]
+
+    def __init__(self, length: int, blend: float = 0.0) -> None:
+        self.length = length
+        self.blend = blend
+
+    @property
+    @abc.abstractmethod
+    def unit(self) -> float:
+        """The limit of the singular values at the highest frequency, just beyond the last of them."""
+
+    @property
+    @abc.abstractmethod
+    def singular_values(self) -> FloatArray:
+        """Of A, in the order of `transform`; shape (length,)."""
+
+    @abc.abstractmethod
+    def transform(self, x: FloatArray) -> FloatArray:
+        """Coordinates along the right singular vectors; orthonormal; shape (length,) or (length, m)."""
+
+    @abc.abstractmethod
+    def transform_back(self, y: FloatArray) -> FloatArray:
+        """The inverse, which is the transpose."""
+
+    @property
+    @abc.abstractmethod
+    def turning_point(self) -> float:
+        """Where sign·τ(m), m = 0, …, 2 length, is greatest: before it grows, behind it falls (but for a wobble)."""
+
+    @abc.abstractmethod
+    def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
+        """The table whose matrix has this spectrum, and the value `last` at the highest frequency."""
+
+    @property
+    @abc.abstractmethod
+    def _highest(self) -> float:
+        """What the alternating function (−1)^m has to be multiplied by to have 1 at the highest frequency."""
+
+    @property
+    def spectrum(self) -> FloatArray:
+        """Of K, in the order of `transform`; shape (length,)."""
+        return self.singular_values + self.blend * self.unit
+
+    def table(self) -> FloatArray:
+        """τ of K for m = 0, …, 2 length + shift − 1 at least; another array each time."""
+        table = self._series(self.singular_values, 0.0)
+        table[0] += self.blend * self.unit
+        return table
+
+    def inverse_table(self) -> tuple[FloatArray, float]:
+        """τ of K⁻¹ as a table that is smooth but for its ends, to which a·(−1)^m is added, and a.
+
+        The spectrum is smooth where it is continued beyond its highest frequency, and that one frequency is not
+        there: it is put in, and taken out again by the alternating function.
+        """
+        last = 1 / (self.unit + self.blend * self.unit)
+        return self._series(1 / self.spectrum, last), -last * self._highest
+
+    @cached_property
+    def column_norms(self) -> FloatArray:
+        """Root of the diagonal of K; shape (length,)."""
+        table = self.table()
+        return np.asarray(np.sqrt(table[0] + self.sign * table[self.shift :: 2][: self.length]))
+
+    @cached_property
+    def root_spectrum(self) -> FloatArray:
+        """Of K^½; shape (length,)."""
+        return np.sqrt(self.spectrum)
+
+
+class RangesKernel(SpectralKernel):
+    """All ranges: W[i, j] = (min(i, j) + 1)(length − max(i, j))."""
+
+    sign = -1.0
+    shift = 2
+
+    @property
+    def singular_values(self) -> FloatArray:
+        size = self.length + 1
+        return np.asarray(np.sqrt(size) / (2 * np.sin(np.pi / (2 * size) * np.arange(1, size))))
+
+    @property
+    def turning_point(self) -> float:
+        return self.length + 1.0
+
+    def transform(self, x: FloatArray) -> FloatArray:
+        return np.asarray(fft.dst(x, type=1, norm="ortho", axis=0))
+
+    def transform_back(self, y: FloatArray) -> FloatArray:
+        return self.transform(y)
+
+    @property
+    def unit(self) -> float:
+        return float(np.sqrt(self.length + 1) / 2)
+
+    @property
+    def _highest(self) -> float:
+        return 1 / (2 * self.length + 2)
+
+    def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
+        """A Fourier series of period 2 N."""
+        waves = np.concatenate([[0.0], spectrum, [last]])
+        table = np.asarray(fft.irfft(waves, 2 * self.length + 2))
+        return np.concatenate([table, table[:1]])
+
+
+class PrefixKernel(SpectralKernel):
+    """Prefix sums: W[i, j] = length − max(i, j)."""
+
+    sign = 1.0
+    shift = 1
+
+    @property
+    def singular_values(self) -> FloatArray:
+        size = 2 * self.length + 1
+        # cos(πv/P) near v = P/2 as a sine, for its last digits.
+        return np.asarray(1 / (2 * np.sin(np.pi / (2 * size) * np.arange(size - 2, 0, -2))))
+
+    @property
+    def turning_point(self) -> float:
+        return 0.0
+
+    def transform(self, x: FloatArray) -> FloatArray:
+        turned = np.zeros((self.length + 1, *x.shape[1:]))
+        turned[1:] = x[::-1]
+        turned[1::2] *= -1
+        return self._odd_sines(turned)
+
+    def transform_back(self, y: FloatArray) -> FloatArray:
+        padded = np.zeros((self.length + 1, *y.shape[1:]))
+        padded[1:] = y
+        turned = self._odd_sines(padded)
+        turned[::2] *= -1
+        return turned[::-1]
+
+    def _odd_sines(self, padded: FloatArray) -> FloatArray:
+        """Σ_u x_u sin(2πuv/P)·2/√P for v = 1, …, length, from x_0 = 0, …, x_length."""
+        size = 2 * self.length + 1
+        waves = fft.rfft(padded, size, axis=0).imag[1:]
+        waves *= -2 / np.sqrt(size)
+        return np.asarray(waves)
+
+    @property
+    def unit(self) -> float:
+        return 0.5
+
+    @property
+    def _highest(self) -> float:
+        return 1 / (2 * self.length + 1)
+
+    def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
+        """A Fourier series of odd frequencies, so that τ(P − m) = −τ(m)."""
+        size = 2 * self.length + 1
+        table = np.empty(size + 1)
+        table[:size] = fft.irfft(np.concatenate([[last], spectrum]), size)
+        table[1:size:2] *= -1
+        table[size] = -table[0]
+        return table
+
+
+def quick_length(kernel: type[SpectralKernel], cells: int) -> int:
+    """The least length of at least `cells` whose transform has small prime factors only; `cells` itself if short.
+
+    Part of the meaning of what is stored: it never changes.
+    """
+    if cells <= _ANY_LENGTH:
+        return cells
+    if kernel is RangesKernel:
+        return _smooth(cells + 1, (2, 3, 5, 7)) - 1
+    return (_smooth(2 * cells + 1, (3, 5, 7, 11)) - 1) // 2
+
+
+def _smooth(least: int, primes: tuple[int, ...]) -> int:
+    """The least product of these primes that is at least `least`."""
+    seen, waiting = {1}, [1]
+    while (product := heapq.heappop(waiting)) < least:
+        for larger in (product * prime for prime in primes):
+            if larger not in seen:
+                seen.add(larger)
+                heapq.heappush(waiting, larger)
+    return product

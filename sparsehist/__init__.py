@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.multiple_release import MultipleRelease
+    from sparsehist.planning import Plan, plan
     from sparsehist.series import Release, Series, Store, adopt, open, read
+    from sparsehist.sqlfront.running import sql
     from sparsehist.workload import Identity, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
@@ -30,6 +32,7 @@ __all__ = [
     "Integers",
     "MultipleRelease",
     "Open",
+    "Plan",
     "Prefix",
     "Product",
     "Query",
@@ -50,8 +53,10 @@ __all__ = [
     "histogram",
     "noise",
     "open",
+    "plan",
     "privacy",
     "read",
+    "sql",
     "workload",
 ]
 
@@ -62,7 +67,9 @@ _HOME = {
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.creation": ("create",),
     "sparsehist.multiple_release": ("MultipleRelease",),
+    "sparsehist.planning": ("Plan", "plan"),
     "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
+    "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.forking import refuse_in_broken_child
 from sparsehist.limits import Limits, checked_text
 from sparsehist.memory import directory_in_memory
+from sparsehist.planned_series import PlannedSeries
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.publication import StoreOnDisk
 from sparsehist.release import Release, read
@@ -33,6 +34,9 @@ from sparsehist.store import (
     open_state,
 )
 from sparsehist.store_accounts import StoreAccounts
+
+if TYPE_CHECKING:
+    from sparsehist.sqlfront.results import SqlResult
 
 __all__ = ["Release", "Series", "Store", "adopt", "open", "read"]
 
@@ -107,6 +111,24 @@ class Store(StoreAccounts):
         with self.state() as state:
             return sorted(record.name for record in state.all_series())
 
+    def sql(
+        self,
+        script: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        tables: Mapping[str, object] | None = None,
+    ) -> SqlResult:
+        """Run SQL on this store; see `sparsehist.sql`.
+
+        Args:
+            script: Statements with semicolons between them.
+            parameters: Values for $name.
+            tables: Frames or Arrow tables the statements see, by name.
+        """
+        from sparsehist.sqlfront.running import sql
+
+        return sql(script, store=self, parameters=parameters, tables=tables)
+
     def drop(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
 
@@ -156,7 +178,7 @@ class Store(StoreAccounts):
         return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
 
 
-class Series:
+class Series(PlannedSeries):
     """One histogram, fixed at creation, from which any number of releases can be made.
 
     All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
@@ -177,6 +199,16 @@ class Series:
     def __repr__(self) -> str:
         """Name and domain: public parameters only."""
         return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
+
+    @contextmanager
+    def held(self, wait: float | None = None) -> Iterator[tuple[State, SeriesRecord]]:
+        """Hold the store and find the series in it; for the package's own use."""
+        with self.store.state(wait) as state:
+            record = state.series(self.name)
+            if record is None or record.series_id != self._series_id:
+                self.store.remember(state)
+                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+            yield state, record
 
     def release(
         self,
@@ -222,11 +254,7 @@ class Series:
         """
         request = requested(name, level=level, threshold=threshold, false_keys=false_keys, delta=delta)
         checked_text("who", who)
-        with self.store.state(wait) as state:
-            record = state.series(self.name)
-            if record is None or record.series_id != self._series_id:
-                self.store.remember(state)
-                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+        with self.held(wait) as (state, record):
             files = state.series_files(record)
             released = releasing.existing(state, record, files, self.declaration, request)
             if released is None:
@@ -254,10 +282,7 @@ class Series:
         """
         wanted = as_level(level)
         said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
-        with self.store.state() as state:
-            record = state.series(self.name)
-            if record is None or record.series_id != self._series_id:
-                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+        with self.held() as (state, record):
             declared = None if self.declaration.cap is None else level_text(self.declaration.cap)
             cap = Limits(state.events()).cap(record.series_id, declared, None).now
             if cap is None:

@@ -55,12 +55,9 @@ def check_spending(
     """
     before: list[Path] = state.ledger().to_dicts()
     requested = {"delta_infinity": delta_infinity, "numerical_slack": numerical_slack}
-    after = _with_release(before, record, path_id, level, family, requested, declaration.max_keys)
-    limits = Limits(state.events())
-    declared = None if declaration.cap is None else level_text(declaration.cap)
+    after = with_release(before, record, path_id, level, family, requested, declaration.max_keys)
     try:
-        _check_cap(limits.cap(record.series_id, declared, None).now, after, record, level, declaration.noise)
-        _check_budget(limits.budget(record.population, None).now, before, after, record.population)
+        check_limits(state, record, declaration, before, after, level)
     except RefusedError as refusal:
         said: dict[str, Any] = {"refused by": type(refusal).__name__, "because": str(refusal)}
         state.record_refusal(
@@ -75,7 +72,27 @@ def check_spending(
         raise
 
 
-def _with_release(
+def check_limits(
+    state: State,
+    record: SeriesRecord,
+    declaration: Declaration,
+    before: Sequence[Path],
+    after: Sequence[Path],
+    level: Fraction,
+) -> None:
+    """Compare the ledger as it would stand with the cap of the series and the budget of its population.
+
+    Raises:
+        CapExceededError: If the sum over the series' paths would exceed its cap.
+        BudgetExceededError: If the population would exceed its budget.
+    """
+    limits = Limits(state.events())
+    declared = None if declaration.cap is None else level_text(declaration.cap)
+    _check_cap(limits.cap(record.series_id, declared, None).now, after, record, level, declaration.noise)
+    _check_budget(limits.budget(record.population, None).now, before, after, record.population)
+
+
+def with_release(
     paths: Sequence[Path],
     record: SeriesRecord,
     path_id: int | None,

@@ -147,9 +147,9 @@ def test_the_public_names_are_these():
     """The public face changes by decision: this list and `__all__` change together."""
     assert sorted(sparsehist.__all__) == [
         *("Catalogue", "Counts", "Dates", "Domain", "Hash64", "Identity", "Integers", "MultipleRelease", "Open"),
-        *("Prefix", "Product", "Query", "Ranges", "Release", "Series", "Store", "Strings", "Total", "Union"),
+        *("Plan", "Prefix", "Product", "Query", "Ranges", "Release", "Series", "Store", "Strings", "Total", "Union"),
         *("Workload", "__version__", "adopt", "check_log", "create", "dense"),
-        *("errors", "histogram", "noise", "open", "privacy", "read", "workload"),
+        *("errors", "histogram", "noise", "open", "plan", "privacy", "read", "sql", "workload"),
     ]
     assert dir(sparsehist) == sorted(sparsehist.__all__)
 

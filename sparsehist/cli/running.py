@@ -16,6 +16,8 @@ from types import FrameType
 
 from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
+import sparsehist.cli.plan_command
+import sparsehist.cli.sql_commands  # noqa: F401 - registers itself
 from sparsehist import __version__
 from sparsehist.cli.answer import Answer, print_answer, print_error, print_json
 from sparsehist.cli.app import app
@@ -114,6 +116,8 @@ def _told(answer: Answer, *, as_json: bool) -> int:
     try:
         print_answer(answer, as_json=as_json)
         sys.stdout.flush()
+        if answer.complaint and not as_json:
+            print_error(answer.complaint, "", as_json=False)
     except BrokenPipeError:
         raise
     except OSError as problem:

@@ -1,0 +1,154 @@
+"""The command that plans, as it is parsed and explained; its work is imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from sparsehist.cli.answer import Answer
+from sparsehist.cli.app import app
+from sparsehist.cli.parameters import Wait
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sparsehist.planning import Plan
+
+_SELDOM = 0.0005
+
+
+@app.command(sort_key=2)
+def plan(
+    store: Annotated[Path | None, Parameter(help="Directory of the store; with --series.")] = None,
+    /,
+    *,
+    level: Annotated[
+        list[str] | None, Parameter(help="Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.")
+    ] = None,
+    series: Annotated[str | None, Parameter(help="Plan for a series, after what was released from it.")] = None,
+    cells: Annotated[
+        str | None, Parameter(name="--cells", help="Without a store: number of keys that could occur, such as 1e9.")
+    ] = None,
+    domain: Annotated[str | None, Parameter(help="Instead: the domain, such as strings(max_bytes=32).")] = None,
+    max_keys: Annotated[int | None, Parameter(help="Without a store: distinct keys one unit counts towards.")] = None,
+    noise: Annotated[str, Parameter(help="Without a store: family of noise.")] = "gaussian",
+    false_keys: Annotated[
+        float | None, Parameter(help="Empty keys to expect among the published; 1 where no --threshold is given.")
+    ] = None,
+    threshold: Annotated[float | None, Parameter(help="In units, instead.")] = None,
+    delta: Annotated[float | None, Parameter(help="For open domains, instead: what a release may take.")] = None,
+    count: Annotated[
+        list[int] | None, Parameter(help="True count to show the error at; repeat it. 10 to 10000 by default.")
+    ] = None,
+    plot: Annotated[
+        Path | None, Parameter(help="Also draw it: a file .svg or .png; needs sparsehist[plots].")
+    ] = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Show what releases would do, before any of them is made.
+
+    For each candidate level: the standard deviation of the noise, the threshold,
+    the false keys to expect, the true count from which a key is published with 50,
+    95 and 99 % probability, and what the release would add to the ledger; and for
+    true counts the probability of being published and the mean relative error if
+    so. Nothing is drawn and nothing is spent; the log is not looked at.
+
+    For example:
+      sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01 \
+          --level 0.5
+      sparsehist plan logs.sparsehist --series queries --level 0.5 --plot plan.svg
+    """
+    from sparsehist.errors import DeclarationError
+
+    asked: dict[str, Any] = {"false_keys": false_keys, "threshold": threshold, "delta": delta}
+    asked |= {name: value for name, value in (("levels", level), ("counts", count)) if value is not None}
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise DeclarationError(f"--plot writes .svg or .png, got {str(plot)!r}")
+    if (store is None) != (series is None):
+        raise DeclarationError("give a store and --series, or neither and --cells or --domain with --max-keys")
+    if store is not None:
+        if cells is not None or domain is not None or max_keys is not None:
+            raise DeclarationError(
+                "a series has its own domain and max_keys: leave out --cells, --domain, --max-keys"
+            )
+        from sparsehist.cli.commands import opening
+
+        with opening(store, wait) as opened:
+            made = opened.series(str(series)).plan(**asked)
+    else:
+        if max_keys is None:
+            raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
+        import sparsehist as sh
+
+        made = sh.plan(d=_whole(cells), domain=domain, max_keys=max_keys, noise=noise, **asked)
+    if plot is not None:
+        made.save_plot(plot)
+    return Answer(_data(made, plot), _shown(made, plot))
+
+
+def _whole(cells: str | None) -> int | None:
+    """Read a number of cells exactly, however large: 1000000, 1e9, 10**69."""
+    from fractions import Fraction
+
+    from sparsehist.errors import DeclarationError
+
+    if cells is None:
+        return None
+    base, power, exponent = cells.replace("_", "").partition("**")
+    try:
+        if power and 0 <= int(exponent) <= 4000:  # as many digits as the size of a domain may have
+            return int(base) ** int(exponent)
+        number = Fraction(base) if not power and len(cells) < 400 and _modest_exponent(base) else None
+    except ValueError:
+        number = None
+    if number is None or number.denominator != 1 or number < 1:
+        raise DeclarationError(f"--cells takes a whole number such as 1000000, 1e9 or 10**69, got {cells!r}")
+    return int(number)
+
+
+def _modest_exponent(text: str) -> bool:
+    _, _, exponent = text.lower().partition("e")
+    return not exponent or abs(int(exponent)) <= 4000
+
+
+def _data(made: Plan, plot: Path | None) -> dict[str, Any]:
+    return {
+        "noise": made.noise,
+        "levels": made.levels.to_dicts(),
+        "counts": made.counts.to_dicts(),
+        "plot": None if plot is None else str(plot),
+    }
+
+
+def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
+    """A table by level, one of probabilities and errors by count, and what would be refused."""
+    import polars as pl
+
+    from sparsehist.cli.tables import escape, rows_table
+
+    by_level = made.levels.rename(
+        {"expected_false_keys": "false keys", "population_epsilon": "epsilon", "published_50": "50 %",
+         "published_95": "95 %", "published_99": "99 %"}
+    )  # fmt: skip
+    columns = [name for name in by_level.columns if name not in ("currency", "refused")]
+    spent = pl.format("{} {}", "currency", "adds").alias("adds")
+    often = (100 * pl.col("probability")).round(1)
+    off = (100 * pl.col("relative_error")).round_sig_figs(2)
+    seldom = pl.col("probability") < _SELDOM  # how far off such a one would be tells nobody anything
+    cells = pl.when(seldom).then(pl.lit("no")).otherwise(pl.format("{} %, ± {} %", often, off)).alias("cell")
+    by_count = made.counts.select("level", "count", cells).pivot("level", index="count", values="cell")
+    refused = made.levels.drop_nulls("refused").select("level", "refused").rows()
+    heading = (
+        "[bold]by level[/]: in units; 50, 95, 99 %: the true count from which a key is published with that "
+        "probability; adds: to the ledger of the population; epsilon: of all its releases then, at delta 1e-6"
+    )
+    return [
+        heading,
+        rows_table(by_level.with_columns(spent).select(columns)),
+        "[bold]by true count[/]: probability of being published, and mean relative error if published",
+        rows_table(by_count),
+        *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
+        *([f"drawn in {escape(str(plot))}"] if plot is not None else []),
+    ]

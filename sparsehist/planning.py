@@ -1,0 +1,307 @@
+"""What releases would do, before any of them is made: from public parameters only, and at no cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sparsehist.declaration import Declaration, declare
+from sparsehist.domain import Domain
+from sparsehist.domain.any_of_size import AnyOfSize
+from sparsehist.errors import DeclarationError, RefusedError
+from sparsehist.histogram.publication import least_count, mean_error, publication_probability
+from sparsehist.ledger import DEFAULT_DELTA, cost_of_paths
+from sparsehist.privacy import Cost as Spent
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy.joint import guarantee
+from sparsehist.public_parameters import public_parameters
+from sparsehist.release_request import Request, requested
+from sparsehist.spending import check_limits, with_release
+from sparsehist.store import ReleaseRecord, SeriesRecord, State
+
+PROBABILITIES = (0.5, 0.95, 0.99)
+LEVELS = ("0.001", "0.01", "0.1", "1")
+COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
+_MOST_COUNTS = 1000
+_MOST_FALSE_KEYS = 1e7
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a planned release would do to the ledger, on its own.
+
+    Attributes:
+        adds: To the cost of its population, in `currency`, exact text; "0" where a finer one was released, "" where
+            costs have no sum.
+        currency: "rho", "epsilon", or "none" where the costs have no sum.
+        epsilon: Of the population afterwards, at the delta asked; None where none holds.
+        refused: Why the release would be refused by a cap or budget; None where it would be made.
+    """
+
+    adds: str
+    currency: str
+    epsilon: float | None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What releases at candidate levels would do; nothing is drawn and nothing is spent.
+
+    Attributes:
+        levels: One row a level: level (exact text), std and threshold (counts), expected_false_keys,
+            published_50, published_95 and published_99 (the true count from which a key is published with that
+            probability), adds (exact text in `currency`: what this release alone would add to the cost of its
+            population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
+            refuse it, if one would); for open domains delta_share and delta_remaining too.
+        counts: One row a level and true count: probability (that the key is published), error (mean distance of
+            the published noisy count from the true one, in counts, given that it is published) and
+            relative_error (that, over the count).
+        noise: Name of the family.
+    """
+
+    levels: pl.DataFrame
+    counts: pl.DataFrame
+    noise: str
+
+    def __repr__(self) -> str:
+        """The tables."""
+        return f"Plan({self.noise})\n{self.levels}\n{self.counts}"
+
+    def plot(self) -> Any:
+        """Draw the probability of publication and the relative error by true count; an altair chart.
+
+        Raises:
+            NotFoundError: If altair is not installed.
+        """
+        from sparsehist.report.plan_plot import plot_plan
+
+        return plot_plan(self)
+
+    def save_plot(self, path: str | Path) -> None:
+        """Write the plot as .svg or .png.
+
+        Raises:
+            DeclarationError: If the file has another ending.
+            NotFoundError: If altair is not installed.
+        """
+        from sparsehist.report.plots import save_plot
+
+        target = Path(path)
+        if target.suffix not in (".svg", ".png"):
+            raise DeclarationError(f"a plot is written as .svg or .png, got {str(path)!r}")
+        save_plot(self.plot(), target)
+
+
+def plan(
+    levels: Level | Iterable[Level] = LEVELS,
+    *,
+    d: int | None = None,
+    domain: Domain | str | None = None,
+    max_keys: int,
+    noise: str = "gaussian",
+    false_keys: float | None = None,
+    threshold: float | None = None,
+    delta: float | None = None,
+    counts: Sequence[int] = COUNTS,
+) -> Plan:
+    """Say what releases of a histogram would do, without a log and without a store.
+
+    Args:
+        levels: Candidate levels, exact; larger is finer.
+        d: Cells of the domain; a whole number of any size.
+        domain: Instead of `d`: the domain, or its text.
+        max_keys: Keys a unit may count towards.
+        noise: Family of noise.
+        false_keys: Expected number of empty cells among the published; 1 where no threshold is given either.
+        threshold: In counts, instead.
+        delta: For an open domain, instead: what the release may take of its delta; half of it by default.
+        counts: True counts to show the error at.
+
+    Returns:
+        The plan.
+
+    Raises:
+        DeclarationError: If a parameter is wrong; the message carries its value.
+        LevelError: If a level is no level, or cannot be served at this max_keys.
+        ThresholdError: If a threshold cannot be served.
+
+    Example:
+        >>> planned = plan(["0.01", "0.5"], d=10**69, max_keys=20)
+        >>> planned.levels.select("level", "published_95").rows()
+        [('0.01', 609), ('0.5', 87)]
+    """
+    asked = _domain_asked(d, domain)
+    columns = [f"key_{i}" for i in range(asked.columns)]
+    declaration = declare(
+        name="plan", unit=None, key=columns, max_keys=max_keys, domain=asked, noise=noise, cap=None,
+        population="default", on_null="error", on_outside="error",
+    )  # fmt: skip
+    chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
+    return planned(declaration, (), levels, chosen, counts, _alone(declaration))
+
+
+def planned(
+    declaration: Declaration,
+    made: Sequence[ReleaseRecord],
+    levels: Level | Iterable[Level],
+    chosen: Request,
+    counts: Sequence[int],
+    cost: Callable[[Fraction, Mapping[str, Any]], Cost],
+) -> Plan:
+    """The plan of a series after the releases that were made of it; for the package's own use.
+
+    Args:
+        declaration: Of the series.
+        made: Its releases so far, in order.
+        levels: Candidate levels.
+        chosen: How the threshold is chosen.
+        counts: True counts to show the error at.
+        cost: What a release at a level with these public parameters would do to the ledger.
+    """
+    shown = _checked_counts(counts)
+    by_level: list[dict[str, Any]] = []
+    by_count: list[dict[str, Any]] = []
+    for level in _checked_levels(levels):
+        parameters = public_parameters(declaration, replace(chosen, level=level), made, _MOST_FALSE_KEYS)
+        by_level.append(_level_row(declaration, level, parameters, cost(level, parameters)))
+        by_count += _count_rows(declaration, level, parameters["effective_threshold"], shown)
+    whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), pl.Int64)
+    text: dict[str, Any] = {"refused": pl.String, "population_epsilon": pl.Float64}
+    return Plan(
+        pl.DataFrame(by_level, schema_overrides=whole | text, infer_schema_length=None),
+        pl.DataFrame(by_count),
+        declaration.noise,
+    )
+
+
+def _level_row(
+    declaration: Declaration, level: Fraction, parameters: Mapping[str, Any], cost: Cost
+) -> dict[str, Any]:
+    family, effective = declaration.family, parameters["effective_threshold"]
+    shown = ("level", "std", "threshold", "expected_false_keys")
+    opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
+    least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
+    return {
+        **{name: parameters[name] for name in (*shown, *opened)},
+        **least,
+        "adds": cost.adds,
+        "currency": cost.currency,
+        "population_epsilon": cost.epsilon,
+        "refused": cost.refused,
+    }
+
+
+def _count_rows(
+    declaration: Declaration, level: Fraction, effective: float, counts: Sequence[int]
+) -> list[dict[str, Any]]:
+    family = declaration.family
+    probabilities = publication_probability(family, level, effective, counts).tolist()
+    errors = [mean_error(family, level, effective, count) for count in counts]
+    return [
+        {
+            "level": level_text(level),
+            "count": count,
+            "probability": probability,
+            "error": error,
+            "relative_error": error / count,
+        }
+        for count, probability, error in zip(counts, probabilities, errors, strict=True)
+    ]
+
+
+def _alone(declaration: Declaration) -> Callable[[Fraction, Mapping[str, Any]], Cost]:
+    """The cost of the first release of a population's only series."""
+
+    def cost(level: Fraction, parameters: Mapping[str, Any]) -> Cost:
+        path = {
+            "family": declaration.noise,
+            "level": level_text(level),
+            "max_keys": declaration.max_keys,
+            "delta_infinity": parameters.get("delta_infinity") or 0.0,
+            "numerical_slack": parameters["numerical_slack"],
+        }
+        spent = cost_of_paths([path])
+        return Cost(level_text(level), spent.currency, finite_or_none(guarantee(spent, DEFAULT_DELTA)))
+
+    return cost
+
+
+def in_store(
+    state: State, record: SeriesRecord, declaration: Declaration, path_id: int | None
+) -> Callable[[Fraction, Mapping[str, Any]], Cost]:
+    """What a release on a path of a series would do to the ledger of its store."""
+    before = state.ledger().to_dicts()
+
+    def cost(level: Fraction, parameters: Mapping[str, Any]) -> Cost:
+        requested_delta = {
+            "delta_infinity": parameters.get("delta_infinity") or 0.0,
+            "numerical_slack": parameters["numerical_slack"],
+        }
+        after = with_release(before, record, path_id, level, declaration.noise, requested_delta, declaration.max_keys)
+        try:
+            check_limits(state, record, declaration, before, after, level)
+            refused = None
+        except RefusedError as refusal:
+            refused = str(refusal)
+        was, then = (
+            cost_of_paths([path for path in paths if path["population"] == record.population])
+            for paths in (before, after)
+        )
+        return Cost(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
+
+    return cost
+
+
+def _difference(before: Spent, after: Spent) -> tuple[str, str]:
+    """What was added, exact where both are in one currency, else as rho; and in which."""
+    if (
+        before.amount is not None
+        and after.amount is not None
+        and (before.currency == after.currency or not before.amount)
+    ):
+        added = after.amount - before.amount
+        return level_text(added) if added else "0", after.currency
+    if before.rho is None or after.rho is None:
+        return "", after.currency
+    return f"{after.rho - before.rho:.6g}", "rho"
+
+
+def finite_or_none(epsilon: float) -> float | None:
+    """An epsilon that holds."""
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
+    if (d is None) == (domain is None):
+        raise DeclarationError("plan takes d= (the number of cells) or domain=, one of them")
+    if domain is not None:
+        return Domain.parse(domain) if isinstance(domain, str) else domain
+    if isinstance(d, float) and d.is_integer():
+        d = int(d)
+    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
+        raise DeclarationError(f"d must be a whole number of cells, 1 or more, got {d!r}")
+    return AnyOfSize(d)
+
+
+def _checked_levels(levels: Level | Iterable[Level]) -> list[Fraction]:
+    given = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str) else [levels]
+    exact = list(dict.fromkeys(as_level(level) for level in given))
+    if not exact:
+        raise DeclarationError("plan needs at least one level")
+    return exact
+
+
+def _checked_counts(counts: Sequence[int]) -> list[int]:
+    shown = sorted(
+        {count for count in counts if not isinstance(count, bool) and isinstance(count, int) and count > 0}
+    )
+    if not 0 < len(shown) == len(set(counts)) <= _MOST_COUNTS:
+        raise DeclarationError(f"counts are up to {_MOST_COUNTS} whole numbers from 1 up, got {list(counts)[:10]!r}")
+    return shown

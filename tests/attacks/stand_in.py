@@ -12,7 +12,8 @@ import polars as pl
 
 from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Integers
-from sparsehist.releasing import existing, release, requested
+from sparsehist.release_request import requested
+from sparsehist.releasing import existing, release
 from sparsehist.store import ReleaseRecord, Tracked
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sparsehist as sh
-from sparsehist import releasing
+from sparsehist import public_parameters
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
 from tests.counting.logs import count
@@ -191,8 +191,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pyt
 
     The public limit is half of what a round can draw, which leaves the counted cells (below 2**30) the rest.
     """
-    assert releasing._MOST_FALSE_KEYS == binomial._MOST_SUCCESSES / 2
-    monkeypatch.setattr(releasing, "_MOST_FALSE_KEYS", 450.0)
+    assert public_parameters._MOST_FALSE_KEYS == binomial._MOST_SUCCESSES / 2
+    monkeypatch.setattr(public_parameters, "_MOST_FALSE_KEYS", 450.0)
     monkeypatch.setattr(binomial, "_MOST_SUCCESSES", 900.0)
     refusals = []
     for cells in (1, 300):

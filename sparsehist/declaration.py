@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError
@@ -17,6 +17,7 @@ from sparsehist.privacy import Level, as_level, level_text
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LARGEST_BOUND = 2**31
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Declaration:
         population: Whose costs add up.
         on_null: "error" or "drop", for rows without a unit or a key.
         on_outside: "error" or "drop", for keys outside the domain.
+        unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
     """
 
     name: str
@@ -46,6 +48,12 @@ class Declaration:
     population: str
     on_null: str
     on_outside: str
+    unverified: bool = False
+
+    @property
+    def remarks(self) -> dict[str, Any]:
+        """What every release of the series says beside its own parameters."""
+        return {"verified": False} if self.unverified else {}
 
     @property
     def family(self) -> Family:
@@ -64,6 +72,7 @@ class Declaration:
             "population": self.population,
             "on_null": self.on_null,
             "on_outside": self.on_outside,
+            "unverified": self.unverified,
         }
 
 
@@ -80,6 +89,7 @@ def from_json(name: str, stored: Mapping[str, Any], *, files: Mapping[str, Path]
         population=stored["population"],
         on_null=stored["on_null"],
         on_outside=stored["on_outside"],
+        unverified=stored.get("unverified", False),
     )
 
 
@@ -95,6 +105,7 @@ def declare(
     population: str,
     on_null: str,
     on_outside: str,
+    unverified: bool = False,
 ) -> Declaration:
     """Check the parameters of a new series.
 
@@ -123,6 +134,7 @@ def declare(
         population=checked_name("population", population),
         on_null=_one_of("on_null", on_null, ("error", "drop")),
         on_outside=_one_of("on_outside", on_outside, ("error", "drop")),
+        unverified=_one_of("unverified", unverified, (False, True)),
     )
 
 
@@ -146,8 +158,8 @@ def checked_name(what: str, name: str) -> str:
     return name
 
 
-def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
+def _one_of(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
+    if value not in allowed or not isinstance(value, type(allowed[0])):
         raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
 

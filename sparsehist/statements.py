@@ -28,10 +28,8 @@ def statement(name: str) -> str:
 def shipped(folder: str) -> Traversable:
     """The folder of files that are no modules: "sql" or "data".
 
-    Where Python runs in a checkout, the source shadows an installed package that has these folders in it; in the
-    checkout they stand beside the source.
+    An installed package has these folders in it; in a checkout they stand beside the source. They are not imported:
+    that would put the folder in the place of the function `sparsehist.sql`.
     """
-    try:
-        return files(f"sparsehist.{folder}")
-    except ModuleNotFoundError:
-        return Path(__file__).parents[1] / folder
+    inside = files("sparsehist") / folder
+    return inside if inside.is_dir() else Path(__file__).parents[1] / folder

@@ -23,11 +23,13 @@ class Answer:
         data: What --json prints.
         shown: What is printed otherwise: lines of rich markup, tables.
         exit_code: Other than 0 where the answer itself is a refusal.
+        complaint: What went wrong, told on stderr below what is shown; as JSON it is part of `data`.
     """
 
     data: Mapping[str, Any]
     shown: Sequence[RenderableType]
     exit_code: int = 0
+    complaint: str = ""
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:

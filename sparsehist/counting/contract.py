@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ class Query:
     Attributes:
         sql: One SELECT statement.
         connection: DuckDB connection to run it on; a fresh one in memory if None.
+        parameters: Values for $name.
 
     Example:
         >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
@@ -32,6 +33,7 @@ class Query:
 
     sql: str
     connection: Any = None
+    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

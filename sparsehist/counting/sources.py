@@ -151,7 +151,7 @@ def _run(query: Query) -> duckdb.DuckDBPyRelation:
     statements = connection.extract_statements(query.sql)
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         raise DeclarationError("a Query must hold one SELECT statement")
-    relation: duckdb.DuckDBPyRelation = connection.sql(query.sql)
+    relation: duckdb.DuckDBPyRelation = connection.sql(query.sql, params=dict(query.parameters or {}) or None)
     return relation
 
 

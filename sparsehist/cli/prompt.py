@@ -1,0 +1,145 @@
+"""The prompt: a line is read until its semicolon, run, and drawn; as people know it from other databases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsehist.cli.answer import Answer, print_error, print_shown
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError
+from sparsehist.sqlfront.script import pieces
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+_HELP = """\
+Statements end with a semicolon; they may take several lines.
+  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…') AS SELECT …;
+  RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS TO 'file.parquet';
+  PLAN FROM series AT LEVEL 0.01, 0.1;
+  SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
+  SELECT * FROM series.release LIMIT 20;      and all of DuckDB's SQL
+Tab completes, the arrow keys bring back earlier statements.
+Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
+_LEAVE = {".quit", ".exit", "exit", "quit"}
+
+
+def converse(
+    run: Callable[[str], Answer], words: Callable[[], Iterable[str]], *, title: str, aid: str = _HELP
+) -> None:
+    """Read statements and run them, until the user leaves.
+
+    Args:
+        run: Runs statements and describes what they did.
+        words: What Tab completes; asked anew after each statement.
+        title: Stands before the cursor.
+        aid: What .help prints.
+
+    Raises:
+        NotFoundError: If prompt_toolkit is not installed.
+    """
+    from rich.console import Console
+
+    session = _prompt_session(words)
+    console = Console(highlight=False, emoji=False)
+    console.print(f"{title}: statements end with a semicolon; .help explains, Ctrl-D leaves", markup=False)
+    while True:
+        try:
+            text = session.prompt("sql> ").strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.rstrip("; ").lower() in _LEAVE:
+            return
+        if text.startswith("."):
+            known = text.rstrip("; ") == ".help"
+            console.print(aid if known else f"there is no {text}; .help explains", markup=False)
+        elif text:
+            _told(console, run, text)
+
+
+def _told(console: Any, run: Callable[[str], Answer], text: str) -> None:
+    try:
+        answer = run(text)
+    except KeyboardInterrupt:
+        print_error("interrupted; what was committed stays", "", as_json=False)
+    except SparsehistError as problem:
+        print_error(str(problem), "", as_json=False)
+    else:
+        print_shown(console, answer.shown)
+        if answer.complaint:
+            print_error(answer.complaint, "", as_json=False)
+
+
+def is_complete(text: str) -> bool:
+    """Whether what was typed is to be run: nothing, a command with a dot, or statements up to a semicolon.
+
+    Example:
+        >>> is_complete("select ';'"), is_complete("select 1;"), is_complete(".help")
+        (False, True, True)
+    """
+    typed = text.strip()
+    if not typed or typed.startswith(".") or typed.rstrip("; ").lower() in _LEAVE:
+        return True
+    try:
+        pieces(typed)
+        # With a word behind it, an ended text has one statement more.
+        return len(pieces(f"{typed}\nx")) > len(pieces(typed))
+    except StatementError:
+        return False
+
+
+def history_file() -> Path:
+    """The file of earlier statements, which nobody else may read: they may name keys."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sparsehist"
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = state / "history"
+    os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+    file.chmod(0o600)
+    return file
+
+
+def _prompt_session(words: Callable[[], Iterable[str]]) -> PromptSession[str]:
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+        from prompt_toolkit.key_binding import KeyBindings
+    except ImportError:
+        raise NotFoundError(
+            "the prompt needs prompt_toolkit: pip install 'sparsehist[sql]'. A script runs without it: "
+            "sparsehist run, or on standard input"
+        ) from None
+    from sparsehist.cli.prompt_words import completer
+
+    keys = KeyBindings()
+    session: PromptSession[str]
+
+    @Condition
+    def ended() -> bool:
+        return is_complete(session.default_buffer.text)
+
+    @keys.add("enter", filter=~ended)
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("enter", filter=ended)
+    def _(event: Any) -> None:
+        event.current_buffer.validate_and_handle()
+
+    try:
+        history: Any = FileHistory(str(history_file()))
+    except OSError:  # a home that cannot be written
+        history = InMemoryHistory()
+    session = PromptSession(
+        multiline=True,
+        history=history,
+        completer=completer(words),
+        complete_while_typing=False,
+        key_bindings=keys,
+        prompt_continuation="...> ",
+    )
+    return session

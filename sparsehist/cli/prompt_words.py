@@ -1,0 +1,73 @@
+"""What Tab completes at the prompt: keywords, series, releases, tables and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparsehist.errors import SparsehistError
+from sparsehist.statements import statement
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from sparsehist.sqlfront.session import Session
+
+_WORD = re.compile(r"[\w.$\"]+")
+_OURS = (
+    "CREATE SERIES",
+    "RELEASE",
+    "RELEASE WORKLOAD",
+    "PLAN",
+    "SHOW SERIES",
+    "SHOW RELEASES",
+    "SHOW LEDGER",
+    "DROP SERIES",
+    "AT LEVEL",
+    "EXPECTING",
+    "FALSE KEYS",
+    "THRESHOLD",
+    "DELTA",
+    "STRATEGY",
+)
+
+
+def of_session(session: Session) -> Callable[[], list[str]]:
+    """All words a session knows at the moment; asks the store."""
+    keywords = [word for (word,) in session.connection.execute(statement("session_keywords")).fetchall()]
+
+    def words() -> list[str]:
+        from sparsehist.sqlfront.declaring import options
+
+        names = session.connection.execute(statement("session_names")).fetchall()
+        return [*_OURS, *map(str.upper, keywords), *options(), *_of_store(session), *(name for (name,) in names)]
+
+    return words
+
+
+def _of_store(session: Session) -> list[str]:
+    if session.store is None:
+        return []
+    try:
+        series = [session.store.series(name) for name in session.store.series_names()]
+        releases = [f"{one.name}.{name}" for one in series for name in one.releases()["name"]]
+    except SparsehistError:  # none yet, or in use by somebody else: there is nothing to suggest
+        return []
+    return [*(one.name for one in series), *releases, *(column for one in series for column in one.declaration.key)]
+
+
+def completer(words: Callable[[], Iterable[str]]) -> Completer:
+    """Complete the word before the cursor from `words`, whatever its case."""
+    from prompt_toolkit.completion import Completer, Completion
+
+    class _Completer(Completer):
+        """Asks for the words each time."""
+
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:  # noqa: ARG002
+            typed = document.get_word_before_cursor(pattern=_WORD)
+            for word in sorted(set(words()), key=str.casefold):
+                if word.casefold().startswith(typed.casefold()):
+                    yield Completion(word, start_position=-len(typed))
+
+    return _Completer()

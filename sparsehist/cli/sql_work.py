@@ -1,0 +1,140 @@
+"""What `run` and `sql` do: run statements and describe what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsehist.cli.answer import Answer
+from sparsehist.cli.commands import MOST_ROWS, check_place
+from sparsehist.cli.tables import escape, rows_table
+from sparsehist.errors import DeclarationError, InputError, NotFoundError
+from sparsehist.series import Store
+from sparsehist.sqlfront.parameters import parameters_from
+from sparsehist.sqlfront.results import Outcome
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.session import Session
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+_STDIN = "-"
+_LEDGER = ("scope", "population", "series", "path", "releases", "spent", "cap", "dropped")
+
+
+def run_file(
+    script: Path,
+    store: Path | None,
+    param: Sequence[str],
+    *,
+    keep_going: bool,
+    dry_run: bool,
+    rows: int,
+    who: str | None,
+    wait: float,
+) -> Answer:
+    """Run a script from a file."""
+    text, parameters = _read(script), parameters_from(param)
+    with Session(_home(store, wait), parameters=parameters, rows=_checked_rows(rows), who=who) as session:
+        outcomes = run_script(session, text, keep_going=keep_going, dry_run=dry_run)
+    return described(outcomes, script=str(script))
+
+
+def open_prompt(store: Path | None, analyst: Path | None, *, rows: int, who: str | None, wait: float) -> Answer:
+    """Open a prompt, or run what comes on standard input."""
+    if (store is None) == (analyst is None):
+        raise DeclarationError("name a store, or a directory of published files with --analyst")
+    if analyst is not None:
+        return _for_analyst(analyst, _checked_rows(rows))
+    with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
+        if not sys.stdin.isatty():
+            return described(run_script(session, _read(Path(_STDIN))), script=_STDIN)
+        from sparsehist.cli.prompt import converse
+        from sparsehist.cli.prompt_words import of_session
+
+        converse(lambda text: described(run_script(session, text)), of_session(session), title=str(store))
+    return Answer({"store": str(store)}, [])
+
+
+def _for_analyst(directory: Path, rows: int) -> Answer:
+    """A prompt, or a script on standard input, on published files."""
+    from sparsehist.sqlfront.analyst import open_analyst
+
+    with open_analyst(directory) as session:
+        raise NotImplementedError(session, rows)
+
+
+def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:
+    """What statements did, for machines and for people."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}
+    if errors:
+        data["error"] = {"type": type(errors[0]).__name__, "message": str(errors[0])}
+    shown = [part for outcome in outcomes for part in _as_shown(outcome)]
+    complaint = "\n".join(map(str, errors))
+    if errors and all(outcome.kind == "not run" for outcome in outcomes):
+        complaint += "\nNothing was run."
+    return Answer(data, shown, errors[0].exit_code if errors else 0, complaint)
+
+
+def _as_data(outcome: Outcome) -> dict[str, Any]:
+    said: dict[str, Any] = {"number": outcome.number, "line": outcome.line, "kind": outcome.kind}
+    if outcome.said:
+        said["said"] = outcome.said
+    if outcome.frame is not None and outcome.kind != "release":
+        said |= {"rows": outcome.frame.to_dicts(), "more": outcome.more}
+    if outcome.release is not None:
+        said |= {"rows": len(outcome.release), "metadata": dict(outcome.release.metadata)}
+    if outcome.error is not None:
+        said["error"] = {"type": type(outcome.error).__name__, "message": str(outcome.error)}
+    return said
+
+
+def _as_shown(outcome: Outcome) -> list[RenderableType]:
+    shown: list[RenderableType] = []
+    if outcome.said:
+        shown.append(escape(f"line {outcome.line}: {outcome.said}"))
+    if outcome.frame is not None and outcome.kind != "release":
+        if outcome.frame.width:
+            shown.append(rows_table(_for_people(outcome.frame).head(MOST_ROWS)))
+        if outcome.more:
+            shown.append(f"… the first {outcome.frame.height:,} rows; --rows prints more")
+        elif not outcome.frame.height:
+            shown.append("no rows")
+    return shown
+
+
+def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
+    """The ledger has more columns than a terminal: what was spent, in words."""
+    from sparsehist.ledger import SCHEMA, costs_in_words
+
+    if frame.columns != list(SCHEMA):
+        return frame
+    return frame.with_columns(costs_in_words(frame)).select(_LEDGER)
+
+
+def _home(store: Path | None, wait: float) -> Store | None:
+    if store is None:
+        return None
+    check_place(store, wait)
+    return Store(store, wait=wait)
+
+
+def _checked_rows(rows: int) -> int:
+    if not 1 <= rows <= MOST_ROWS:
+        raise DeclarationError(f"--rows takes a number from 1 to {MOST_ROWS}, got {rows}")
+    return rows
+
+
+def _read(script: Path) -> str:
+    if str(script) == _STDIN:
+        return sys.stdin.read()
+    if not script.is_file():
+        raise NotFoundError(f"there is no file {script}")
+    try:
+        return script.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{script} cannot be read as UTF-8 text") from None

@@ -1,0 +1,236 @@
+"""A whole script, read and checked before any of it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from sqlglot import Token
+
+from sparsehist.errors import GuaranteeError, NotFoundError, SparsehistError, StatementError
+from sparsehist.privacy import as_level
+from sparsehist.release_request import requested
+from sparsehist.sqlfront.declaring import Declared, declared
+from sparsehist.sqlfront.engine_words import parser_failure
+from sparsehist.sqlfront.guarantee import check_query
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
+from sparsehist.sqlfront.lineage import Lineage
+from sparsehist.sqlfront.publishing import check_target
+from sparsehist.sqlfront.reading import read_head
+from sparsehist.sqlfront.release_tables import dotted_names
+from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a statement.
+
+    Attributes:
+        number: Of the statement in the script, from 1; 0 where the script cannot be cut into statements.
+        line: Where it begins.
+        error: What is wrong; its message shows the place.
+    """
+
+    number: int
+    line: int
+    error: SparsehistError
+
+
+@dataclass
+class Known:
+    """What a script may refer to, as it changes from statement to statement.
+
+    Attributes:
+        series: Names of the series; None where there is no store to ask.
+        lineage: What tables and views were made from.
+        store: Directory of the store, which no release is written into.
+        made: Pairs of series and release that the script makes.
+        is_release: Whether the store has a release of a series.
+    """
+
+    series: set[str] | None
+    lineage: Lineage = field(default_factory=Lineage)
+    store: Path | None = None
+    made: set[tuple[str, str]] = field(default_factory=set)
+    is_release: Callable[[str, str], bool] = lambda _series, _name: False
+
+
+def checked(
+    script: str, parameters: Mapping[str, Any], known: Known, connection: duckdb.DuckDBPyConnection
+) -> tuple[list[Statement], list[Problem]]:
+    """Read a script and check every statement, running none.
+
+    Args:
+        script: Any number of statements.
+        parameters: Values for $name, by name in lower case.
+        known: What there is before the first statement; left as it is after the last.
+        connection: Parses what goes to DuckDB.
+
+    Returns:
+        The statements that were read, and what is wrong with the others, in order.
+    """
+    try:
+        found = pieces(script)
+    except StatementError as problem:
+        return [], [Problem(0, 1, problem)]
+    statements, problems = [], []
+    for piece in found:
+        try:
+            head = read_head(piece, parameters)
+            if head is None:
+                check_plain(piece, parameters, connection)
+                known.lineage = known.lineage.after(piece)
+            else:
+                check_head(piece, head, known, connection)
+            statements.append(Statement(piece, head))
+        except SparsehistError as problem:
+            problems.append(Problem(piece.number, piece.line, problem))
+            _go_on(piece, known)
+    return statements, problems
+
+
+def _go_on(piece: Piece, known: Known) -> None:
+    """Take a series that is badly declared for one that exists: each mistake is told once."""
+    words = piece.text.split()
+    if known.series is not None and [word.upper() for word in words[:2]] == ["CREATE", "SERIES"]:
+        names = [word for word in words[2:7] if word.upper() not in ("IF", "NOT", "EXISTS")]
+        known.series.add(names[0].strip('"(').lower() if names else "")
+
+
+def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Check that DuckDB takes a statement for one, and that its parameters have values; returns their names.
+
+    Raises:
+        StatementError: If not; says where.
+    """
+    (statement,) = parsed(piece.script, piece.place, connection)
+    names = set(statement.named_parameters)
+    for name in sorted(names):
+        if name.isdecimal():
+            raise StatementError(pointed("a parameter is given by its name: $name", piece.script, piece.place))
+        if name.lower() not in parameters:
+            raise StatementError(
+                pointed(f"the parameter ${name} has no value: give it as {name}=…", piece.script, piece.place)
+            )
+    return names
+
+
+def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    """Let DuckDB parse a part of a script that is one statement."""
+    text = script[place.start : place.end]
+    try:
+        found = connection.extract_statements(text)
+    except duckdb.Error as problem:
+        message, at = parser_failure(text, problem)
+        where = place if at is None else Place(place.start + at, place.start + at + 1)
+        raise StatementError(pointed(message, script, where)) from None
+    if len(found) != 1:
+        raise StatementError(pointed(f"DuckDB takes this for {len(found)} statements", script, place))
+    return list(found)
+
+
+def check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
+    """Check a statement of our own.
+
+    Raises:
+        SparsehistError: If it cannot succeed; shows the place.
+    """
+    if isinstance(head, CreateSeries):
+        if known.series is not None and head.name in known.series and not head.reuse:
+            message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
+            raise StatementError(pointed(message, piece.script, head.name_place))
+        check_series(piece, head, known, connection)
+        if known.series is not None:
+            known.series.add(head.name)
+    elif isinstance(head, DropSeries):
+        if not head.if_exists:
+            _check_known(piece, head.name, head.place, known)
+        if known.series is not None:
+            known.series.discard(head.name)
+    elif isinstance(head, Show):
+        if head.series is not None:
+            _check_known(piece, head.series, head.place, known)
+    else:
+        _check_known(piece, head.series, head.places["series"], known)
+        _check_release(piece, head, known)
+        if head.name is not None and not head.only_plan:
+            known.made.add((head.series, head.name))
+
+
+def _check_known(piece: Piece, name: str, place: Place | None, known: Known) -> None:
+    if known.series is not None and name not in known.series:
+        listed = ", ".join(sorted(known.series)) or "none"
+        message = pointed(f"there is no series {name}; there are: {listed}", piece.script, place or piece.place)
+        raise NotFoundError(message)
+
+
+def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
+    def at(field: str, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except SparsehistError as problem:
+            raise StatementError(pointed(str(problem), piece.script, head.places.get(field, piece.place))) from None
+
+    for level in head.levels:
+        at("levels", lambda level=level: as_level(level))  # type: ignore[misc]
+    for asked in ("threshold", "false_keys", "delta"):
+        given = {"threshold": None, "false_keys": None, "delta": None, asked: getattr(head, asked)}
+        at(asked, lambda given=given: requested("any", level=None, **given))  # type: ignore[misc]
+    if head.name is not None:
+        at("name", lambda: requested(str(head.name), level=None, threshold=None, false_keys=None))
+    if head.workload is not None:
+        at("workload", lambda: _check_workload(str(head.workload)))
+    if head.target is not None:
+        at("target", lambda: check_target(str(head.target), known.store))
+
+
+def _check_workload(text: str) -> None:
+    from sparsehist.workload import Workload
+
+    Workload.parse(text)
+
+
+def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duckdb.DuckDBPyConnection) -> Declared:
+    """Check the options and the query of a series.
+
+    Raises:
+        StatementError: If an option is wrong, or the query is no SELECT.
+        GuaranteeError: If the rows of one unit may depend on others, and the series is not declared unverified.
+    """
+    script = piece.script
+    wanted = declared(script, head)
+    (statement,) = parsed(script, head.query_place, connection)
+    if statement.type != duckdb.StatementType.SELECT:
+        raise StatementError(pointed("expected one query after AS", script, head.query_place))
+    if wanted.declaration.unverified:
+        return wanted
+    tokens = [token for token in piece.tokens if token.start >= head.query_place.start]
+    _, unclear = known.lineage.reached(tokens, script)
+    if unclear:
+        message = f"{unclear}; say unverified = true if each unit's rows depend on that unit alone"
+        raise GuaranteeError(pointed(message, script, head.query_place), reason=message)
+    try:
+        check_query(
+            head.query,
+            unit=str(wanted.parameters["unit"]),
+            keys=wanted.declaration.key,
+            public_tables=wanted.public_tables | _public_releases(tokens, script, known),
+            views={name: text for name, text in known.lineage.queries.items() if name not in wanted.public_tables},
+        )
+    except GuaranteeError as problem:
+        start = head.query_place.start
+        inside = "" if problem.view is None else f"in {problem.view}: "
+        place = Place(start + problem.start, start + problem.end) if problem.view is None else head.query_place
+        message = pointed(f"{inside}{problem.reason}", script, place)
+        raise GuaranteeError(message, reason=problem.reason, start=place.start, end=place.end) from None
+    return wanted
+
+
+def _public_releases(tokens: list[Token], script: str, known: Known) -> set[str]:
+    """Releases that a query names: they are public, unless a statement put something else in their place."""
+    named = {pair for pair in dotted_names(tokens, script) if pair[0] in (known.series or ())}
+    there = {pair for pair in named if pair in known.made or known.is_release(*pair)}
+    return {name for name in (f"{series}.{release}" for series, release in there) if not known.lineage.holds(name)}

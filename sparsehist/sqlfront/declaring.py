@@ -1,0 +1,103 @@
+"""From the options of CREATE SERIES to the parameters of `sparsehist.create`, whose signature says what there is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sparsehist.creation import create
+from sparsehist.declaration import Declaration, declare
+from sparsehist.errors import DeclarationError, SparsehistError, StatementError
+from sparsehist.sqlfront.heads import CreateSeries
+from sparsehist.sqlfront.script import Place, pointed
+
+# These are said by the statement itself, by the session, or not at all: a seed is for tests.
+_NOT_OPTIONS = {"store", "source", "name", "if_exists", "progress", "wait", "seed", "who"}
+_OWN_OPTIONS = {"public_tables"}
+_NEEDED = ("unit", "key", "max_keys", "domain")
+# A schema of the name would be DuckDB's own, or could not be told from a catalog.
+TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
+
+
+class Declared(NamedTuple):
+    """What WITH (…) says.
+
+    Attributes:
+        parameters: For `sparsehist.create`.
+        declaration: What they declare.
+        public_tables: Tables that hold nothing of any unit, in lower case.
+    """
+
+    parameters: dict[str, Any]
+    declaration: Declaration
+    public_tables: frozenset[str]
+
+
+def declared(script: str, head: CreateSeries) -> Declared:
+    """Check the options of a series.
+
+    Args:
+        script: The whole script, for places.
+        head: The statement.
+
+    Raises:
+        StatementError: If an option is unknown, missing or of the wrong kind; says where.
+    """
+    if head.name in TAKEN_NAMES:
+        raise StatementError(
+            pointed(
+                f"{head.name} cannot name a series here: in SQL, {head.name}.public would be DuckDB's own",
+                script,
+                head.name_place,
+            )
+        )
+    _check_names(script, head)
+    values = {name: option.value for name, option in head.options.items()}
+    public = values.pop("public_tables", ())
+    parameters = {"name": head.name, **values}
+    return Declared(parameters, _declaration(script, head, parameters), frozenset(map(str.lower, _listed(public))))
+
+
+def options() -> list[str]:
+    """Names of all options, those that are needed first."""
+    known = inspect.signature(create).parameters.keys() - _NOT_OPTIONS | _OWN_OPTIONS
+    return [*_NEEDED, *sorted(known - set(_NEEDED))]
+
+
+def _check_names(script: str, head: CreateSeries) -> None:
+    known = options()
+    for name, option in head.options.items():
+        if name not in known:
+            listed = ", ".join(known)
+            raise StatementError(pointed(f"there is no option {name}; options are {listed}", script, option.place))
+        if isinstance(option.value, tuple) and name not in ("key", "public_tables"):
+            raise StatementError(pointed(f"{name} takes one value", script, option.place))
+    missing = [name for name in _NEEDED if name not in head.options]
+    if missing:
+        raise StatementError(pointed(f"WITH has no {' and no '.join(missing)}", script, head.name_place))
+
+
+def _listed(tables: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (tables,) if isinstance(tables, str) else tables
+
+
+def _declaration(script: str, head: CreateSeries, parameters: Mapping[str, Any]) -> Declaration:
+    wanted = inspect.signature(declare).parameters
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(create).parameters.items()
+        if name in wanted and parameter.default is not parameter.empty
+    }
+    given = {name: value for name, value in parameters.items() if name in wanted}
+    try:
+        return declare(**{**defaults, **given})
+    except DeclarationError as problem:
+        raise StatementError(pointed(str(problem), script, _place_of(problem, head))) from None
+
+
+def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
+    """The option that an error is about: the first one it names."""
+    message = str(problem)
+    named = [(message.find(name), name) for name in head.options if name in message]
+    return head.options[min(named)[1]].place if named else head.name_place

@@ -1,0 +1,138 @@
+"""What a script would spend, statement by statement, without running it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from sparsehist.declaration import Declaration
+from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
+from sparsehist.ledger import cost_of_paths
+from sparsehist.limits import Limits
+from sparsehist.privacy import as_level, level_text
+from sparsehist.series import Store, declaration_of
+from sparsehist.sqlfront.declaring import declared
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
+from sparsehist.sqlfront.results import Outcome
+from sparsehist.sqlfront.script import pointed
+from sparsehist.store import is_store
+
+Path = dict[str, Any]
+
+
+class Foreseen:
+    """The ledger of a store, carried on over statements that are not run.
+
+    Args:
+        store: Where they would run; None or a place without a store for an empty ledger.
+    """
+
+    def __init__(self, store: Store | None) -> None:
+        self._paths: list[Path] = []
+        self._declared: dict[str, Declaration] = {}
+        self._caps: dict[str, Fraction | None] = {}
+        self._ids: dict[str, str] = {}
+        self._made: dict[str, set[str]] = {}
+        if store is None or not is_store(store.path):
+            return
+        with store.state() as state:
+            self._paths = state.ledger().to_dicts()
+            limits = Limits(state.events())
+            for record in state.all_series():
+                declaration = declaration_of(record)
+                self._add(declaration, record.series_id)
+                cap = None if declaration.cap is None else level_text(declaration.cap)
+                self._caps[record.name] = limits.cap(record.series_id, cap, None).now
+                self._made[record.name] = {release.name for release in state.series_releases(record)}
+
+    def outcome(self, statement: Statement) -> Outcome:
+        """What a statement would do."""
+        piece, head = statement.piece, statement.head
+        kind, said = "duckdb", "not run"
+        error: SparsehistError | None = None
+        if isinstance(head, CreateSeries):
+            kind, said = "create series", self._create(piece.script, head)
+        elif isinstance(head, DropSeries):
+            kind, said = "drop series", "erases the series; what it has cost stays in the ledger"
+            self._declared.pop(head.name, None)
+        elif isinstance(head, MakeRelease) and head.only_plan:
+            kind, said = "plan", "spends nothing"
+        elif isinstance(head, MakeRelease):
+            kind = "release"
+            try:
+                said = self._release(head)
+            except SparsehistError as problem:
+                problem.args = (pointed(str(problem), piece.script, piece.place),)
+                said, error = "would be refused", problem
+        elif head is not None:
+            kind = "show"
+        return Outcome(piece.number, piece.line, kind, said=said, error=error)
+
+    def _add(self, declaration: Declaration, series_id: str) -> None:
+        self._declared[declaration.name] = declaration
+        self._caps[declaration.name] = declaration.cap
+        self._ids[declaration.name] = series_id
+        self._made[declaration.name] = set()
+
+    def _create(self, script: str, head: CreateSeries) -> str:
+        if head.name in self._declared:
+            return f"keeps the series {head.name}; spends nothing"
+        self._add(declared(script, head).declaration, f"new {head.name}")
+        return f"counts the log into the series {head.name}; spends nothing"
+
+    def _release(self, head: MakeRelease) -> str:
+        declaration = self._declared.get(head.series)
+        if declaration is None:
+            raise NotFoundError(f"there is no series {head.series}")
+        if head.name in self._made[head.series]:
+            return "was made before; spends nothing"
+        if not head.levels:
+            raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
+        before = self._of_population(declaration)
+        path = self._path(declaration, head)
+        was, level = path["level"], as_level(head.levels[0])
+        path["level"] = level_text(max(level, as_level(was)) if was else level)
+        try:
+            self._check_cap(declaration)
+        except SparsehistError:
+            path["level"] = was
+            raise
+        self._made[head.series].add(str(head.name))
+        after = self._of_population(declaration)
+        return f"population {declaration.population}: {before} before, {after} after"
+
+    def _path(self, declaration: Declaration, head: MakeRelease) -> Path:
+        """The noise path of a release, opened if it is new."""
+        kind = "cells" if head.workload is None else "workload"
+        name = {"kind": kind, "workload": head.workload, "strategy": head.strategy}
+        series_id = self._ids[declaration.name]
+        for path in self._paths:
+            if path["series_id"] == series_id and all(path[field] == value for field, value in name.items()):
+                return path
+        new = name | {
+            "series_id": series_id,
+            "population": declaration.population,
+            "family": declaration.noise,
+            "level": None,
+            "max_keys": declaration.max_keys,
+            "delta_infinity": 0.0,
+            "numerical_slack": 0.0,
+        }
+        self._paths.append(new)
+        return new
+
+    def _check_cap(self, declaration: Declaration) -> None:
+        cap = self._caps[declaration.name]
+        series_id = self._ids[declaration.name]
+        cost = cost_of_paths([path for path in self._paths if path["series_id"] == series_id])
+        if cap is not None and cost.amount is not None and cost.amount > cap:
+            raise CapExceededError(
+                f"the series would have spent {level_text(cost.amount)}, its cap is {level_text(cap)}, "
+                f"difference {level_text(cost.amount - cap)}"
+            )
+
+    def _of_population(self, declaration: Declaration) -> str:
+        cost = cost_of_paths([path for path in self._paths if path["population"] == declaration.population])
+        if cost.amount is not None:
+            return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
+        return "no sum" if cost.rho is None else f"rho ≈ {cost.rho:.6g}"

@@ -1,0 +1,103 @@
+"""The statements of our own, as records; everything else is DuckDB's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparsehist.sqlfront.script import Piece, Place
+
+
+@dataclass(frozen=True)
+class Option:
+    """A value in WITH (…) and where it stands.
+
+    Attributes:
+        value: Text, int, bool, Decimal, Fraction, or a tuple of texts.
+        place: Of the value.
+    """
+
+    value: Any
+    place: Place
+
+
+@dataclass(frozen=True)
+class CreateSeries:
+    """CREATE SERIES [IF NOT EXISTS] name WITH (option = value, …) AS query.
+
+    Attributes:
+        name: Of the series.
+        reuse: IF NOT EXISTS: a series of this name and declaration is kept, the query is not run.
+        name_place: Where the name stands.
+        options: By name, in lower case.
+        query: As it was written.
+        query_place: Where it stands.
+    """
+
+    name: str
+    name_place: Place
+    reuse: bool
+    options: Mapping[str, Option]
+    query: str = field(repr=False)
+    query_place: Place
+
+
+@dataclass(frozen=True)
+class MakeRelease:
+    """RELEASE [WORKLOAD] name FROM series …, or the same words after PLAN.
+
+    Attributes:
+        name: Of the release; a plan may have none.
+        series: Of the series.
+        levels: Exact; one for a release, none for a release that was made before, any number for a plan.
+        threshold: THRESHOLD t.
+        false_keys: EXPECTING n FALSE KEYS.
+        delta: DELTA d.
+        target: TO 'file.parquet'.
+        workload: USING 'prefix(1024)'.
+        strategy: STRATEGY 'spectral'.
+        only_plan: PLAN: nothing is drawn and nothing is spent.
+        places: Where the values of these stand.
+    """
+
+    name: str | None
+    series: str
+    levels: tuple[Any, ...] = ()
+    threshold: float | None = None
+    false_keys: float | None = None
+    delta: float | None = None
+    target: str | None = None
+    workload: str | None = None
+    strategy: str | None = None
+    only_plan: bool = False
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Show:
+    """SHOW SERIES, SHOW RELEASES [FROM series] or SHOW LEDGER; `what` is in lower case."""
+
+    what: str
+    series: str | None = None
+    place: Place | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class DropSeries:
+    """DROP SERIES [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool
+    place: Place | None = field(default=None, repr=False, compare=False)
+
+
+Head = CreateSeries | MakeRelease | Show | DropSeries
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a script; `head` is None where it goes to DuckDB as it is."""
+
+    piece: Piece
+    head: Head | None

@@ -1,0 +1,176 @@
+"""From the words of a statement to its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import TokenType
+
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Option, Show
+from sparsehist.sqlfront.script import Piece, Place
+from sparsehist.sqlfront.words import Words
+
+_STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
+
+
+def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
+    """Read a statement, if it is one of ours.
+
+    Args:
+        piece: The statement.
+        parameters: Values for $name, by name in lower case.
+
+    Returns:
+        Its record; None if it goes to DuckDB as it is.
+
+    Raises:
+        StatementError: If it begins like one of ours and goes on otherwise; says where and what was expected.
+
+    Example:
+        >>> from sparsehist.sqlfront.script import pieces
+        >>> read_head(pieces("show releases from queries")[0], {})
+        Show(what='releases', series='queries')
+    """
+    words = Words(piece, parameters)
+    if words.accept("CREATE", "SERIES"):
+        return _create(words, piece)
+    if words.follow("CREATE", "OR", "REPLACE", "SERIES"):
+        raise words.error("a series cannot be replaced: its noise is spent. DROP it, or use another name")
+    if words.accept("RELEASE"):
+        return _release(words, only_plan=False)
+    if words.accept("PLAN"):
+        if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
+            words.skip()
+        return _release(words, only_plan=True)
+    if words.accept("DROP", "SERIES"):
+        if_exists = words.accept("IF", "EXISTS")
+        place = words.place()
+        return _ended(words, DropSeries(words.name("series"), if_exists, place))
+    if words.keyword() == "SHOW" and words.keyword(1) in ("SERIES", "RELEASES", "LEDGER"):
+        return _show(words)
+    return None
+
+
+def _show(words: Words) -> Head:
+    words.skip()
+    what = words.keyword().lower()
+    words.skip()
+    place, series = None, None
+    if what == "releases" and words.accept("FROM"):
+        place, series = words.place(), words.name("series")
+    return _ended(words, Show(what, series, place))
+
+
+def _create(words: Words, piece: Piece) -> Head:
+    reuse = words.accept("IF", "NOT", "EXISTS")
+    name_place, name = words.place(), words.name("series")
+    words.expect("WITH")
+    words.expect_symbol(TokenType.L_PAREN, "( after WITH")
+    options: dict[str, Option] = {}
+    while not words.accept_symbol(TokenType.R_PAREN):
+        if options:
+            words.expect_symbol(TokenType.COMMA, "a comma or ) between the options")
+        option = words.keyword().lower()
+        if not option:
+            raise words.error("expected an option such as unit = user_id")
+        if option in options:
+            raise words.error(f"the option {option} stands here for the second time")
+        words.skip()
+        words.expect_symbol(TokenType.EQ, f"= after {option}")
+        start = words.place()
+        value = words.value()
+        options[option] = Option(value, start)
+    words.expect("AS")
+    if not _starts_query(words):
+        raise words.error("expected a query after AS, such as SELECT user_id, query FROM …")
+    place = Place(words.place().start, piece.place.end)
+    return CreateSeries(name, name_place, reuse, options, piece.script[place.start : place.end], place)
+
+
+def _starts_query(words: Words) -> bool:
+    token = words.token()
+    return token is not None and (token.token_type == TokenType.L_PAREN or words.keyword() in _STARTS_QUERY)
+
+
+def _release(words: Words, *, only_plan: bool) -> Head:
+    # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
+    of_workload = words.keyword() == "WORKLOAD" and words.keyword(1) != "FROM"
+    if of_workload:
+        words.skip()
+    name = None if only_plan and words.keyword() == "FROM" else words.name("release")
+    words.expect("FROM")
+    places = {"series": words.place()}
+    asked: dict[str, Any] = {"name": name, "series": words.name("series"), "only_plan": only_plan, "places": places}
+    if of_workload:
+        words.expect("USING")
+        places["workload"] = words.place()
+        asked["workload"] = words.text("a workload such as 'prefix(1024)'")
+        if words.accept("STRATEGY"):
+            places["strategy"] = words.place()
+            asked["strategy"] = words.text("a strategy such as 'spectral'")
+    while not words.at_end():
+        clause = next((clause for clause in _CLAUSES if words.follow(*clause.split())), None)
+        if clause is None or (of_workload and clause in _ONLY_CELLS):
+            raise words.error(_expected(asked, of_workload=of_workload))
+        field = _CLAUSES[clause]
+        if field in asked:
+            raise words.error(f"{clause} stands here for the second time")
+        if asked.keys() & _THRESHOLDS and field in _THRESHOLDS:
+            raise words.error("expected one of EXPECTING … FALSE KEYS and THRESHOLD, not both")
+        place = words.place()
+        words.expect(*clause.split())
+        if field == "target" and only_plan:
+            raise words.error("a plan writes nothing: leave TO out", place)
+        places[field] = words.place()
+        asked[field] = _clause(words, clause, only_plan=only_plan)
+    if only_plan and "levels" not in asked:
+        raise words.error("expected AT LEVEL and one level or more")
+    return MakeRelease(**asked)
+
+
+_CLAUSES = {
+    "AT LEVEL": "levels",
+    "EXPECTING": "false_keys",
+    "THRESHOLD": "threshold",
+    "DELTA": "delta",
+    "TO": "target",
+}
+_THRESHOLDS = {"false_keys", "threshold"}
+_ONLY_CELLS = ("EXPECTING", "THRESHOLD", "DELTA")
+
+
+def _clause(words: Words, clause: str, *, only_plan: bool) -> Any:
+    if clause == "AT LEVEL":
+        levels = [words.level()]
+        while only_plan and words.accept_symbol(TokenType.COMMA):
+            levels.append(words.level())
+        return tuple(levels)
+    if clause == "EXPECTING":
+        number = words.number("a number of false keys")
+        words.expect("FALSE")
+        if not words.accept("KEY"):
+            words.expect("KEYS")
+        return number
+    if clause == "THRESHOLD":
+        return words.number("a threshold in counts")
+    if clause == "DELTA":
+        return words.number("a probability such as 1e-6")
+    return words.text("a file such as 'public.parquet'")
+
+
+def _expected(asked: Mapping[str, Any], *, of_workload: bool) -> str:
+    left = [
+        {"EXPECTING": "EXPECTING n FALSE KEYS", "TO": "TO 'file.parquet'"}.get(clause, clause)
+        for clause, field in _CLAUSES.items()
+        if field not in asked
+        and not (of_workload and clause in _ONLY_CELLS)
+        and not (field in _THRESHOLDS and asked.keys() & _THRESHOLDS)
+    ]
+    return f"expected {', '.join([*left, 'or the end of the statement'])}"
+
+
+def _ended(words: Words, head: Head) -> Head:
+    if not words.at_end():
+        raise words.error("expected the end of the statement")
+    return head

@@ -1,0 +1,84 @@
+"""What a statement did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from sparsehist.errors import SparsehistError
+
+if TYPE_CHECKING:
+    from sparsehist.release import Release
+    from sparsehist.series import Series
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one statement did.
+
+    Attributes:
+        number: Of the statement in its script, from 1.
+        line: Where it begins.
+        kind: "create series", "release", "plan", "show", "drop series", or "duckdb".
+        frame: Rows that came out; None where none do.
+        more: Whether there were more rows than are in `frame`.
+        said: What happened, in words.
+        release: The release that was made or given back.
+        series: The series that was made or given back.
+        error: Why it failed.
+    """
+
+    number: int
+    line: int
+    kind: str
+    frame: pl.DataFrame | None = field(default=None, repr=False)
+    more: bool = False
+    said: str = ""
+    release: Release | None = None
+    series: Series | None = None
+    error: SparsehistError | None = None
+
+
+class SqlResult:
+    """What a script did; `frame`, `release` and `series` are those of its last statement.
+
+    Example:
+        >>> SqlResult([Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]}))]).frame["n"].to_list()
+        [3]
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        """Hold the outcomes of a script."""
+        self.outcomes = tuple(outcomes)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Rows of the last statement; of a release, the published ones. Empty where it has none."""
+        last = self.outcomes[-1].frame if self.outcomes else None
+        return pl.DataFrame() if last is None else last
+
+    @property
+    def release(self) -> Release | None:
+        """The release the last statement made or gave back."""
+        return self.outcomes[-1].release if self.outcomes else None
+
+    @property
+    def series(self) -> Series | None:
+        """The series the last statement made or gave back."""
+        return self.outcomes[-1].series if self.outcomes else None
+
+    def __len__(self) -> int:
+        """Number of statements that ran."""
+        return len(self.outcomes)
+
+    def __repr__(self) -> str:
+        """What each statement was, and how many rows the last one has."""
+        kinds = ", ".join(outcome.kind for outcome in self.outcomes)
+        return f"SqlResult({kinds}; rows={self.frame.height})"
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows of the last statement to anything that reads Arrow."""
+        return self.frame.__arrow_c_stream__(requested_schema)

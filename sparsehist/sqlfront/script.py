@@ -1,0 +1,162 @@
+"""A script cut into statements, by the rules DuckDB reads it with: quotes, dollar quotes, comments, parentheses.
+
+The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of the script, lines and columns from 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import duckdb
+from sqlglot import Token, TokenType
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+
+from sparsehist.errors import StatementError, raise_alone
+from sparsehist.sqlfront.engine_words import parser_failure
+
+
+class _Tokenizer(DuckDB.Tokenizer):
+    """DuckDB's words, without commands that swallow all up to the next semicolon, quoted or not."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a script: characters from `start`, up to but not including `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One statement as it was written.
+
+    Attributes:
+        script: The whole script.
+        tokens: Its words, without the semicolon.
+        number: Its number in the script, from 1.
+    """
+
+    script: str = field(repr=False)
+    tokens: tuple[Token, ...] = field(repr=False)
+    number: int = 1
+
+    @property
+    def place(self) -> Place:
+        """From its first word to its last."""
+        return Place(self.tokens[0].start, self.tokens[-1].end + 1)
+
+    @property
+    def text(self) -> str:
+        """What was written, comments inside and all."""
+        return self.script[self.place.start : self.place.end]
+
+    @property
+    def line(self) -> int:
+        """The line it begins in."""
+        return line_and_column(self.script, self.place.start)[0]
+
+
+def pieces(script: str) -> list[Piece]:
+    r"""Cut a script at its semicolons.
+
+    Args:
+        script: Any number of statements.
+
+    Returns:
+        The statements; empty ones are left out.
+
+    Raises:
+        StatementError: If a quote or a comment is not closed; says where it begins.
+
+    Example:
+        >>> [piece.text for piece in pieces("select ';'; -- one; two\n from t;")]
+        ["select ';'", 'from t']
+    """
+    found: list[Piece] = []
+    words: list[Token] = []
+    for token in [*_tokens(script), None]:
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            words.append(token)
+        elif words:
+            found.append(Piece(script, tuple(words), len(found) + 1))
+            words = []
+    return found
+
+
+def _tokens(script: str) -> list[Token]:
+    if "\0" in script:
+        at = script.index("\0")
+        raise StatementError(pointed("a character that is no text stands", script, Place(at, at + 1)))
+    try:
+        tokens: list[Token] = _Tokenizer(dialect="duckdb").tokenize(script)
+    except TokenError:
+        raise_alone(StatementError(_unclosed(script)))
+    return tokens
+
+
+def _unclosed(script: str) -> str:
+    """Say where a quote or comment begins that does not end."""
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("set errors_as_json = true")
+        try:
+            connection.extract_statements(script)
+        except duckdb.Error as problem:
+            message, at = parser_failure(script, problem)
+            if at is not None and message.startswith("unterminated"):
+                return pointed(message.split(" at or near")[0], script, Place(at, at + 1))
+    at = script.rfind("$$")
+    closed = "a quoted text or a comment is not closed"
+    return pointed(closed, script, Place(at, at + 2)) if at >= 0 else f"{closed} at the end of the script"
+
+
+def line_and_column(script: str, at: int) -> tuple[int, int]:
+    """Line and column of a character, both from 1."""
+    before = script[:at]
+    return before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
+
+
+def offset_of(script: str, line: int, column: int) -> int:
+    """The character at a line and column, both from 1."""
+    lines = script.split("\n")
+    return sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+
+
+def pointed(message: str, script: str, place: Place) -> str:
+    r"""A message with its place: the line of the script and a caret under the text.
+
+    Example:
+        >>> print(pointed("no such word", "select 1;\nrelase x", Place(10, 16)))
+        line 2, column 1: no such word
+          relase x
+          ^^^^^^
+    """
+    line, column = line_and_column(script, place.start)
+    written = script.split("\n")[line - 1]
+    caret = min(max(place.end - place.start, 1), max(len(written) - column + 1, 1))
+    shown, first = _window(written, column)
+    # A tab is as wide under the text as in it.
+    pad = "".join("\t" if character == "\t" else " " for character in shown[: column - 1 - first])
+    marked = "^" * min(caret, max(len(shown) - (column - 1 - first), 1))
+    return f"line {line}, column {column}: {message}\n  {shown}\n  {pad}{marked}"
+
+
+def _window(written: str, column: int) -> tuple[str, int]:
+    """The part of a long line around a column, and where it begins."""
+    first = max(0, column - 1 - 60) if len(written) > 110 else 0
+    return written[first : first + 110].rstrip(), first
+
+
+def spelled(token: Token, script: str) -> str:
+    """A token as it was written."""
+    return script[token.start : token.end + 1]
+
+
+def is_word(token: Any, script: str) -> bool:
+    """Whether a token is a name or keyword without quotes."""
+    text = spelled(token, script)
+    return bool(text) and (text[0].isalpha() or text[0] == "_" or not text[0].isascii())

@@ -1,0 +1,262 @@
+"""A curator's session: one DuckDB connection in memory beside a store, and statements that run on both."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Self
+
+import duckdb
+import polars as pl
+
+from sparsehist.counting import Query
+from sparsehist.creation import create
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError, raise_alone
+from sparsehist.release import refuse_to_replace
+from sparsehist.series import Series, Store
+from sparsehist.sqlfront import release_tables
+from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
+from sparsehist.sqlfront.engine_words import told
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
+from sparsehist.sqlfront.lineage import Lineage
+from sparsehist.sqlfront.publishing import check_target
+from sparsehist.sqlfront.readable import rows_of
+from sparsehist.sqlfront.results import Outcome
+from sparsehist.sqlfront.script import Place, pointed
+from sparsehist.store import is_store
+
+
+class Session:
+    """Runs statements one by one; a context manager.
+
+    Args:
+        store: Where series live; None for a session that only has DuckDB.
+        tables: Frames and Arrow tables the statements see, by name.
+        parameters: Values for $name.
+        rows: At most this many rows of a query are kept; all if None.
+        who: Asks, for the ledger; the user of the operating system by default.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        tables: Mapping[str, object] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        rows: int | None = None,
+        who: str | None = None,
+    ) -> None:
+        self.store = store
+        self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
+        self._rows = rows
+        self._who = who
+        self._lineage = Lineage()
+        self._directory = tempfile.TemporaryDirectory(prefix="sparsehist-sql-")  # of mode 0700: spill is of the log
+        self.connection = duckdb.connect(":memory:")
+        self.connection.execute("set python_enable_replacements = false")
+        self.connection.execute("set errors_as_json = true")
+        self.connection.execute("set enable_progress_bar = false")
+        self.connection.execute("set temp_directory = $directory", {"directory": self._directory.name})
+        for name, table in (tables or {}).items():
+            self.connection.register(name, table.collect() if isinstance(table, pl.LazyFrame) else table)
+
+    def __enter__(self) -> Self:
+        """Return the session."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget tables, views and spill; what was committed to the store stays."""
+        self.connection.close()
+        self._directory.cleanup()
+
+    def check(self, script: str) -> tuple[list[Statement], list[Problem]]:
+        """Read a script and check all of it, running nothing."""
+        return checked(script, self.parameters, self._known(), self.connection)
+
+    def execute(self, statement: Statement) -> Outcome:
+        """Run a statement that was checked.
+
+        Raises:
+            SparsehistError: If it fails; the message shows the place. What was committed before stays.
+        """
+        runs: dict[type, Callable[[Statement], Outcome]] = {
+            CreateSeries: self._create,
+            MakeRelease: self._release,
+            DropSeries: self._drop,
+            Show: self._show,
+        }
+        run = runs.get(type(statement.head), self._plain)
+        try:
+            return run(statement)
+        except SparsehistError as problem:
+            if not _shows_place(problem):
+                problem.args = (pointed(str(problem), statement.piece.script, statement.piece.place),)
+            raise
+
+    def _known(self) -> Known:
+        if self.store is None:
+            return Known(None, self._lineage)
+        names = set(self.store.series_names()) if is_store(self.store.path) else set()
+        return Known(names, self._lineage, self.store.path, is_release=self._is_release)
+
+    def _is_release(self, series: str, name: str) -> bool:
+        store = self._existing()
+        return series in store.series_names() and name in self._release_names(series)
+
+    def _release_names(self, series: str) -> list[str]:
+        return [] if self.store is None else self.store.series(series).releases()["name"].to_list()
+
+    def _existing(self) -> Store:
+        if self.store is None:
+            raise NotFoundError("this statement needs a store: name one")
+        return self.store
+
+    def _plain(self, statement: Statement) -> Outcome:
+        piece = statement.piece
+        names = check_plain(piece, self.parameters, self.connection)
+        self._bring_releases(statement)
+        try:
+            relation = self.connection.sql(piece.text, params=self._bound(names) or None)
+            frame, more = rows_of(relation, self._rows)
+        except duckdb.Error as problem:
+            self._failed(piece.script, piece.place, problem)
+        self._lineage = self._lineage.after(piece)
+        return Outcome(piece.number, piece.line, "duckdb", frame, more)
+
+    def _create(self, statement: Statement) -> Outcome:
+        head, piece, store = statement.head, statement.piece, self._existing()
+        assert isinstance(head, CreateSeries)
+        # Once more: in a script that goes on after errors, a view may be another one than the script says.
+        wanted = check_series(piece, head, self._known(), self.connection)
+        self._bring_releases(statement)
+        existing = self._series_if_any(head.name) if head.reuse else None
+        query = Query("")
+        if existing is None:
+            (found,) = parsed(piece.script, head.query_place, self.connection)
+            query = Query(head.query, connection=self.connection, parameters=self._bound(found.named_parameters))
+            try:
+                self.connection.sql(head.query, params=query.parameters or None)
+            except duckdb.Error as problem:
+                self._failed(piece.script, head.query_place, problem)
+        series = create(
+            store, query, if_exists="reuse" if head.reuse else "error", who=self._who, **wanted.parameters
+        )
+        done = "created" if existing is None else "kept"
+        return Outcome(
+            piece.number, piece.line, "create series", said=f"{done} the series {head.name}", series=series
+        )
+
+    def _release(self, statement: Statement) -> Outcome:
+        head, piece = statement.head, statement.piece
+        assert isinstance(head, MakeRelease)
+        series = self._existing().series(head.series)
+        if head.only_plan:
+            return Outcome(piece.number, piece.line, "plan", _planned(series, head), said="planned; nothing is spent")
+        if head.target is not None:
+            self._check_target(head)
+        level = head.levels[0] if head.levels else None
+        if head.workload is not None:
+            release = _method(series, "release_workload")(
+                head.name, head.workload, level=level, **_given(strategy=head.strategy, who=self._who)
+            )
+        else:
+            asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, who=self._who)
+            release = series.release(str(head.name), level=level, **asked)
+        written = ""
+        if head.target is not None:
+            try:
+                release.write_parquet(head.target)
+            except SparsehistError as problem:
+                problem.args = (
+                    f"{problem}. The release is committed to the store: repeat the statement to write it",
+                )
+                raise
+            written = f", written to {head.target}"
+        release_tables.put(self.connection, head.series, release)
+        said = f"release {head.name} of {head.series}: {len(release):,} rows{written}"
+        return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)
+
+    def _drop(self, statement: Statement) -> Outcome:
+        head, piece = statement.head, statement.piece
+        assert isinstance(head, DropSeries)
+        if head.if_exists and self._series_if_any(head.name) is None:
+            return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
+        self._existing().drop(head.name, who=self._who)
+        release_tables.remove(self.connection, head.name)
+        said = f"erased the series {head.name}; what it has cost stays in the ledger"
+        return Outcome(piece.number, piece.line, "drop series", said=said)
+
+    def _show(self, statement: Statement) -> Outcome:
+        from sparsehist.sqlfront.showing import shown
+
+        head, piece = statement.head, statement.piece
+        assert isinstance(head, Show)
+        return Outcome(piece.number, piece.line, "show", shown(self._existing(), head))
+
+    def _check_target(self, head: MakeRelease) -> None:
+        store = self._existing()
+        check_target(str(head.target), store.path)
+        with store.state() as state:
+            wanted = {"store": state.store_id, "series": head.series, "name": head.name}
+        refuse_to_replace(_path(head), wanted)
+
+    def _series_if_any(self, name: str) -> Series | None:
+        store = self._existing()
+        return store.series(name) if is_store(store.path) and name in store.series_names() else None
+
+    def _bring_releases(self, statement: Statement) -> None:
+        """Make tables of the releases a statement names and the session does not have yet."""
+        store, piece = self.store, statement.piece
+        if store is None or not is_store(store.path):
+            return
+        named = set(release_tables.dotted_names(piece.tokens, piece.script))
+        wanted = {pair for pair in named if not release_tables.has_table(self.connection, *pair)}
+        for series in {series for series, _ in wanted} & set(store.series_names()) if wanted else ():
+            for name in self._release_names(series):
+                if (series, name) in wanted:
+                    release_tables.put(self.connection, series, store.series(series).release(name))
+
+    def _bound(self, names: object) -> dict[str, Any]:
+        from sparsehist.sqlfront.parameters import bindable
+
+        return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
+
+    def _failed(self, script: str, place: Place, problem: duckdb.Error) -> NoReturn:
+        if isinstance(problem, duckdb.InterruptException):
+            raise KeyboardInterrupt from None
+        message, at = told(script[place.start : place.end], problem)
+        where = place if at is None else Place(place.start + at, place.start + at + 1)
+        raise_alone(StatementError(pointed(message, script, where)))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _path(head: MakeRelease) -> Any:
+    from pathlib import Path
+
+    return Path(str(head.target))
+
+
+def _planned(series: Series, head: MakeRelease) -> pl.DataFrame:
+    asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta)
+    if head.workload is not None:
+        asked |= _given(workload=head.workload, strategy=head.strategy)
+    frame: pl.DataFrame = _method(series, "plan")(list(head.levels), **asked).levels
+    return frame
+
+
+def _method(series: Series, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] | None = getattr(series, name, None)
+    if found is None:
+        raise StatementError(f"this version of sparsehist has no {name.replace('_', ' ')} yet")
+    return found
+
+
+def _shows_place(problem: SparsehistError) -> bool:
+    return str(problem).startswith("line ") and "\n" in str(problem)

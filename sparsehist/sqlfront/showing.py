@@ -1,0 +1,46 @@
+"""SHOW SERIES, SHOW RELEASES and SHOW LEDGER as tables."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from sparsehist.series import Series, Store
+from sparsehist.sqlfront.heads import Show
+
+
+def shown(store: Store, head: Show) -> pl.DataFrame:
+    """What a SHOW statement shows; public parameters only."""
+    if head.what == "ledger":
+        return store.ledger()
+    names = store.series_names() if head.series is None else [head.series]
+    found = [store.series(name) for name in names]
+    if head.what == "series":
+        return pl.DataFrame([_row(series) for series in found], schema=_SERIES)
+    releases = [series.releases().select(pl.lit(series.name).alias("series"), pl.all()) for series in found]
+    return pl.concat(releases) if releases else pl.DataFrame({"series": []}, schema={"series": pl.String})
+
+
+_SERIES = {
+    "name": pl.String,
+    "unit": pl.String,
+    "key": pl.String,
+    "max_keys": pl.Int64,
+    "domain": pl.String,
+    "noise": pl.String,
+    "cap": pl.String,
+    "population": pl.String,
+    "unverified": pl.Boolean,
+    "releases": pl.Int64,
+}
+
+
+def _row(series: Series) -> dict[str, object]:
+    declared = series.declaration.as_json()
+    kept = {field: declared[field] for field in _SERIES if field in declared}
+    return {
+        "name": series.name,
+        **kept,
+        "key": ", ".join(series.declaration.key),
+        "domain": series.declaration.domain.describe(),
+        "releases": series.releases().height,
+    }

@@ -59,6 +59,9 @@ class Workload(metaclass=_Called):
     integral: bool = True
     """Whether every entry of A is a (small) integer, so that answers are exact integers."""
 
+    non_negative: bool = True
+    """Whether no entry of A is known to be negative, so that no answer rightly is."""
+
     def __init__(self, *_arguments: object, **_named: object) -> None:
         super().__init__()
 

@@ -46,6 +46,7 @@ class MatrixWorkload(Workload):
             raise DeclarationError(f"a workload has at least one query and one cell, got a matrix {(rows, cells)}")
         self._shape = (int(rows), int(cells))
         self.integral = sparse.issparse(self._operator) and _is_integral(self._operator.data)
+        self.non_negative = sparse.issparse(self._operator) and bool(np.all(self._operator.data >= 0))
         self._sha256 = hashlib.sha256(self._content()).hexdigest()
 
     @property

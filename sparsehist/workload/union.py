@@ -40,6 +40,7 @@ class Union(Workload):
                 raise DeclarationError(f"{part.describe()} is not a list of queries and cannot be part of a union")
         self.parts = parts
         self.integral = all(part.integral for part in parts)
+        self.non_negative = all(part.non_negative for part in parts)
         sizes = {part.columns for part in parts if not _is_open(part)}
         if len(sizes) > 1:
             raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")

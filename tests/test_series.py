@@ -51,9 +51,9 @@ def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) 
         assert release.metadata["expected_false_keys"] <= 0.5
         assert release.frame.columns == ["key", "noisy_count"]
     ledger = sh.open(tmp_path / "store").ledger()
-    assert ledger["scope"].to_list() == ["path", "series", "population"]
-    assert ledger["level"].to_list() == ["0.5"] * 3
-    assert ledger["releases"].to_list() == [3, 3, 3]
+    assert ledger["scope"].to_list() == ["path", "series", "population", "everybody"]
+    assert ledger["level"].to_list() == ["0.5"] * 4
+    assert ledger["releases"].to_list() == [3] * 4
 
 
 def test_rows_are_ordered_by_count_then_key_and_lie_on_the_grid() -> None:
@@ -144,9 +144,9 @@ def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> N
     """The error says what was asked, what is allowed and by how much it differs."""
     series = a_series(tmp_path / "store", cap="0.5")
     series.release("fine", level="1/2")
-    with pytest.raises(CapExceededError, match=r"level 0\.6, cap of the series 0\.5, difference 0\.1"):
+    with pytest.raises(CapExceededError, match=r"level 0\.6, cap of the series 0\.5, remaining 0\.5, difference 0\.1"):
         series.release("finer", level="0.6")
-    assert series.store.ledger()["releases"].to_list() == [1, 1, 1]
+    assert series.store.ledger()["releases"].to_list() == [1] * 4
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
-    assert series.store.ledger()["releases"].to_list() == [0, 0, 0]
+    assert series.store.ledger()["releases"].to_list() == [0] * 4
     assert series.release("one", level=1).name == "one"
 
 

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
+from sparsehist.cli import ledger_commands
 from sparsehist.cli.answer import Answer
+from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)
@@ -24,8 +26,8 @@ Typical use:
 
 _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.
-Exit codes: 0 done or already done, 2 bad input, 3 refused by a cap, 4 store
-in use; 1 an internal error or output that cannot be written, 130 interrupted,
+Exit codes: 0 done or already done, 2 bad input, 3 refused by a limit, 4
+store in use; 1 an internal error or output that cannot be written, 130 interrupted,
 141 the reader of the output has gone."""
 
 app = App(
@@ -41,9 +43,6 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
-StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
-SeriesName = Annotated[str, Parameter(help="Name of the series.")]
-Wait = Annotated[float, Parameter(help="Seconds to wait for a store in use before giving up.")]
 Key = Annotated[list[str], Parameter(help="Key column; repeat it, in the domain's order, for a product domain.")]
 Unit = Annotated[str, Parameter(help="Column of the privacy unit: who is protected, such as user_id.")]
 Domain = Annotated[
@@ -51,7 +50,8 @@ Domain = Annotated[
     Parameter(
         help="All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
-        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…)."
+        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
+        "nobody can list them, open(delta='1e-6')."
     ),
 ]
 MaxKeys = Annotated[int, Parameter(help="Distinct keys one unit counts towards at most; noise grows with its root.")]
@@ -95,6 +95,7 @@ def create(
     ] = "auto",
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
     r"""Count a log into a new series.
@@ -115,7 +116,7 @@ def create(
         store, input,
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists, engine=engine,
-        memory_limit=memory_limit, threads=threads, wait=wait,
+        memory_limit=memory_limit, threads=threads, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -139,9 +140,17 @@ def release(
         float | None,
         Parameter(help="Instead of --threshold: empty keys to expect among the published; 1 when neither is given."),
     ] = None,
+    delta: Annotated[
+        float | None,
+        Parameter(
+            help="For an open domain, instead of --threshold: what this release may add to the delta of the series; "
+            "half of what remains when neither is given."
+        ),
+    ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
     out: Annotated[Path | None, Parameter(help="Parquet file to write: key columns, noisy_count, metadata.")] = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
+    who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
     r"""Release a series at a level, or write out again a release that was made.
@@ -159,8 +168,8 @@ def release(
 
     return release_series(
         store, series, name,
-        level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys, out=out, head=head,
-        wait=wait,
+        level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
+        head=head, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -197,21 +206,10 @@ def check(
     )  # fmt: skip
 
 
-@app.command(sort_key=3)
-def ledger(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
-    """Show what has been spent.
-
-    One row a noise path (the finest level released from it), one a series (the
-    sum over its paths), one a population (the sum over its series). Costs are rho
-    of zCDP or epsilon of pure DP, exact; mixed ones add up as rho, and Poisson and
-    Skellam guarantees do not add up. Dropped series stay in it.
-
-    For example:
-      sparsehist ledger logs.sparsehist
-    """
-    from sparsehist.cli.commands import show_ledger
-
-    return show_ledger(store, wait=wait)
+app.command(ledger_commands.ledger, sort_key=3)
+app.command(ledger_commands.budget, sort_key=3)
+app.command(ledger_commands.raise_cap, sort_key=3)
+app.command(ledger_commands.disjoint, sort_key=3)
 
 
 @app.command(sort_key=4)
@@ -270,6 +268,8 @@ def drop(
     *,
     series: SeriesName,
     yes: Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")] = False,
+    reason: Annotated[str | None, Parameter(help="Why; one line, kept in the ledger for good.")] = None,
+    who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
@@ -282,15 +282,16 @@ def drop(
     """
     from sparsehist.cli.commands import drop_series
 
-    return drop_series(store, series, yes=yes, wait=wait)
+    return drop_series(store, series, yes=yes, reason=reason, who=who, wait=wait)
 
 
 @app.command(sort_key=8)
 def migrate(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
     """Bring a store to the format of this version.
 
-    There is one format so far, so there is nothing to do yet; a store of a newer
-    one is refused.
+    All or nothing, and nothing that was released changes. A copy is migrated
+    first and adopted afterwards. A store of a newer format is refused. Back it up
+    first if older versions of sparsehist are to read it.
 
     For example:
       sparsehist migrate logs.sparsehist

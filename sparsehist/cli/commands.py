@@ -12,7 +12,7 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
-from sparsehist.ledger import costs_in_words
+from sparsehist.ledger import unit_warning
 from sparsehist.release import refuse_to_replace
 
 if TYPE_CHECKING:
@@ -62,7 +62,17 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
         shown.append(f"It was released before, {counted(released, 'time')}: see sparsehist show {escape(str(store))}")
     else:
         shown += ["Nothing is published yet. Next, for example:", f"  {escape(hint)}"]
+    if warning := population_warning(series):
+        data["warning"] = warning
+        shown.append(f"[bold]warning[/], population {series.declaration.population}: {escape(warning)}")
     return Answer(data, shown)
+
+
+def population_warning(series: Series) -> str | None:
+    """What has to be known of the units of the population of a series."""
+    with series.store.state() as state:
+        paths = state.ledger().filter(population=series.declaration.population).to_dicts()
+    return unit_warning(paths)
 
 
 def release_series(
@@ -73,9 +83,11 @@ def release_series(
     level: str | None,
     threshold: float | None,
     false_keys: float | None,
+    delta: float | None,
     max_false_keys: float,
     out: Path | None,
     head: int,
+    who: str | None,
     wait: float,
 ) -> Answer:
     """Release a series, or give back the release of that name, and write it."""
@@ -89,7 +101,8 @@ def release_series(
             with opened.state() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
         released = known.release(
-            name, level=level, threshold=threshold, false_keys=false_keys, max_false_keys=max_false_keys
+            name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys,
+            who=who,
         )
     if out is not None:
         write_committed(released, out)
@@ -157,22 +170,6 @@ def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
     return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
 
 
-def show_ledger(store: Path, *, wait: float) -> Answer:
-    """Show what was spent."""
-    with opening(store, wait) as opened:
-        frame = opened.ledger()
-    shown: list[RenderableType] = []
-    if frame.height:
-        kept = ("scope", "population", "series", "noise", "releases", "spent", "cap", "dropped")
-        times = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
-        columns = frame.with_columns(times, costs_in_words(frame))
-        shown.append(rows_table(columns.select(kept)))
-        shown.append("A path costs its finest level; paths and series of a population add up.")
-    else:
-        shown.append("nothing: the store has no series")
-    return Answer({"store": str(store), "ledger": frame.to_dicts()}, shown)
-
-
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
     with opening(store, wait) as opened:
@@ -205,13 +202,13 @@ def adopt_store(store: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 
-def drop_series(store: Path, series: str, *, yes: bool, wait: float) -> Answer:
+def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
         opened.series(series)
         if not yes:
             confirm(f"Erase the series {series} of {store} for ever? Type its name: ", series)
-        opened.drop(series)
+        opened.drop(series, who=who, reason=reason)
     shown = [f"erased the series {series}; what it has cost stays in the ledger"]
     return Answer({"store": str(store), "series": series, "status": "dropped"}, shown)
 
@@ -231,12 +228,16 @@ def confirm(question: str, answer: str) -> None:
 
 
 def migrate_store(store: Path, *, wait: float) -> Answer:
-    """Say that there is one format."""
+    """Bring a store to this format."""
+    from sparsehist.store import migrate
     from sparsehist.store.layout import FORMAT_VERSION
 
-    with opening(store, wait):
-        shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}, the only one so far: nothing to do"]
-    return Answer({"store": str(store), "format": FORMAT_VERSION, "status": "unchanged"}, shown)
+    check_place(store, wait)
+    had = migrate(store, wait=wait)
+    status = "unchanged" if had == FORMAT_VERSION else "migrated"
+    told = "nothing to do" if had == FORMAT_VERSION else f"it had format {had}; what it released stands as it was"
+    shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}: {told}"]
+    return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": status}, shown)
 
 
 def declaration_rows(series: Series) -> list[tuple[str, str]]:
@@ -247,7 +248,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
         ("unit", declared.unit or "counts bounded elsewhere"),
         ("key", ", ".join(declared.key)),
         ("max_keys", f"{declared.max_keys:,}"),
-        ("domain", f"{declared.domain.describe()}, {size_text(declared.domain.size)} keys"),
+        ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
         ("noise", declared.noise),
         ("cap", stored["cap"] or "none"),
         ("population", declared.population),
@@ -262,12 +263,26 @@ def release_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("noise", f"{metadata['noise']}, standard deviation {metadata['std']:.4g} units"),
         ("threshold", f"{metadata['threshold']:,.4f} units"),
         ("expected false keys", f"{metadata['expected_false_keys']:.3g}"),
+        *open_rows(metadata),
     ]
+
+
+def open_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the series has spent of the delta of an open domain."""
+    if "delta_infinity" not in metadata:
+        return []
+    spent, left = metadata["delta_infinity"], metadata["delta_remaining"]
+    return [("delta of the series", f"{spent:.4g} spent so far, {left:.4g} of {metadata['delta']} left")]
 
 
 def counted(n: int, what: str) -> str:
     """A number of things."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def keys_text(domain: sh.Domain) -> str:
+    """How many keys could occur."""
+    return "any key" if domain.is_open else f"{size_text(domain.size)} keys"
 
 
 def size_text(size: int) -> str:

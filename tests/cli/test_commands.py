@@ -177,7 +177,7 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
         assert sparsehist("release", store, "--series", "visits", "--name", name, "--level", level).code == 0
     spent = sparsehist("ledger", store, "--json").json["ledger"]
     assert {(row["scope"], row["level"], row["releases"]) for row in spent} == {
-        (scope, "0.5", 3) for scope in ("path", "series", "population")
+        (scope, "0.5", 3) for scope in ("path", "series", "population", "everybody")
     }
     assert sparsehist("drop", store, "--series", "visits").code == 2  # nobody to ask
     assert sparsehist("drop", store, "--series", "visits", "--yes").code == 0

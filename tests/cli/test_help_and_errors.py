@@ -13,12 +13,15 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import __version__
-from sparsehist.cli import commands
+from sparsehist.cli import accounts
 from sparsehist.cli.app import app
 from sparsehist.cli.running import in_words_of_the_command_line
 from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 
-COMMANDS = ("create", "release", "check", "ledger", "show", "backup", "adopt", "drop", "migrate", "demo")
+COMMANDS = (
+    "create", "release", "check", "ledger", "budget", "raise-cap", "disjoint", "show", "backup", "adopt", "drop",
+    "migrate", "demo",
+)  # fmt: skip
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
 WATCHED = """
 import sys
@@ -53,10 +56,10 @@ def test_every_command_explains_itself_with_an_example(sparsehist, command):
     shown = sparsehist(command, "--help")
     assert shown.code == 0
     example = shown.out.split("For example:")[1].split("\n\n")[0].replace("\\\n", " ")
-    words = [word.strip("'") for word in example.split()]
+    words = shlex.split(example)
     assert words[:2] == ["sparsehist", command]
     parsed, _, ignored = app.parse_args(words[1:], print_error=False, exit_on_error=False)
-    assert (parsed.__name__, ignored) == (command, {})
+    assert (parsed.__name__.replace("_", "-"), ignored) == (command, {})
 
 
 def test_the_overview_names_every_command(sparsehist):
@@ -71,7 +74,7 @@ def test_the_overview_names_every_command(sparsehist):
     [
         (["ledger", "s", "t"], "Quote a glob"),
         (["releas", "s"], 'Did you mean "release"'),
-        (["nothing"], "drop, migrate, demo."),
+        (["nothing"], "drop, migrate, demo"),
         (["ledger"], "STORE"),
         (["release", "s", "--series", "a", "--name", "b", "--threshold", "high"], "--threshold"),
         (["create", "s", "--on-null", "keep"], "error"),
@@ -183,7 +186,7 @@ def test_an_unforeseen_error_is_named_without_its_text(sparsehist, monkeypatch, 
     def fail(*_, **__):
         raise RuntimeError(SECRET_KEY)
 
-    monkeypatch.setattr(commands, "show_ledger", fail)
+    monkeypatch.setattr(accounts, "show_ledger", fail)
     failed = sparsehist("ledger", "s", *as_json)
     assert failed.code == 1
     told = failed.json["error"]["message"] if as_json else failed.err
@@ -197,7 +200,7 @@ def test_an_interrupt_exits_with_130(sparsehist, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "show_ledger", interrupted)
+    monkeypatch.setattr(accounts, "show_ledger", interrupted)
     stopped = sparsehist("ledger", "s")
     assert stopped.code == 130
     assert "interrupted" in stopped.err and "Traceback" not in stopped.err
@@ -207,7 +210,7 @@ def test_an_interrupt_that_an_engine_reports_as_its_failure_is_one(here):
     """Ctrl-C while DuckDB works comes back as an error of DuckDB, and still exits with 130."""
     script = """
 import os, signal
-from sparsehist.cli import commands, main
+from sparsehist.cli import accounts, main
 from sparsehist.errors import DataError
 
 def stopped(*_, **__):
@@ -216,7 +219,7 @@ def stopped(*_, **__):
     except KeyboardInterrupt:
         raise DataError("file 'log.parquet' cannot be read") from None
 
-commands.show_ledger = stopped
+accounts.show_ledger = stopped
 main(["ledger", "s"])
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -1,0 +1,120 @@
+"""What the commands about the ledger do: call the Python interface and describe what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from sparsehist.cli.answer import Answer
+from sparsehist.cli.commands import opening
+from sparsehist.cli.tables import escape, rows_table
+from sparsehist.errors import InputError
+from sparsehist.ledger import costs_in_words
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LIMITS = ("cap", "budget", "limit_at_first_release")
+
+
+def show_ledger(store: Path, *, delta: float, events: bool, out: Path | None, wait: float) -> Answer:
+    """Show what was spent, and write it."""
+    if out is not None and store.resolve() in out.resolve().parents:
+        raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
+    with opening(store, wait) as opened:
+        frame, happened = opened.ledger(delta=delta), opened.events()
+        if out is not None:
+            opened.export_ledger(out, delta=delta)
+    shown: list[RenderableType] = _in_tables(frame, delta) if frame.height else ["nothing: the store has no series"]
+    data = {"store": str(store), "delta": delta, "ledger": frame.to_dicts()}
+    if events:
+        data["events"] = happened.to_dicts()
+        shown.append(rows_table(_events_for_people(happened)))
+    if out is not None:
+        data["out"] = str(out)
+        shown.append(f"written to {escape(str(out))}, with all events")
+    return Answer(data, shown)
+
+
+def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
+    kept = ["scope", "population", "series", "noise", "releases", "spent", "epsilon", "limit", "standing"]
+    dropped = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
+    # Paths of one series say the same of its cap as the series does.
+    limit = pl.when(pl.col("scope") != "path").then(pl.coalesce("budget", "cap")).alias("limit")
+    columns = frame.with_columns(dropped, costs_in_words(frame), limit, pl.col("epsilon").round(4))
+    if dropped.null_count() < frame.height:
+        kept.append("dropped")
+    shown: list[RenderableType] = [rows_table(columns.select(kept))]
+    shown.append(
+        "A path costs its finest level; paths and series of a population add up, and populations too unless they are "
+        f"disjoint. epsilon holds at delta {delta:g}, numerical slack included."
+    )
+    raised = frame.filter(
+        pl.col("limit_at_first_release").is_not_null(),
+        pl.col("standing") == "ex post",
+        pl.col("scope").is_in(["series", "population"]),
+    )
+    for row in raised.iter_rows(named=True):  # a handful of limits
+        what = f"series {row['series']}" if row["series"] else f"population {row['population']}"
+        shown.append(f"The limit of {what} was {row['limit_at_first_release']} when its first release was made.")
+    warned = frame.filter(pl.col("warning").is_not_null(), pl.col("scope") != "path")
+    for row in warned.iter_rows(named=True):
+        what = row["series"] or row["population"] or row["scope"]
+        shown.append(f"[bold]warning[/], {what}: {escape(row['warning'])}")
+    if frame["unverified"].any():
+        shown.append("[bold]warning[/]: nobody checked that the query of a log keeps units apart; see --json")
+    return shown
+
+
+def _events_for_people(events: pl.DataFrame) -> pl.DataFrame:
+    return events.select(
+        pl.col("happened").dt.strftime("%Y-%m-%d %H:%M:%S"),
+        "who",
+        "what",
+        pl.coalesce("series", "population").alias("of"),
+        "release",
+        "level",
+        pl.coalesce("reason", pl.col("details").str.json_path_match("$.because"), "details").alias("why"),
+    )
+
+
+def set_budget(
+    store: Path,
+    population: str,
+    *,
+    rho: str | None,
+    epsilon: str | None,
+    delta: str | None,
+    reason: str | None,
+    who: str | None,
+    wait: float,
+) -> Answer:
+    """Limit a population."""
+    with opening(store, wait) as opened:
+        opened.set_budget(population, rho=rho, epsilon=epsilon, delta=delta, who=who, reason=reason)
+        frame = opened.ledger().filter(pl.col("scope") == "population", pl.col("population") == population)
+    asked = {"rho": rho, "epsilon": epsilon, "delta": delta}
+    data = {"store": str(store), "population": population, "budget": asked, "status": "set"}
+    parts = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
+    shown = [f"the budget of population {population} is {escape(parts)}"]
+    if frame.height and frame["releases"].item():
+        shown.append("It has releases already, so that the budget holds ex post: see sparsehist ledger")
+    return Answer(data, shown)
+
+
+def raise_cap_of(store: Path, series: str, level: str, *, reason: str, who: str | None, wait: float) -> Answer:
+    """Raise a cap."""
+    with opening(store, wait) as opened:
+        opened.series(series).raise_cap(level, reason=reason, who=who)
+    shown = [f"the cap of the series {series} is {escape(level)} from now on"]
+    return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
+
+
+def declare_disjoint(store: Path, populations: list[str], *, reason: str, who: str | None, wait: float) -> Answer:
+    """Declare populations disjoint."""
+    with opening(store, wait) as opened:
+        opened.declare_disjoint(populations, reason=reason, who=who)
+    shown = [f"nobody is in two of {', '.join(populations)}: their costs no longer add up for anybody"]
+    return Answer({"store": str(store), "disjoint": populations, "status": "declared"}, shown)

@@ -1,0 +1,78 @@
+"""The ledger, budgets, caps and disjoint populations from the command line."""
+
+import json
+
+import polars as pl
+
+from sparsehist.ledger_export import COLUMNS, EVENT_COLUMNS
+
+
+def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
+    """Beyond the budget nothing is released, the difference is told, and the event has who, what and why."""
+    assert sparsehist("budget", store, "--rho", "0.5", "--who", "dpo").code == 0
+    release = ("release", store, "--series", "visits", "--name")
+    assert sparsehist(*release, "a", "--level", "0.25", "--who", "ann").code == 0
+    refused = sparsehist(*release, "b", "--level", "0.75", "--who", "bob")
+    assert refused.code == 3
+    assert "requested rho 0.5 more" in refused.err and "remaining 0.25, difference 0.25" in refused.err
+    shown = sparsehist("ledger", store, "--events")
+    for told in ("ex ante", "rho 0.5", "dpo", "bob", "refuse", "remaining"):
+        assert told in " ".join(shown.out.split()), shown.out
+    data = sparsehist("ledger", store, "--events", "--json").json
+    assert [row["who"] for row in data["events"]][-3:] == ["dpo", "ann", "bob"]
+    raised = sparsehist("budget", store, "--rho", "2")
+    assert raised.code == 2 and "--reason" in raised.err.replace("reason=", "--reason")
+    assert sparsehist("budget", store, "--rho", "2", "--reason", "second study").code == 0
+    assert sparsehist(*release, "b", "--level", "0.75").code == 0
+    assert "was rho 0.5 when its first release was made" in sparsehist("ledger", store).out
+
+
+def test_a_cap_is_raised_for_a_reason(sparsehist, store):
+    """The cap of 1 refuses, is raised by name, and shows beside the first one."""
+    release = ("release", store, "--series", "visits", "--name")
+    assert sparsehist(*release, "a", "--level", "1").code == 0
+    assert sparsehist(*release, "b", "--level", "1.5").code == 3
+    up = ("raise-cap", store, "--series", "visits", "--level")
+    assert sparsehist(*up, "0.5", "--reason", "x").code == 2
+    assert sparsehist(*up, "2", "--reason", "more", "--json").json["status"] == "raised"
+    assert sparsehist(*release, "b", "--level", "1.5").code == 0
+    row = next(row for row in sparsehist("ledger", store, "--json").json["ledger"] if row["scope"] == "series")
+    assert (row["cap"], row["limit_at_first_release"], row["standing"]) == ("2", "1", "ex post")
+
+
+def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
+    """Declared so, everybody bears the larger of the two."""
+    other = [*declared[:-1], "others", "--population", "south"]
+    assert sparsehist("create", store, *other).code == 0
+    for series, level in (("visits", "0.25"), ("others", "0.5")):
+        assert sparsehist("release", store, "--series", series, "--name", "a", "--level", level).code == 0
+
+    def everybody():
+        return sparsehist("ledger", store, "--json").json["ledger"][-1]
+
+    assert (everybody()["scope"], everybody()["level"]) == ("everybody", "0.75")
+    apart = ("--population", "default", "--population", "south", "--reason", "by country")
+    assert sparsehist("disjoint", store, *apart).code == 0
+    assert everybody()["level"] == "0.5"
+
+
+def test_the_ledger_is_exported(sparsehist, store, here):
+    """As JSON and Parquet, with the schema in it; never over something else or into the store."""
+    for name in ("ledger.json", "ledger.parquet", "ledger.json"):
+        assert sparsehist("ledger", store, "--out", name).code == 0
+    written = json.loads((here / "ledger.json").read_text())
+    assert (written["schema"], written["schema_version"]) == ("sparsehist ledger", 1)
+    assert written["columns"] == {"spent": COLUMNS, "events": EVENT_COLUMNS}
+    assert pl.read_parquet("ledger.parquet")["entry"].unique().sort().to_list() == ["event", "spent"]
+    (here / "mine.json").write_text("{}")
+    for place in ("mine.json", "ledger.csv", f"{store}/ledger.json", "no/ledger.json"):
+        assert sparsehist("ledger", store, "--out", place).code == 2, place
+
+
+def test_units_that_differ_are_warned_about(sparsehist, store, declared, here):
+    """A second series of the population that protects something else is made, and says what that means."""
+    pl.read_parquet("log/*.parquet").rename({"user_id": "device"}).write_parquet(here / "devices.parquet")
+    other = ["--input", "devices.parquet", "--unit", "device", *declared[4:-1], "devices"]
+    made = sparsehist("create", store, *other)
+    assert made.code == 0 and "'device', 'user_id'" in made.out
+    assert "'device', 'user_id'" in " ".join(sparsehist("ledger", store).out.split())

@@ -83,7 +83,7 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
         cells * whole + 2.0 * _sum_of_pairs(gram, cells),
     )
     lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
-    return Bounds(max(upper * (1.0 + _ROUNDING), lower), lower)
+    return Bounds(upper * (1.0 + _ROUNDING), min(lower, upper))
 
 
 def value_at(gram: Columns, differing: Sequence[int]) -> float:

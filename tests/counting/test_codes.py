@@ -4,25 +4,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sparsehist.counting import bounding, with_polars
-from sparsehist.counting.codes import CodedColumn, plain, split
-from sparsehist.counting.words import distinct, first_of_runs, key_totals, unit_starts
+from sparsehist.counting import bounding, codes, with_polars
+from sparsehist.counting.codes import Codes
+from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
+from sparsehist.counting.words import Words, distinct, first_of_runs, key_totals, low_codes, unit_starts
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
-from tests.counting.logs import kept_pairs
+from tests.counting.logs import a_log, kept_pairs
 
-
-def coded(values):
-    """Code one column as the engine does."""
-    category = pl.Categorical(pl.Categories.random())
-    frame = pl.DataFrame({"x": values}).select(plain("x", values.dtype))
-    if frame["x"].dtype == pl.String:
-        frame = frame.cast(category)
-    return CodedColumn(frame["x"], values.dtype, category)
-
-
+WORDS = pl.Series(["é", "e", "a text that no view holds inside itself", "ee", "", "梨", "x" * 300])
+FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
 COLUMNS = [
     pl.Series([3, -5, 3, 2**40, -(2**63), 2**63 - 1]),
+    pl.Series([3, -5, 3, 2**31, 0, 1]),
     pl.Series([200, 0, 200, 7, 255, 1], dtype=pl.UInt8),
     pl.Series(["é", "e", "é", "ee", "", "梨"]),
     pl.Series([b"\xff", b"a", b"\xff", b"", b"ab", b"b"]),
@@ -32,28 +26,84 @@ COLUMNS = [
     pl.Series(["2024-01-01", "1969-01-01"] * 3).str.to_date("%Y-%m-%d"),
 ]
 
-
-@pytest.mark.parametrize("densify", [False, True])
-@pytest.mark.parametrize("values", COLUMNS, ids=[str(column.dtype) for column in COLUMNS])
-def test_codes_are_equal_exactly_where_values_are_and_lead_back(values, densify):
-    """Coding and decoding is the identity, for every dtype that is coded."""
-    column = coded(values)
-    if densify:
-        column.densify()
-    words = np.zeros(values.len(), dtype=np.uint64)
-    column.add_to(words)
-    assert column.values(words).to_list() == values.to_list()
+UNITS = [column for column in COLUMNS if not column.dtype.is_float()]
 
 
-def test_packed_codes_come_apart_again():
-    """What three columns pack into a word, split takes out of it."""
-    numbers = [pl.Series(seeded(1).integers(0, high, size=50)) for high in (2, 300, 5000)]
-    columns = [coded(values) for values in numbers]
-    words = np.zeros(50, dtype=np.uint64)
-    for column in columns:
-        column.add_to(words)
-    for column, part, values in zip(columns, split(words, [c.coded_bits for c in columns]), numbers, strict=True):
-        assert column.values(part).to_list() == values.to_list()
+def few_hashes(bits):
+    """Make a hash of so few bits that values collide."""
+    whole = codes.value_hash
+    return lambda values, seed: whole(values, seed) >> np.uint64(64 - bits) if bits else np.zeros(len(values), "u8")
+
+
+def in_batches(values, sizes):
+    """Cut a column into pieces of these sizes, in turn."""
+    start = 0
+    while start < len(values):
+        size = int(next(sizes))
+        yield values[start : start + size]
+        start += size
+
+
+@pytest.mark.parametrize("bits", [64, 7, 2, 0])
+@pytest.mark.parametrize("pool", [WORDS, FAR], ids=["text", "numbers"])
+def test_equal_values_and_only_they_have_equal_codes(pool, bits, monkeypatch):
+    """Whatever the hashes, over many batches a value keeps one code, no two share one, and codes have no gaps."""
+    monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
+    monkeypatch.setattr(codes, "_BLOCK", 5)
+    monkeypatch.setattr(codes, "_FIRST_BITS", 1)
+    rng = seeded(bits)
+    many = pool if bits < 7 else pl.concat([pool, pl.Series(np.arange(1000)).cast(pool.dtype)])
+    values = many.gather(rng.integers(0, len(many), size=4 * len(many)))
+    table = Codes(pool.dtype)
+    found = [table.codes(batch) for batch in in_batches(values, iter(lambda: rng.integers(0, 60), -1))]
+    found = np.concatenate(found)
+    assert table.values.gather(found).to_list() == values.to_list()
+    assert len(table) == values.n_unique() == len(set(table.values))
+
+
+def test_a_table_without_comparison_would_be_caught(monkeypatch):
+    """Codes that trust hashes merge values when hashes collide, and the check above sees it."""
+    monkeypatch.setattr(codes, "value_hash", few_hashes(0))
+    monkeypatch.setattr(Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
+    table = Codes(pl.String())
+    found = table.codes(WORDS)
+    assert table.values.gather(found).to_list() != WORDS.to_list()
+
+
+@pytest.mark.parametrize("sizes", [[6], [1, 5], [2, 2, 2], [1] * 6])
+@pytest.mark.parametrize("values", UNITS, ids=[f"{column.dtype}-{i}" for i, column in enumerate(UNITS)])
+def test_units_lead_back_to_their_values(values, sizes):
+    """Coding and decoding is the identity for every dtype, also where a later batch makes numbers too far apart."""
+    units, words = UnitCodes(values.dtype), Words(0)
+    column = values.to_frame("x").select(plain("x", values.dtype))["x"]
+    for batch in in_batches(column, iter(sizes)):
+        if not units.fit(batch):
+            units.recode(words.array())
+        words.append(units.codes(batch), np.arange(len(batch), dtype=np.uint32))
+    found = low_codes(words.array() >> np.uint64(32))
+    assert units.values(found).to_list() == values.to_list()
+    assert len(set(found.tolist())) == values.n_unique()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_keys_of_several_columns_lead_back_to_their_values(width):
+    """Rows with equal keys and only they have equal codes, and the keys by code are those of the rows."""
+    rng = seeded(width)
+    drawn = [column.gather(rng.integers(0, 6, size=80)).alias(f"key_{i}") for i, column in enumerate(COLUMNS[3:6])]
+    rows = pl.DataFrame(drawn[:width])
+    coded = rows.select(plain(name, dtype) for name, dtype in rows.schema.items())
+    keys = KeyCodes(rows.dtypes)
+    found = np.concatenate([keys.codes(list(part)) for part in (coded[:30], coded[30:])])
+    assert keys.keys()[found].rows() == rows.rows()
+    assert keys.keys().height == len(set(rows.rows()))
+
+
+@pytest.mark.parametrize("bits", [0, 3])
+def test_colliding_codes_merge_nothing_in_a_log(bits, monkeypatch):
+    """With a constant or a 3-bit hash inside the codes, every pair of a log is still counted as it is."""
+    monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
+    log = a_log(300, 20).with_columns(pl.col("user_id").cast(pl.String))
+    assert kept_pairs(with_polars, log, max_keys=50) == set(log.rows())
 
 
 def test_first_keys_puts_pairs_in_the_order_of_all_64_bits():
@@ -71,8 +121,8 @@ def test_first_keys_puts_pairs_in_the_order_of_all_64_bits():
         assert set(np.flatnonzero(kept)) == expected
 
 
-def test_keys_of_several_wide_columns_are_packed_after_renumbering():
-    """Columns that do not fit into one word together are numbered densely first, and stay exact."""
+def test_keys_and_units_far_apart_are_exact():
+    """Numbers of 64 bits in several key columns and in the unit are counted as they are."""
     rng = seeded(3)
     far = rng.integers(-(2**62), 2**62, size=(40, 3))
     rows = far[rng.integers(0, 40, size=300)]
@@ -92,14 +142,28 @@ def test_hashes_depend_on_salt_purpose_and_value_only():
     assert set(bounding.salted_hash(values, bytes(16), b"unit")).isdisjoint(hashes)
 
 
+@pytest.mark.parametrize("expected", [0, 3, 1000])
+def test_words_grow_to_any_number(expected):
+    """Words appended are all there, whatever number was expected."""
+    words, rng = Words(expected), seeded(expected)
+    pairs = [rng.integers(0, 2**32, size=(2, size), dtype=np.uint32) for size in (0, 1, 7, 500, 3)]
+    for units, keys in pairs:
+        words.append(units, keys)
+    found = words.array()
+    assert (found >> np.uint64(32)).tolist() == np.concatenate([units for units, _ in pairs]).tolist()
+    assert low_codes(found).tolist() == np.concatenate([keys for _, keys in pairs]).tolist()
+
+
 def test_passes_over_words_agree_with_plain_numpy_across_blocks(monkeypatch):
     """Distinct words, starts of units and totals of keys are right wherever blocks end."""
     monkeypatch.setattr("sparsehist.counting.words.BLOCK", 7)
     monkeypatch.setattr("sparsehist.counting.words._blocks.__defaults__", (7,))
     for size in (0, 1, 6, 7, 8, 200):
-        words = seeded(size).integers(0, 90, size=size).astype(np.uint64)
+        rng = seeded(size)
+        words = rng.integers(0, 9, size=size).astype(np.uint64) << np.uint64(32)
+        words |= rng.integers(0, 10, size=size).astype(np.uint64)
         expected = np.unique(words)
         found = distinct(words.copy())
         assert found.tolist() == expected.tolist()
-        assert unit_starts(found, 4).tolist() == np.flatnonzero(first_of_runs(expected >> np.uint64(4))).tolist()
-        assert key_totals(found, 4, 16).tolist() == np.bincount(expected & np.uint64(15), minlength=16).tolist()
+        assert unit_starts(found).tolist() == np.flatnonzero(first_of_runs(expected >> np.uint64(32))).tolist()
+        assert key_totals(found, 16).tolist() == np.bincount(low_codes(expected), minlength=16).tolist()

@@ -1,0 +1,213 @@
+"""Confidence intervals of published counts: coverage for every true count, given that it was published."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import DeclarationError, InputError
+from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
+from sparsehist.histogram.intervals import count_limits
+from sparsehist.noise import family_named
+from sparsehist.noise.family import noise_mean
+from tests.stats import assert_consistent, assert_detected, binomial_test
+
+# 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
+FEW, MANY = 60_000, 1_000_000
+LEVELS = {"gaussian": "0.1", "laplace": "1", "discrete_laplace": "1", "poisson": "0.01", "skellam": "0.01"}
+MAX_KEYS = 20
+ABOVE = 5.0  # standard deviations from the mean of the noise up to the threshold
+# Counts below, at and above the threshold, in standard deviations from it.
+PLACES = (-ABOVE, -2.0, -0.5, 0.0, 0.5, 1.3, 2.5, 8.0, 3000.0)
+
+
+class Scene:
+    """A family at a level with a threshold, and the counts to try."""
+
+    def __init__(self, noise: str) -> None:
+        self.family, self.level = family_named(noise, MAX_KEYS), LEVELS[noise]
+        self.std, self.mean = self.family.std(self.level), noise_mean(self.family, self.level)
+        self.step = 1.0 if self.family.integer else grid_step(self.std)
+        self.bound = effective_threshold(round(self.mean + ABOVE * self.std), self.step)
+        self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]
+
+    def publish(self, count: int, cells: int, seed: int) -> np.ndarray:
+        """Noisy counts of published cells of this count."""
+        noise = self.family.sample_tail(cells, self.bound - count, self.level, rng=seeded(seed))
+        return count + (noise if self.family.integer else round_to_grid(noise, self.step))
+
+    def limits(self, noisy: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+        """Limits of the true counts."""
+        return count_limits(self.family, self.level, noisy, self.bound, self.step, alpha=alpha)
+
+    def covers(self, count: int, noisy: np.ndarray, alpha: float) -> np.ndarray:
+        """Whether each interval holds the count."""
+        low, high = self.limits(noisy, alpha)
+        assert (low <= high).all()
+        return (low <= count) & (count <= high)
+
+    def covers_all(self, noisy: np.ndarray, counts: np.ndarray, alpha: float) -> int:
+        """How many rows (releases) have all their intervals hold the counts of their columns."""
+        held = [self.covers(int(count), noisy[:, i], alpha) for i, count in enumerate(counts)]
+        return int(np.all(held, axis=0).sum())
+
+    def exact_coverage(self, count: int, alpha: float) -> float:
+        """Coverage for integer noise, by adding up the truncated law."""
+        centre, reach = count + self.mean, 60 * self.std
+        first = max(math.floor(self.bound) + 1, math.floor(centre - reach))
+        noisy = np.arange(first, math.ceil(max(self.bound, centre) + reach))
+        log_tail = self.family.log_tail(noisy - count - 1, self.level)
+        law = np.exp(log_tail) - np.exp(self.family.log_tail(noisy - count, self.level))
+        return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
+
+    def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
+        """Test noisy count less mean, plus and minus 1.96 standard deviations."""
+        found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
+        return binomial_test(found, noisy.size, 1 - alpha)
+
+
+def check_coverage(noise: str, cells: int, alpha: float) -> None:
+    """Hold the share of intervals that cover against what is promised, for each true count."""
+    scene = Scene(noise)
+    for i, count in enumerate(scene.counts):
+        noisy = scene.publish(count, cells, 80 + i)
+        covered = int(scene.covers(count, noisy, alpha).sum())
+        nominal = 1 - alpha
+        if scene.family.integer:
+            nominal = scene.exact_coverage(count, alpha)
+            assert 1 - alpha - 1e-9 <= nominal <= 1 - 0.6 * alpha
+        assert_consistent(binomial_test(covered, cells, nominal), f"coverage of {count} published with {noise} noise")
+        if PLACES[i] < -1:
+            assert_detected(scene.naive_p_value(count, noisy, alpha), "noisy count plus and minus 1.96 std")
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_coverage_is_nominal_for_every_true_count(noise: str) -> None:
+    """Below, at and above the threshold; at least nominal and exactly as computed for integers."""
+    check_coverage(noise, FEW, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", LEVELS)
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.001])
+def test_coverage_is_nominal_on_a_million_published_cells(noise: str, alpha: float) -> None:
+    """The same, where an error of 0.0015 would be seen."""
+    check_coverage(noise, MANY, alpha)
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_limits_rise_with_the_noisy_count_and_reach_down_just_above_the_threshold(noise: str) -> None:
+    """The lowest published value can come from any count below; far above, limits keep their distance."""
+    scene = Scene(noise)
+    first = math.floor(scene.bound) + (1.0 if scene.family.integer else scene.step)
+    noisy = np.concatenate(
+        [first + scene.step * np.arange(3000), scene.bound + scene.std * np.array([60.0, 200.0, 1e6])]
+    )
+    noisy = np.sort(np.round(noisy / scene.step) * scene.step)
+    noisy = noisy[noisy > scene.bound]
+    low, high = scene.limits(noisy, 0.05)
+    close = 1e-5 * scene.std
+    assert low[0] == 0.0
+    assert (np.diff(low) >= -close).all()
+    assert (np.diff(high) >= -close).all()
+    assert noisy[-1] - low[-1] == pytest.approx(noisy[-2] - low[-2], abs=close)
+    shuffled = seeded(3).permutation(noisy.size)
+    for found, expected in zip(scene.limits(noisy[shuffled], 0.05), (low, high), strict=True):
+        assert (found == expected[shuffled]).all()
+
+
+def test_far_above_the_threshold_the_limits_are_the_usual_ones() -> None:
+    """For Gaussian noise 1.96 standard deviations to either side."""
+    scene = Scene("gaussian")
+    for place in (30.0, 1000.0):
+        noisy = scene.bound + place * scene.std
+        low, high = scene.limits(np.array([noisy]), 0.05)
+        assert [noisy - low[0], high[0] - noisy] == pytest.approx([1.959963984540 * scene.std] * 2, abs=scene.step)
+
+
+def test_one_row_solves_what_a_million_do() -> None:
+    """Limits do not depend on the other rows."""
+    scene = Scene("laplace")
+    noisy = scene.publish(scene.counts[4], 500, 9)
+    together = scene.limits(noisy, 0.1)
+    apart = [scene.limits(noisy[i : i + 1], 0.1) for i in range(0, 500, 50)]
+    assert np.array(apart)[:, :, 0] == pytest.approx(np.stack(together, axis=1)[::50], abs=1e-5 * scene.std)
+
+
+def a_release(noise: str = "gaussian", counts: Any = None, **request: Any) -> sh.Release:
+    """A release of a few thousand keys of known counts."""
+    values = np.arange(4000) % 200 if counts is None else counts
+    frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
+    series = sh.create(
+        ":memory:", sh.Counts(frame), name="v", key="key", max_keys=MAX_KEYS, domain=sh.Integers(values.size),
+        noise=noise, seed=91,
+    )  # fmt: skip
+    return series.release("r", **({"level": LEVELS[noise], "threshold": 60} | request))
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path) -> None:
+    """Two more columns; the same from the file alone; the rows cover as often as they should, true counts pooled."""
+    release = a_release(noise, threshold=60 if noise != "poisson" else 150)
+    found = release.intervals()
+    assert found.columns == ["key", "noisy_count", "low", "high"]
+    assert found.drop("low", "high").equals(release.frame)
+    release.write_parquet(tmp_path / "r.parquet")
+    assert sh.read(tmp_path / "r.parquet").intervals().equals(found)
+    truth = found["key"].to_numpy() % 200
+    covered = (found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())
+    # At least nominal: upper limits that would lie below 0 are 0, and integers cover more.
+    expected = 0.95 if covered.mean() < 0.95 else float(covered.mean())
+    assert_consistent(binomial_test(int(covered.sum()), covered.size, expected))
+    wider = release.intervals(0.99)
+    assert (wider["low"] <= found["low"]).all()
+    assert (wider["high"] >= found["high"]).all()
+
+
+def test_simultaneous_intervals_hold_together() -> None:
+    """All 40 of a release hold in about 95 of 100 releases; each at 95 per cent would in about 13."""
+    scene = Scene("gaussian")
+    counts = np.repeat(scene.counts[1:5], 10)
+    noisy = np.stack([scene.publish(count, 3000, 300 + i) for i, count in enumerate(counts)], axis=1)
+    together = scene.covers_all(noisy, counts, -math.expm1(math.log(0.95) / counts.size))
+    apart = scene.covers_all(noisy, counts, 0.05)
+    assert_consistent(binomial_test(together, 3000, 0.95))
+    assert_detected(binomial_test(apart, 3000, 0.95), "intervals that hold one by one")
+    release = a_release()
+    alone, all_of_them = release.intervals(), release.intervals(simultaneous=True)
+    assert (all_of_them["high"] > alone["high"]).all()
+    each = release.intervals(0.95 ** (1 / len(release)))
+    assert all_of_them["low"].to_numpy() == pytest.approx(each["low"].to_numpy(), abs=1e-4)
+
+
+def test_counts_of_an_open_domain_are_at_least_one() -> None:
+    """A key that is published was touched."""
+    log = pl.DataFrame({"unit": range(3000), "key": ["a" if i % 2 else f"b{i}" for i in range(3000)]})
+    series = sh.create(
+        ":memory:", log, name="v", unit="unit", key="key", max_keys=1, domain=sh.Open(delta=0.5), seed=4
+    )
+    found = series.release("r", level="0.1").intervals()
+    assert found.height > 10
+    assert found["low"].min() == 1.0
+
+
+def test_what_cannot_be_said_is_refused() -> None:
+    """Confidences that are none, and columns of that name; no rows give no intervals."""
+    release = a_release()
+    for confidence in (0, 1, 1.5, -0.1, math.nan, True, "0.9"):
+        with pytest.raises(DeclarationError, match="confidence"):
+            release.intervals(confidence)
+    counts = sh.Counts(pl.DataFrame({"low": [1], "count": [500]}))
+    named = sh.create(":memory:", counts, name="v", key="low", max_keys=1, domain=sh.Integers(5))
+    with pytest.raises(InputError, match="'low'"):
+        named.release("r", level=1).intervals()
+    nothing = a_release(threshold=1e6).intervals()
+    assert nothing.height == 0
+    assert nothing.schema["low"] == nothing.schema["high"] == pl.Float64

@@ -1,0 +1,276 @@
+"""Open domains through the store: what is published, what it costs, and what is refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, DomainError, NameTakenError
+from sparsehist.histogram.never_exceeds import first_exceedances, open_delta
+from tests.stats import assert_consistent, assert_detected, binomial_test
+
+# 100,000 keys that one unit each has: a share of 2 per cent is seen to a relative 17 per cent a round.
+KEYS = 100_000
+LEVELS = {
+    "gaussian": ["0.1", "0.5", "0.05", "0.2"],
+    "discrete_laplace": ["1", "3", "0.5", "2"],
+    "poisson": ["0.1", "0.3", "0.05", "0.2"],
+}
+
+
+def once_each(**declared: Any) -> sh.Series:
+    """A series of keys of count 1, each of a unit of its own."""
+    log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
+    given = {"max_keys": 1, "domain": "open('integer', delta=0.1)", "seed": 71} | declared
+    return sh.create(":memory:", log, name="once", unit="unit", key="key", **given)
+
+
+def popular(**declared: Any) -> sh.Series:
+    """One key that all have, and one of each unit's own."""
+    users = range(3000)
+    log = pl.DataFrame(
+        {"unit": [u for u in users for _ in "ab"], "query": [q for u in users for q in ("weather", f"mine {u}")]}
+    )
+    given = {"key": "query", "max_keys": 20, "domain": sh.Open(delta="1e-6"), "seed": 72} | declared
+    return sh.create(":memory:", log, name="queries", unit="unit", **given)
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adaptively(noise: str) -> None:
+    """Each round newly publishes a binomial number of what is left; all together stay below delta."""
+    series = once_each(noise=noise)
+    ever: set[int] = set()
+    past: list[tuple[Fraction, float]] = []
+    before, left, shares = 0.0, LEVELS[noise].copy(), []
+    for i in range(6):
+        # What was published decides what comes next: a new level, or one again with more delta.
+        level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
+        release = series.release(f"r{i}", level=level)
+        past.append((Fraction(level), release.metadata["effective_threshold"]))
+        term = first_exceedances(series.declaration.family, past)[-1]
+        assert release.metadata["delta_infinity"] == pytest.approx(
+            open_delta(series.declaration.family, past, 1), rel=1e-9
+        )
+        found = set(release.frame["key"].to_list()) - ever
+        assert_consistent(binomial_test(len(found), KEYS - len(ever), term / (1 - before)), f"round {i}")
+        ever |= found
+        before += term
+        shares.append(release.metadata["delta_share"])
+    assert len(ever) / KEYS < 0.1  # 60 deviations would be needed at the delta that remains by then
+    assert 0.07 < before < 0.1
+    assert_detected(binomial_test(len(ever), KEYS, 1.1 * before), "a delta ten per cent too large")
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_units_with_several_keys_of_their_own_are_betrayed_as_often_as_delta_says() -> None:
+    """Three keys a unit: the share of units with any key published is delta_infinity."""
+    units = np.repeat(np.arange(30_000), 3)
+    log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
+    series = sh.create(
+        ":memory:", log, name="three", unit="unit", key="key", max_keys=3, domain=sh.Open("integer", delta="0.2"),
+        seed=73,
+    )  # fmt: skip
+    frames = [series.release(f"r{i}", level=level).frame for i, level in enumerate(("0.2", "0.1", "1"))]
+    betrayed = pl.concat([frame["key"] for frame in frames]).to_numpy() // 3
+    delta = series.release("r2").metadata["delta_infinity"]
+    found = int(np.unique(betrayed).size)
+    assert_consistent(binomial_test(found, 30_000, delta))
+    assert_detected(binomial_test(found, 30_000, 1 - (1 - delta) ** (1 / 3)), "delta for one key")
+
+
+def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
+    """Nothing is drawn outside of the support, at a threshold below 0."""
+    series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
+    release = series.release("most", level=1, delta=0.99)
+    assert release.metadata["threshold"] < 0
+    assert len(release) > 1400  # max_keys=1 leaves about half of the units their own key
+    keys = set(release.frame["query"].to_list())
+    assert keys <= {"weather", *(f"mine {u}" for u in range(3000))}
+    assert release.metadata["expected_false_keys"] == 0
+    assert release.metadata["domain_size"] is None
+
+
+def test_a_release_says_what_was_spent_and_what_is_left() -> None:
+    """Half of the rest by default; the guarantee is that of all releases together, at the finest level."""
+    series = popular()
+    first = series.release("first", level="0.5").metadata
+    assert first["delta"] == "1e-6"
+    assert first["delta_share"] == pytest.approx(5e-7)
+    assert 4.9e-7 < first["delta_infinity"] <= 5e-7
+    assert first["delta_infinity"] + first["delta_remaining"] == pytest.approx(1e-6, rel=1e-9)
+    second = series.release("second", level="0.1").metadata
+    assert second["delta_infinity"] > first["delta_infinity"]
+    assert "-approximate 0.5-zCDP" in second["guarantee"]
+    assert series.release("first").frame["query"].to_list() == ["weather"]
+    ledger = series.store.ledger()
+    assert ledger.filter(pl.col("scope") == "series")["delta_infinity"].to_list() == [second["delta_infinity"]]
+
+
+def test_delta_can_be_shared_out_by_the_caller() -> None:
+    """A share, all that remains, then nothing; a threshold that costs nothing is still served."""
+    series = popular()
+    some = series.release("some", level="0.1", delta=1e-7)
+    assert some.metadata["delta_infinity"] <= 1e-7
+    assert series.release("some", level="0.1", delta=1e-7).metadata == some.metadata
+    with pytest.raises(NameTakenError, match="delta_share"):
+        series.release("some", delta=2e-7)
+    rest = series.release("rest", level="0.2", delta=some.metadata["delta_remaining"])
+    assert rest.metadata["delta_remaining"] < 1e-8
+    again = series.release("again", level="0.1", threshold=some.metadata["threshold"])
+    assert again.metadata["delta_infinity"] == rest.metadata["delta_infinity"]
+    assert again.frame.equals(some.frame)
+
+
+def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
+    """The error has what was requested, what remains, the difference, and a threshold that would do."""
+    series = popular()
+    spent = series.release("first", level="0.1").metadata
+    with pytest.raises(BudgetExceededError) as refusal:
+        series.release("low", level="0.1", threshold=20)
+    message = str(refusal.value)
+    assert refusal.value.exit_code == 3
+    for said in ("requested delta", f"remaining delta {spent['delta_remaining']:.6g}", "difference", "threshold="):
+        assert said in message
+    enough = float(message.split("threshold=", maxsplit=1)[1].split(" ", maxsplit=1)[0])
+    with pytest.raises(BudgetExceededError):
+        series.release("low", level="0.1", threshold=enough - spent["grid"])
+    served = series.release("low", level="0.1", threshold=enough)
+    assert served.metadata["delta_infinity"] <= 1e-6
+    with pytest.raises(BudgetExceededError, match="remaining delta"):
+        series.release("more", level="0.1", delta=1e-5)
+
+
+def test_refusals_and_thresholds_are_the_same_for_every_log() -> None:
+    """A log without the rows of most units, and one of other keys: everything public is equal."""
+    one = popular()
+    log = pl.DataFrame({"unit": [1, 2], "query": ["a", "b"]})
+    other = sh.create(
+        ":memory:", log, name="queries", unit="unit", key="query", max_keys=20, domain=sh.Open(delta="1e-6")
+    )
+    fates = ("store", "round", "released_at")
+    for name, asked in {"a": {}, "b": {"threshold": 1}, "c": {"delta": 1e-7}, "d": {"threshold": 90}}.items():
+        told = []
+        for series in (one, other):
+            try:
+                metadata = series.release(name, level="0.1", **asked).metadata
+                told.append({field: value for field, value in metadata.items() if field not in fates})
+            except BudgetExceededError as refusal:
+                told.append(str(refusal))
+        assert told[0] == told[1]
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    """False keys where there are none, delta where the domain is declared, two ways to a threshold."""
+    series = popular()
+    with pytest.raises(DeclarationError, match="no false keys"):
+        series.release("one", level="0.1", false_keys=1)
+    for wrong in ({"delta": 1e-7, "threshold": 90}, {"delta": 1e-7, "false_keys": 1}, {"delta": 0}, {"delta": 1.5}):
+        with pytest.raises(DeclarationError):
+            series.release("one", level="0.1", **wrong)
+    closed = popular(domain=sh.Strings(max_bytes=32))
+    with pytest.raises(DeclarationError, match="open domains"):
+        closed.release("one", level="0.1", delta=1e-7)
+
+
+def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
+    """Text, whole numbers and dates, also from CSV; other types and missing values are refused by column."""
+    log = pl.DataFrame({"unit": range(900), "page": ["/a"] * 900, "day": ["2014-05-01"] * 900, "n": [7] * 900})
+    log.write_csv(tmp_path / "log.csv")
+    series = sh.create(
+        tmp_path / "store", tmp_path / "log.csv", name="v", unit="unit", key=["page", "day", "n"], max_keys=1,
+        domain=sh.Open("string", "date", "integer", delta="1/1000000"),
+    )  # fmt: skip
+    opened = sh.open(tmp_path / "store").series("v")
+    assert opened.declaration == series.declaration
+    frame = opened.release("one", level=1).frame
+    assert frame.schema == {"page": pl.String, "day": pl.Date, "n": pl.Int64, "noisy_count": pl.Float64}
+    assert frame.height == 1
+    wrong = log.with_columns(day=pl.lit("someday"))
+    with pytest.raises(DataError, match="'day'") as refusal:
+        sh.create(
+            ":memory:", wrong, name="v", unit="unit", key=["page", "day", "n"], max_keys=1,
+            domain=sh.Open("string", "date", "integer", delta=1e-6),
+        )  # fmt: skip
+    assert "someday" not in str(refusal.value)
+    for column in (pl.lit(""), pl.lit(None, pl.String)):
+        with pytest.raises(DataError, match="'query'"):
+            sh.create(
+                ":memory:", log.select("unit", query=column), name="v", unit="unit", key="query", max_keys=1,
+                domain=sh.Open(delta=1e-6),
+            )  # fmt: skip
+    with pytest.raises(DataError, match="dtype Float64"):
+        sh.create(
+            ":memory:", log.select("unit", query=pl.lit(0.5)), name="v", unit="unit", key="query", max_keys=1,
+            domain=sh.Open("integer", delta=1e-6),
+        )  # fmt: skip
+
+
+def test_both_engines_count_the_same_open_keys() -> None:
+    """Keys of two columns, on Polars and on DuckDB."""
+    log = pl.DataFrame(
+        {
+            "unit": [i % 50 for i in range(400)],
+            "a": [f"é{i % 7}" for i in range(400)],
+            "n": [i % 5 for i in range(400)],
+        }
+    )
+    frames = []
+    for engine in ("polars", "duckdb"):
+        series = sh.create(
+            ":memory:", log, name="v", unit="unit", key=["a", "n"], max_keys=35, engine=engine, seed=5,
+            domain=sh.Open("string", "integer", delta=0.5),
+        )  # fmt: skip
+        frames.append(series.release("one", level=100000).frame.with_columns(pl.col("noisy_count").round()))
+    assert frames[0].height == 35
+    assert frames[0].equals(frames[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("open(delta=1e-6)", "open(delta='1e-6')"),
+        ("open(delta='0.000001')", "open(delta='1e-6')"),
+        ("OPEN(delta='1/3')", "open(delta='1/3')"),
+        ("open('integer', delta=0.25)", "open('integer', delta='2.5e-1')"),
+        ("open('string', 'date', delta='1e-300')", "open('string', 'date', delta='1e-300')"),
+    ],
+)
+def test_one_text_stands_for_one_open_domain(text: str, written: str) -> None:
+    """Delta is exact, however it was written; the text comes back as the same domain."""
+    domain = sh.Domain.parse(text)
+    assert str(domain) == written
+    assert sh.Domain.parse(written) == domain
+    assert hash(sh.Domain.parse(written)) == hash(domain)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("open()", "open(delta=0)", "open(delta='0')", "open(delta=1.0)", "open(delta='1e-301')", "open(delta='x')"),
+        *("open(delta='nan')", "open(delta=True)", "open('float', delta=0.1)", "open(delta='1e-99999999')"),
+        *("product(a=open(delta=0.1), b=integers(3))", "integers(0.5)"),
+    ],
+)
+def test_what_is_no_open_domain_is_refused(text: str) -> None:
+    """With what would be right."""
+    with pytest.raises(DomainError, match=r"example|write|values are"):
+        sh.Domain.parse(text)
+
+
+def test_an_open_domain_has_no_size_and_no_cells_to_draw() -> None:
+    """Whoever takes it for a list is told so."""
+    domain = sh.Open(delta=1e-6)
+    assert domain.is_open
+    assert not sh.Strings(max_bytes=4).is_open
+    for ask in (
+        lambda: domain.size,
+        lambda: domain.index(pl.DataFrame({"key_0": ["a"]})),
+        lambda: domain.draw(1, rng=np.random.default_rng(1)),
+    ):
+        with pytest.raises(DomainError, match="is open"):
+            ask()

@@ -33,7 +33,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
         return column.bin.encode("hex")
     if dtype.is_float():
         # −0.0 and 0.0 are one number and have to be one text; Polars optimises the addition of zero away.
-        return pl.when(column == 0).then(0.0).otherwise(column.cast(pl.Float64)).cast(pl.String)
+        return pl.when(column == 0).then(0.0).otherwise(column.cast(pl.Float64)).cast(pl.String).alias(name)
     return column.cast(pl.String)
 
 

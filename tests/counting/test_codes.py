@@ -92,6 +92,7 @@ def test_keys_of_several_columns_lead_back_to_their_values(width):
     drawn = [column.gather(rng.integers(0, 6, size=80)).alias(f"key_{i}") for i, column in enumerate(COLUMNS[3:6])]
     rows = pl.DataFrame(drawn[:width])
     coded = rows.select(plain(name, dtype) for name, dtype in rows.schema.items())
+    assert coded.columns == rows.columns
     keys = KeyCodes(rows.dtypes)
     found = np.concatenate([keys.codes(list(part)) for part in (coded[:30], coded[30:])])
     assert keys.keys()[found].rows() == rows.rows()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sparsehist.planning import Plan, plan
     from sparsehist.series import Release, Series, Store, adopt, open, read
     from sparsehist.sqlfront.running import sql
-    from sparsehist.workload import Identity, Prefix, Ranges, Total, Union, Workload
+    from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
 
@@ -30,6 +30,8 @@ __all__ = [
     "Hash64",
     "Identity",
     "Integers",
+    "Kronecker",
+    "Marginals",
     "MultipleRelease",
     "Open",
     "Plan",
@@ -70,7 +72,7 @@ _HOME = {
     "sparsehist.planning": ("Plan", "plan"),
     "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
     "sparsehist.sqlfront.running": ("sql",),
-    "sparsehist.workload": ("Identity", "Prefix", "Ranges", "Total", "Union", "Workload"),
+    "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

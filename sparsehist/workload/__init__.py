@@ -9,6 +9,7 @@ each level is named by `Strategy.keeps`; `next_state` draws the state of a new l
 
 from sparsehist.workload.base import Workload
 from sparsehist.workload.cells import Cells
+from sparsehist.workload.kronecker import Kronecker
 from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.path import answers_of_state, cells_of_state, next_state
@@ -19,6 +20,7 @@ from sparsehist.workload.union import Union
 __all__ = [
     "Cells",
     "Identity",
+    "Kronecker",
     "Marginals",
     "MatrixWorkload",
     "Prefix",

@@ -113,6 +113,9 @@ class Marginals(Workload):
         self.require_domain(cells.shape)
         return np.concatenate([table.reshape(-1) for table in marginal_sums(cells, self.marginals)])
 
+    def row_squares(self) -> FloatArray:
+        return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
+
     def split(self, rows: FloatArray) -> list[FloatArray]:
         """Cut one number a query, shape (queries,) or (queries, m), into marginals with one axis a column."""
         pieces = np.split(rows, np.cumsum(self.sizes)[:-1])

@@ -14,12 +14,16 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import Workload
+from sparsehist.workload.kronecker import Kronecker
 from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import matrix_from
 from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.union import Union
 
-_ADVICE = "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), total(n), identity(n), union(…, …)"
+_ADVICE = (
+    "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), total(n), identity(n), marginals(k=2), "
+    "union(…, …), kronecker(…, …)"
+)
 
 Attachments = Mapping[str, bytes]
 
@@ -70,6 +74,7 @@ def _makers(attachments: Attachments) -> dict[str, Callable[..., Workload]]:
         "identity": Identity,
         "union": Union,
         "marginals": Marginals,
+        "kronecker": Kronecker,
         "matrix": matrix,
     }
 

@@ -1,0 +1,198 @@
+"""Products of workloads: one for some columns of a domain, one for the next, and every pair of their queries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import AnswerArray, FloatArray, Workload
+from sparsehist.workload.cells import Cells, IntegerArray
+from sparsehist.workload.marginal_sums import marginal_sums
+from sparsehist.workload.rows_of_ranges import Identity, RangeRows, Ranges, Total
+
+_MOST_QUERIES = 2**31
+_EXACT = 2.0**53
+
+
+class Kronecker(Workload):
+    """All products of a query of the first workload, a query of the second and so on: A = A1 ⊗ A2 ⊗ ….
+
+    Applied factor by factor, never written out. Columns under `Total` are summed over before anything else, so they
+    may have any size up to 2**31; the others together have at most 2**31 cells.
+
+    Args:
+        *factors: Workloads on the columns of the domain in their order; those without sizes take one column each.
+
+    Raises:
+        DeclarationError: If there are none, a factor is no list of queries and too long to become one, or all have
+            more than 2**31 queries together.
+
+    Example:
+        >>> from sparsehist.workload import Prefix
+        >>> both = Kronecker(Prefix(3), Identity(2))
+        >>> both.shape, both.apply([1, 2, 3, 4, 5, 6])
+        ((6, 6), array([ 1.,  2.,  4.,  6.,  9., 12.]))
+    """
+
+    word = "kronecker"
+
+    def __init__(self, *factors: Workload) -> None:
+        super().__init__()
+        if not factors:
+            raise DeclarationError("kronecker() asks nothing; write kronecker(prefix(12), identity(5))")
+        for factor in factors:
+            if not isinstance(factor, Workload):
+                raise DeclarationError(f"kronecker() multiplies workloads, got {factor!r}")
+        self.factors = factors
+        self.integral = all(factor.integral for factor in factors)
+        self.non_negative = all(factor.non_negative for factor in factors)
+        if not self._open():
+            self._refuse_too_many()
+
+    @property
+    def listed(self) -> tuple[Workload, ...]:
+        """The factors, all ranges as a list of them."""
+        return tuple(_listed(factor) for factor in self.factors)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(size for factor in self.factors for size in factor.columns)
+
+    @property
+    def n_queries(self) -> int:
+        return math.prod(factor.n_queries for factor in self.factors)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        values = self.columns_of(x, self.n_cells)
+        return along_axes(
+            [factor.apply for factor in self.listed], [factor.n_cells for factor in self.factors], values
+        )
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        weights = self.columns_of(y, self.n_queries)
+        steps = [factor.apply_transposed for factor in self.listed]
+        return along_axes(steps, [factor.n_queries for factor in self.factors], weights)
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        self.require_domain(cells.shape)
+        kept = [factor for factor in self.listed if not isinstance(factor, Total)]
+        columns: list[int] = []
+        first = 0
+        for factor in self.factors:
+            if not isinstance(factor, Total):
+                columns.extend(range(first, first + len(factor.columns)))
+            first += len(factor.columns)
+        if math.prod(cells.shape[column] for column in columns) > _MOST_QUERIES:
+            raise DeclarationError(f"{self.describe()} spans too many cells: at most 2**31 are added up at once")
+        (table,) = marginal_sums(cells, [tuple(columns)])
+        if not kept:
+            return table.reshape(1)
+        values = table.reshape(-1).astype(np.float64)
+        answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
+        if not self.integral:
+            return answers
+        if float(np.abs(answers).max(initial=0.0)) >= _EXACT:
+            raise DeclarationError(f"answers to {self.describe()} are beyond 2**53 and would not be exact")
+        return np.rint(answers).astype(np.int64)
+
+    def row_squares(self) -> FloatArray:
+        squares = np.ones(1)
+        for factor in self.listed:
+            squares = np.outer(squares, factor.row_squares()).reshape(-1)
+        return squares
+
+    def queries(self) -> Mapping[str, IntegerArray]:
+        """Say which query each row is.
+
+        Returns:
+            "column_i" for every column of the domain where each factor asks for values or sums over all, -1 for all;
+            else, for the factor that begins at column i, "low_i" and "high_i" where it has ranges, or what it says of
+            its own queries with the i behind.
+        """
+        plain = all(isinstance(factor, Identity | Total) for factor in self.factors)
+        described: dict[str, IntegerArray] = {}
+        before, first = 1, 0
+        for factor in self.listed:
+            after = self.n_queries // before // factor.n_queries
+            for name, numbers in _description(factor, first, plain=plain).items():
+                described[name] = np.tile(np.repeat(numbers, after), before)
+            before, first = before * factor.n_queries, first + len(factor.columns)
+        return described
+
+    def arguments(self) -> str:
+        return ", ".join(map(str, self.factors))
+
+    def attachments(self) -> Mapping[str, bytes]:
+        return {digest: content for factor in self.factors for digest, content in factor.attachments().items()}
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        filled, first = [], 0
+        for factor in self.factors:
+            width = 1 if _is_open(factor) else len(factor.columns)
+            filled.append(factor.for_domain(columns[first : first + width]))
+            first += width
+        if first != len(columns):
+            raise DeclarationError(f"{self.describe()} asks about {first} columns, the domain has {len(columns)}")
+        return Kronecker(*filled)
+
+    def _open(self) -> bool:
+        return any(_is_open(factor) for factor in self.factors)
+
+    def _refuse_too_many(self) -> None:
+        if self.n_queries > _MOST_QUERIES:
+            raise DeclarationError(
+                f"{self.n_queries} queries are too many to be listed; ask for fewer ranges or values"
+            )
+        for factor in self.listed:
+            if not factor.explicit:
+                raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
+
+
+def along_axes(
+    steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
+) -> FloatArray:
+    """Apply a linear map to each axis of a row-major table.
+
+    Args:
+        steps: Maps of arrays of shape (length, m) to (other length, m), one for each axis.
+        lengths: Of the axes.
+        values: Shape (product of lengths,) or (product of lengths, m).
+
+    Returns:
+        Shape (product of other lengths,) or (product of other lengths, m).
+    """
+    behind = values.shape[1:]
+    table = values.reshape(*lengths, -1)
+    for axis, step in enumerate(steps):
+        front = np.moveaxis(table, axis, 0)
+        done = step(np.ascontiguousarray(front).reshape(front.shape[0], -1))
+        table = np.moveaxis(done.reshape(done.shape[0], *front.shape[1:]), 0, axis)
+    return np.ascontiguousarray(table).reshape(-1, *behind)
+
+
+def _listed(factor: Workload) -> Workload:
+    if isinstance(factor, Ranges) and not factor.explicit:
+        return Ranges(factor.n, np.stack(factor.bounds(), axis=1))
+    return factor
+
+
+def _description(factor: Workload, first: int, *, plain: bool) -> dict[str, IntegerArray]:
+    if plain:
+        whole = isinstance(factor, Total)
+        return {f"column_{first}": np.full(1, -1) if whole else np.arange(factor.n_queries, dtype=np.int64)}
+    if isinstance(factor, RangeRows):
+        low, high = factor.bounds()
+        return {f"low_{first}": low, f"high_{first}": high}
+    described = factor.queries() or {}
+    return {f"{name}_{first}": numbers for name, numbers in described.items()}
+
+
+def _is_open(factor: Workload) -> bool:
+    try:
+        return not factor.columns
+    except DeclarationError:
+        return True

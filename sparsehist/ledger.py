@@ -179,7 +179,16 @@ def _why_none(cost: Cost, delta: float) -> str:
         return "no epsilon: the noise has no guarantee that is known here"
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
-    return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
+    if any(part.law == POISSON for part in cost.parts):
+        return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
+    enough = next(
+        (more for power in range(1, 16) if (more := delta * 10**power) < 1 and math.isfinite(guarantee(cost, more))),
+        1.0,
+    )
+    return (
+        f"no epsilon at delta {delta:.3g}, for the levels are high and draws miss their law by a numerical slack of "
+        f"up to {cost.numerical_slack:.3g}: ask at delta {enough:.3g}"
+    )
 
 
 def _path_columns(path: Path) -> Path:

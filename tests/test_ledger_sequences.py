@@ -1,0 +1,402 @@
+"""Random sequences of everything that spends or limits, and a ledger kept beside them by other means."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError, StoreError
+from sparsehist.spending import check_spending
+from sparsehist.store import NewPath, NewRound, State, committing
+
+DELTA = 1e-6
+LEVELS = [Fraction(text) for text in ("0.05", "0.1", "1/3", "0.4", "0.7", "1", "1.5")]
+PURE = ("laplace", "discrete_laplace")
+POPULATIONS = ("north", "south", "gauss")
+LOG = pl.DataFrame({"user": range(60), "key": ["abcd"[i % 4] for i in range(60)]})
+M = 5
+
+
+@dataclass
+class Path:
+    """One noise path of the ledger kept beside."""
+
+    family: str
+    levels: list[Fraction] = field(default_factory=list)
+    slack: float = 0.0
+
+    @property
+    def finest(self) -> Fraction:
+        return max(self.levels, default=Fraction(0))
+
+
+@dataclass
+class Series:
+    """One series of it: its cells, then its workloads."""
+
+    name: str
+    population: str
+    family: str
+    cap: Fraction | None
+    paths: list[Path] = field(default_factory=list)
+    first_cap: Fraction | None = None
+    cap_raised_later: bool = False
+    dropped: bool = False
+
+    @property
+    def released(self) -> bool:
+        return any(path.levels for path in self.paths)
+
+
+class DiedError(Exception):
+    """Stands for the end of a process."""
+
+
+class Beside:
+    """The ledger kept beside, and the work on the store that it follows."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = seeded(seed)
+        self.store = sh.open(":memory:", seed=seed)
+        self.series: list[Series] = []
+        self.budgets: dict[str, tuple[str, Fraction]] = {}
+        self.first_budget: dict[str, tuple[str, Fraction] | None] = {}
+        self.raised_later: set[str] = set()
+        self.disjoint: list[frozenset[str]] = []
+        self.events: Counter[str] = Counter({"create store": 1})
+        self.number = 0
+
+    def name(self, what: str) -> str:
+        self.number += 1
+        return f"{what}_{self.number}"
+
+    def some(self, things):
+        return things[int(self.rng.integers(len(things)))]
+
+    def spent(self, populations: tuple[str, ...]) -> list[Path]:
+        return [path for s in self.series if s.population in populations for path in s.paths if path.levels]
+
+    # What is done, one method a kind of step.
+
+    def create(self) -> None:
+        population = self.some(POPULATIONS)
+        families = ("gaussian",) if population == "gauss" else ("gaussian", *PURE, "poisson", "skellam")
+        family, cap = self.some(families), self.some((None, Fraction(1), Fraction("1.6")))
+        name = self.name("series")
+        sh.create(
+            self.store, LOG, name=name, unit="user", key="key", max_keys=1, domain=sh.Catalogue(list("abcd")),
+            noise=family, cap=cap, population=population, who="creator",
+        )  # fmt: skip
+        self.series.append(Series(name, population, family, cap, [Path(family)]))
+        self.events["create series"] += 1
+
+    def release(self, fault: str | None = None) -> None:
+        if not (alive := [series for series in self.series if not series.dropped]):
+            return
+        series, level, name = self.some(alive), self.some(LEVELS), self.name("release")
+        path = series.paths[0]
+        expected = self.expect(series, path, level)
+        try:
+            with faulty(fault):
+                made = self.store.series(series.name).release(name, level=level, threshold=40.0, who="asker")
+        except RefusedError as refusal:
+            self.refused(expected, refusal)
+            return
+        except (DiedError, StoreError):
+            assert fault is not None and expected is None
+            if fault == "before":
+                return
+            made = self.store.series(series.name).release(name)  # it is there: nothing is drawn or spent again
+        assert expected is None, "this had to be refused"
+        self.spend(series, path, level, made.metadata["numerical_slack"])
+
+    def release_workload(self, fault: str | None = None) -> None:
+        of_gaussian = [s for s in self.series if not s.dropped and s.family in ("gaussian", *PURE)]
+        if not of_gaussian:
+            return
+        series, level = self.some(of_gaussian), self.some(LEVELS)
+        number = int(self.rng.integers(1, len(series.paths) + 1))
+        path = series.paths[number] if number < len(series.paths) else Path(series.family)
+        expected = self.expect(series, path, level)
+        handle = self.store.series(series.name)
+        try:
+            with self.store.state() as state, faulty(fault):
+                record = state.series(series.name)
+                known = [known.path_id for known in state.paths(record)]
+                path_id = known[number] if number < len(known) else None
+                check_spending(state, record, handle.declaration, path_id=path_id, level=level, family=path.family)
+                new = NewPath("workload", record.series_id, f"prefix({number})", "identity", path.family)
+                noise = None if level in path.levels else np.zeros(M)
+                state.commit_round(
+                    NewRound(new if path_id is None else path_id, self.name("workload"), level, {}, {}, noise)
+                )
+        except RefusedError as refusal:
+            self.refused(expected, refusal)
+            return
+        except (DiedError, StoreError):
+            if fault == "before":
+                return
+        assert expected is None, "this had to be refused"
+        if number == len(series.paths):
+            series.paths.append(path)
+        self.spend(series, path, level, 0.0)
+
+    def refused(self, expected: type[RefusedError] | None, refusal: RefusedError) -> None:
+        assert expected is type(refusal), refusal
+        self.events["refuse"] += 1
+
+    def spend(self, series: Series, path: Path, level: Fraction, slack: float) -> None:
+        if not series.released:
+            series.first_cap = series.cap
+        if not self.spent((series.population,)):
+            self.first_budget[series.population] = self.budgets.get(series.population)
+        path.levels.append(level)
+        path.slack += slack
+        self.events["release"] += 1
+
+    def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
+        """Which limit refuses."""
+        finer = max(Fraction(0), level - path.finest)
+        total = sum((known.finest for known in series.paths), Fraction(0)) + finer
+        if series.cap is not None and total > series.cap and level >= path.finest:
+            return CapExceededError
+        limit = self.budgets.get(series.population)
+        if limit is None:
+            return None
+        before = self.spent((series.population,))
+        others = [known for known in before if known is not path]
+        after = [*others, Path(path.family, [*path.levels, level], path.slack)]
+        kind, amount = limit
+        if kind == "epsilon":
+            return BudgetExceededError if gaussian_epsilon(after) > float(amount) * (1 + 1e-7) else None
+        if any(known.family in ("poisson", "skellam") for known in after):
+            return BudgetExceededError
+        return BudgetExceededError if finer and rho_of(after) > amount else None
+
+    def set_budget(self) -> None:
+        population = self.some(POPULATIONS)
+        kind = self.some(("rho", "epsilon")) if population == "gauss" else "rho"
+        amount = self.some((Fraction(1), Fraction(2), Fraction(4))) * (2 if kind == "epsilon" else 1)
+        more = {"delta": "1e-6"} if kind == "epsilon" else {}
+        self.store.set_budget(population, **{kind: amount}, **more, who="dpo", reason="a reason")
+        if self.spent((population,)):
+            first = self.first_budget.get(population)
+            if first is not None and (kind != first[0] or amount > first[1]):
+                self.raised_later.add(population)
+        self.budgets[population] = (kind, amount)
+        self.events["set budget"] += 1
+
+    def raise_cap(self) -> None:
+        capped = [series for series in self.series if series.cap is not None and not series.dropped]
+        if not capped:
+            return
+        series = self.some(capped)
+        series.cap = series.cap + Fraction("0.5")
+        self.store.series(series.name).raise_cap(series.cap, reason="more is needed")
+        series.cap_raised_later |= series.released
+        self.events["raise cap"] += 1
+
+    def declare_disjoint(self) -> None:
+        pair = frozenset(self.some(list(itertools.combinations(POPULATIONS, 2))))
+        self.store.declare_disjoint(sorted(pair), reason="by decree")
+        self.disjoint.append(pair)
+        self.events["declare disjoint"] += 1
+
+    def drop(self) -> None:
+        alive = [series for series in self.series if not series.dropped]
+        if len(alive) > 1:
+            series = self.some(alive)
+            self.store.drop(series.name, reason="done")
+            series.dropped = True
+            self.events["drop series"] += 1
+
+    def step(self) -> None:
+        release = self.rng.random() < 0.6
+        if release:
+            fault = self.some((None, None, None, "before", "after"))
+            self.some((self.release, self.release, self.release_workload))(fault)
+        else:
+            self.some((self.create, self.create, self.set_budget, self.raise_cap, self.declare_disjoint, self.drop))()
+
+    # What has to be in the ledger.
+
+    def check(self) -> None:
+        ledger = self.store.ledger(delta=DELTA)
+        assert Counter(self.store.events()["what"].to_list()) == self.events
+        series = {row["series"]: row for row in ledger.filter(scope="series").to_dicts()}
+        assert set(series) == {known.name for known in self.series}
+        for known in self.series:
+            row = series[known.name]
+            self.check_sum(row, [path for path in known.paths if path.levels])
+            assert row["cap"] == (None if known.cap is None else text(known.cap))
+            standing = "ex post" if known.first_cap is None or known.cap_raised_later else "ex ante"
+            assert row["standing"] == (standing if known.released else None)
+            assert (row["dropped"] is not None) == known.dropped
+            paths = ledger.filter(scope="path", series=known.name)
+            assert [number(found) for found in paths["level"]] == [path.finest for path in known.paths]
+        populations = {row["population"]: row for row in ledger.filter(scope="population").to_dicts()}
+        for population in {known.population for known in self.series}:
+            row = populations[population]
+            self.check_sum(row, self.spent((population,)))
+            first = self.first_budget.get(population)
+            standing = "ex post" if first is None or population in self.raised_later else "ex ante"
+            assert row["standing"] == (standing if self.spent((population,)) else None)
+        if populations:
+            self.check_everybody(ledger.filter(scope="everybody").row(0, named=True), sorted(populations))
+
+    def check_sum(self, row: dict, paths: list[Path]) -> None:
+        assert row["releases"] == sum(len(path.levels) for path in paths)
+        assert row["numerical_slack"] == pytest.approx(sum(path.slack for path in paths), rel=1e-9)
+        families = {path.family for path in paths}
+        if families <= {"gaussian"} or (families and families <= set(PURE)):
+            assert number(row["level"]) == sum((path.finest for path in paths), Fraction(0))
+        if families & {"poisson", "skellam"}:
+            assert row["cost"] is None and row["currency"] == "none"
+        else:
+            assert row["cost"] == pytest.approx(float(rho_of(paths)), rel=1e-12)
+        if families <= {"gaussian"}:
+            assert shown(row) == pytest.approx(gaussian_epsilon(paths), rel=1e-6)
+        elif not families & {"poisson", "skellam"} and shown(row) < math.inf:
+            assert row["epsilon"] <= 1e-9 + max(rho_epsilon(paths), 0.0)
+            assert row["epsilon"] >= 0.99 * max(own_epsilon(path) for path in paths)
+
+    def check_everybody(self, row: dict, populations: list[str]) -> None:
+        """The worst over all sets of populations without two that are disjoint, tried one by one."""
+        sets = [
+            chosen
+            for size in range(1, len(populations) + 1)
+            for chosen in itertools.combinations(populations, size)
+            if not any(declared <= set(chosen) for declared in self.disjoint)
+        ]
+        spent = [self.spent(chosen) for chosen in sets]
+        if any(path.family in ("poisson", "skellam") for paths in spent for path in paths):
+            assert row["cost"] is None
+        else:
+            assert row["cost"] == pytest.approx(max(float(rho_of(paths)) for paths in spent), rel=1e-12)
+        families = {path.family for paths in spent for path in paths}
+        if families <= {"gaussian"}:
+            assert number(row["level"]) == max(sum((p.finest for p in paths), Fraction(0)) for paths in spent)
+            assert shown(row) == pytest.approx(max(map(gaussian_epsilon, spent)), rel=1e-6)
+        assert row["releases"] == sum(len(path.levels) for path in self.spent(POPULATIONS))
+
+
+def number(level: str | None) -> Fraction:
+    """A level of the ledger; 0 where there is none."""
+    return Fraction(level or 0)
+
+
+def shown(row: dict) -> float:
+    """Where no epsilon holds, the row says why."""
+    assert (row["epsilon"] is None) == ("no epsilon" in (row["warning"] or ""))
+    return math.inf if row["epsilon"] is None else row["epsilon"]
+
+
+def text(level: Fraction) -> str:
+    """As the ledger writes it."""
+    return str(level) if level.denominator in (1, 3) else str(float(level))
+
+
+def rho_of(paths: list[Path]) -> Fraction:
+    """Each as zCDP, added up."""
+    return sum(
+        (
+            Fraction(float(path.finest) * math.tanh(float(path.finest) / 2)) if path.family in PURE else path.finest
+            for path in paths
+        ),
+        Fraction(0),
+    )
+
+
+def own_epsilon(path: Path) -> float:
+    """About what one path alone costs."""
+    return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
+
+
+def rho_epsilon(paths: list[Path]) -> float:
+    """zCDP to (epsilon, delta) by a fine grid of orders, numerical slack included."""
+    rho, slack = float(rho_of(paths)), sum(path.slack for path in paths)
+    order = np.exp(np.linspace(-9, 12, 4_001))
+    epsilon = 0.0
+    for _ in range(8):
+        left = DELTA - (1 + math.exp(epsilon)) * slack
+        epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(left) + np.log1p(order)) / order))
+    return epsilon * (1 + 1e-5)
+
+
+def gaussian_epsilon(paths: list[Path]) -> float:
+    """The textbook formula, solved for epsilon, numerical slack included."""
+    rho, slack = float(rho_of(paths)), sum(path.slack for path in paths)
+    if rho == 0:
+        return 0.0
+    mu = math.sqrt(2 * rho)
+
+    def excess(epsilon):
+        delta = ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon) * ndtr(-epsilon / mu - mu / 2)
+        return delta + (1 + np.exp(epsilon)) * slack - DELTA
+
+    ends = np.linspace(0, 40, 4001)
+    enough = np.flatnonzero(excess(ends) <= 0)
+    if not enough.size or enough[0] == 0:
+        return 0.0 if enough.size else math.inf
+    return float(brentq(excess, ends[enough[0] - 1], ends[enough[0]], xtol=1e-13, rtol=1e-13))
+
+
+class faulty:  # noqa: N801  reads as the word it is
+    """Let the process die just before or just after the commit of a round."""
+
+    def __init__(self, moment: str | None) -> None:
+        self.moment, self.patch = moment, pytest.MonkeyPatch()
+
+    def __enter__(self) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise DiedError
+
+        if self.moment == "after":
+            self.patch.setattr(State, "_committed", die)
+        if self.moment == "before":
+            kept = committing.insert_event
+
+            def die_at_release(database, when, what, **more):
+                if what == "release":
+                    raise DiedError
+                kept(database, when, what, **more)
+
+            self.patch.setattr(committing, "insert_event", die_at_release)
+
+    def __exit__(self, *_: object) -> None:
+        self.patch.undo()
+
+
+def walk(seed: int, steps: int) -> Counter[str]:
+    """Take random steps, and compare the ledgers after each."""
+    beside = Beside(seed)
+    beside.create()
+    for _ in range(steps):
+        beside.step()
+        beside.check()
+    return beside.events
+
+
+def test_the_ledger_equals_one_kept_beside():
+    """After each step of a random sequence, crashes included, the ledger is what the sequence alone implies."""
+    events = sum((walk(seed, 25) for seed in (1, 2, 3)), Counter())
+    for what in ("release", "refuse", "raise cap", "set budget", "declare disjoint", "drop series"):
+        assert events[what], f"the sequences hardly do {what}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 30))
+def test_the_ledger_equals_one_kept_beside_for_long(seed):
+    """The same for long sequences."""
+    walk(seed, 120)

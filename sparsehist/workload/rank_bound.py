@@ -1,24 +1,34 @@
 """How far a unit with l cells moves R·x under a spectral strategy: a certified bound without the matrix.
 
-With K = W^½ + c·I and d its diagonal's root, R has the Gram matrix G[i, j] = K[i, j]/(d_i d_j), and the square of the
-sensitivity is the greatest 1ᵀ_S G 1_S over sets S of l cells. Three facts:
+R has the Gram matrix G[i, j] = K[i, j]/(d_i d_j), K = W^½ + c·I, and the square of the sensitivity is the greatest
+1ᵀ_S G 1_S over sets S of l cells. Three facts:
 
-1. K >= 0 (roots of inverses of M-matrices are), so 2 K[i, j]/(d_i d_j) <= K[i, j]/d_i² + K[i, j]/d_j², and
-   1ᵀ_S G 1_S <= Σ_{i in S} (1/d_i²) Σ_{j in S} K[i, j].
-2. K[i, j] grows in j up to i and falls behind i: its steps are sums of 1/sin or cot at angles whose order is known,
-   the alternating terms cancelling in pairs. So if i has a members of S on its left and b = l − 1 − a on its right,
-   then Σ_{j in S} K[i, j] <= K[i, i − a] + … + K[i, i + b].
+1. K >= 0, so 2 K[i, j]/(d_i d_j) <= K[i, j]/d_i² + K[i, j]/d_j², whatever d is, and 1ᵀ_S G 1_S is at most
+   Σ_{i in S} (1/d_i²) Σ_{j in S} K[i, j].
+2. K[i, j] grows in j up to i and falls behind i. So if i has a members of S on its left and b = l − 1 − a on its
+   right, then Σ_{j in S} K[i, j] <= K[i, i − a] + … + K[i, i + b].
 3. This last sum is a constant of a plus a window of the Hankel part, which is unimodal in i, as is d_i²; so over a
    block of cells i their quotient is at most the quotient of their extremes, and blocks that are fine where τ is
    steep lose less than a thousandth.
 
-The bound is the sum over a = 0, …, l − 1 of the greatest such quotient. Derived here; compared with brute force and
-with the best contiguous set in the tests.
+The bound is the sum over a = 0, …, l − 1 of the greatest such quotient.
+
+Why: W^½ = (1/π)∫ t^-½ (W⁻¹ + t)⁻¹ dt, and W⁻¹ + t is tridiagonal with constant diagonals but for a corner. Entries
+of its inverse are a growing solution at min(i, j) times a falling one at max(i, j), both positive, which is facts 1
+and 2: cosh((i + ½)θ)·sinh((n − j)θ) for prefix sums, sinh(iθ)·sinh((N − j)θ) for ranges (i, j from 1). As sums they
+are sinh((P/2 − m)θ) and cosh((N − m)θ) at m = |i − j| and at the place of the Hankel part: so, but for a function
+(−1)^m or a constant that cancels between both parts, τ falls up to its symmetric point P or N, which is fact 3.
+
+Columns of up to 1,024 cells are bounded from G itself as well, which loses less near the ends: each row is replaced
+by the least function above it that falls away from the diagonal. Where there are few sets, all of them are tried.
+
+Derived here; compared with brute force and with contiguous sets in the tests.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,19 +43,23 @@ _ROUNDING = 1e-9
 # Blocks are single cells up to this far from either end, and from there on grow by a fixed share.
 _SINGLE = 300
 _GROWTH = 1.01
+_WRITTEN_OUT = 1024
+_FEW_SETS = 20_000
 
 
 def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """An upper bound of 1ᵀ_S G 1_S over all sets of at most `max_keys` of the first `cells` cells."""
     keys = min(max_keys, cells)
-    if keys == 1:
-        return 1.0
     table = kernel.table()
     sums = np.concatenate([np.zeros(1), np.cumsum(table)])
-    squares = kernel.column_norms**2
+    squares = kernel.scales**2
     edges = graded(cells)
     bound = math.fsum(_greatest(kernel, sums, squares, edges, left, keys - 1 - left) for left in range(keys))
-    # The bound of Cauchy and Schwarz for columns of norm 1.
+    if math.comb(cells, keys) <= _FEW_SETS:
+        return largest_of_all_sets(gram_matrix(kernel, cells), keys) * (1 + _ROUNDING)
+    if cells <= _WRITTEN_OUT:
+        bound = min(bound, bound_of_gram(gram_matrix(kernel, cells), keys))
+    # The bound of Cauchy and Schwarz, as columns have norms of at most 1.
     return min(bound * (1 + _ROUNDING), float(keys) ** 2)
 
 
@@ -67,12 +81,48 @@ def _greatest(
 def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """The greatest 1ᵀ_S G 1_S over some contiguous sets S: a lower bound, reached by a unit."""
     keys = min(max_keys, cells)
-    table, norms = kernel.table(), kernel.column_norms
+    table, scales = kernel.table(), kernel.scales
     starts = graded(cells - keys + 1)
     chosen = starts[np.unique(np.linspace(0, starts.size - 1, 64).astype(np.int64))]
     return max(
-        quadratic_form(table, kernel, 1 / norms[start : start + keys], int(start)) for start in chosen.tolist()
+        quadratic_form(table, kernel, 1 / scales[start : start + keys], int(start)) for start in chosen.tolist()
     )
+
+
+def gram_matrix(kernel: SpectralKernel, cells: int) -> FloatArray:
+    """G written out; shape (cells, cells)."""
+    table, scales, i = kernel.table(), kernel.scales[:cells], np.arange(cells)
+    entries = table[np.abs(i[:, np.newaxis] - i)] + kernel.sign * table[i[:, np.newaxis] + i + kernel.shift]
+    return np.asarray(entries / np.outer(scales, scales))
+
+
+def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
+    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each; for few of them."""
+    sets = np.array(list(combinations(range(len(gram)), keys)))
+    totals = sum(gram[sets[:, a], sets[:, b]] for a in range(keys) for b in range(keys))
+    return float(np.max(totals))
+
+
+def bound_of_gram(gram: FloatArray, keys: int) -> float:
+    """An upper bound of 1ᵀ_S G 1_S over all sets of `keys` cells, for any G; tight where rows fall monotonically.
+
+    Args:
+        gram: G; shape (cells, cells).
+        keys: At most the number of cells.
+    """
+    cells = len(gram)
+    beside = np.maximum(gram, 0.0)
+    left_side = np.tril(np.maximum.accumulate(np.tril(beside, -1), axis=1), -1)
+    right_side = np.triu(np.maximum.accumulate(np.triu(beside, 1)[:, ::-1], axis=1)[:, ::-1], 1)
+    rows = left_side + right_side + np.diag(np.diag(gram))
+    sums = np.zeros((cells, cells + 1))
+    np.cumsum(rows, axis=1, out=sums[:, 1:])
+    total = 0.0
+    for left in range(keys):
+        right = keys - 1 - left
+        i = np.arange(left, cells - right)
+        total += float(np.max(sums[i, i + right + 1] - sums[i, i - left]))
+    return total * (1 + _ROUNDING)
 
 
 def quadratic_form(table: FloatArray, kernel: SpectralKernel, weights: FloatArray, start: int) -> float:

@@ -1,7 +1,7 @@
-"""The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled to norm 1, in O(n log n).
+"""The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled, in O(n log n).
 
 W = AᵀA for prefix sums or for all ranges. Any orthogonal matrix on the left of R gives the same law, so R is taken as
-K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K and d the root of its diagonal,
+K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K and d the scaling,
 and R⁻¹·z = d ∘ Sᵀ(z/κ^½): one transform for the noise of all queries.
 """
 
@@ -31,6 +31,8 @@ class Spectral(Invertible):
     Args:
         workload: On one column. Prefix sums are served by their own spectrum, everything else by that of all ranges.
         blend: c in units of the least singular value; more of it for units of more cells. 0 is best for one cell.
+        window: Cells on either side over which the scaling is summed: 0 for one cell a unit, about half of the cells
+            of a unit of several.
         length: Length of the transform, at least n; by default the next one with small prime factors. Part of what
             the strategy is: columns beyond n are left out.
 
@@ -50,7 +52,7 @@ class Spectral(Invertible):
 
     word = "spectral"
 
-    def __init__(self, workload: Workload, *, blend: float = 0, length: int | None = None) -> None:
+    def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0, length: int | None = None) -> None:
         super().__init__(workload)
         if len(workload.columns) != 1:
             raise DeclarationError(f"the spectral strategy serves one column, {workload.describe()} has several")
@@ -59,13 +61,16 @@ class Spectral(Invertible):
             raise DeclarationError(f"blend is a number from 0 to 2**31, got {blend!r}")
         if length is not None and not workload.n_cells <= length <= 2**32:
             raise DeclarationError(f"length is at least the number of cells, {workload.n_cells}, got {length!r}")
-        self.blend = blend
-        self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend))
+        if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < workload.n_cells:
+            raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {window!r}")
+        self.blend, self.window = blend, window
+        self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend), window)
         self._cells = workload.n_cells
 
     @property
     def name(self) -> str:
         given = [f"blend={self.blend:g}"] if self.blend else []
+        given += [f"window={self.window}"] if self.window else []
         given += [f"length={self.kernel.length}"] if self.kernel.length != self._cells else []
         return f"{self.word}({', '.join(given)})" if given else self.word
 
@@ -78,37 +83,37 @@ class Spectral(Invertible):
         upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
         lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
         amplitude = math.sqrt(2 / (self.kernel.length + 0.5))
-        column = amplitude * float(self.kernel.root_spectrum.sum() / self._norms.min())
+        column = amplitude * float(self.kernel.root_spectrum.sum() / self._scales.min())
         return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)), min(max_keys, self._cells) * column)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
         scaled = np.zeros((self.kernel.length, *values.shape[1:]))
-        scaled[: self._cells] = values / _along(self._norms, values)
+        scaled[: self._cells] = values / _along(self._scales, values)
         return _along(self.kernel.root_spectrum, values) * self.kernel.transform(scaled)
 
     def solve(self, z: FloatArray) -> FloatArray:
         cells = self.kernel.transform_back(z / _along(self.kernel.root_spectrum, z))[: self._cells]
-        return cells * _along(self._norms, z)
+        return cells * _along(self._scales, z)
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         scaled = np.zeros((self.kernel.length, *a.shape[1:]))
-        scaled[: self._cells] = a * _along(self._norms, a)
+        scaled[: self._cells] = a * _along(self._scales, a)
         return self.kernel.transform(scaled) / _along(self.kernel.root_spectrum, a)
 
     def prefix_variances(self) -> FloatArray:
         """By running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
-        weights = self._norms
+        weights = self._scales
         steps = 2 * weights * causal_sums(self.kernel, weights)
         steps += weights**2 * inverse_diagonal(self.kernel, self._cells)
         return np.cumsum(steps)
 
     def cell_variances(self) -> FloatArray:
-        return np.asarray(self._norms**2 * inverse_diagonal(self.kernel, self._cells))
+        return np.asarray(self._scales**2 * inverse_diagonal(self.kernel, self._cells))
 
     @property
-    def _norms(self) -> FloatArray:
-        return self.kernel.column_norms[: self._cells]
+    def _scales(self) -> FloatArray:
+        return self.kernel.scales[: self._cells]
 
 
 def _along(factor: FloatArray, values: FloatArray) -> FloatArray:

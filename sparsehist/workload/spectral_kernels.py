@@ -10,8 +10,9 @@ Prefix sums, P = 2 length + 1: sign +1, shift 1, singular values 1/(2 cos(πv/P)
 cos((P − 2v)(2j + 1)π/2P). With u = length − j these are (−1)^(u + v) sin(2πuv/P) up to one common sign: the imaginary
 part of one real Fourier transform of odd length.
 
-The function here is K = W^½ + c·I. With c = 0 it is the one that is best for one cell a unit; a unit of many cells
-adds up where K is smooth, and some of the identity costs less than it gains.
+The function here is K = W^½ + c·I, and columns are divided by d. With c = 0 and d² the diagonal of K it is nearly the
+best for one cell a unit. A unit of many cells adds up where K is smooth: then some of the identity costs less than it
+gains, and d² is the sum of K over a window about the diagonal.
 
 A workload of n cells may use a kernel of a greater length, whose transform is quick: it takes the first n columns.
 """
@@ -38,14 +39,16 @@ class SpectralKernel(abc.ABC):
     Args:
         length: Number of cells the transform is for.
         blend: c in units of the least singular value; not negative.
+        window: Cells on either side of the diagonal over which d² is summed.
     """
 
     sign: ClassVar[float]
     shift: ClassVar[int]
 
-    def __init__(self, length: int, blend: float = 0.0) -> None:
+    def __init__(self, length: int, blend: float = 0.0, window: int = 0) -> None:
         self.length = length
         self.blend = blend
+        self.window = window
 
     @property
     @abc.abstractmethod
@@ -69,6 +72,11 @@ class SpectralKernel(abc.ABC):
     @abc.abstractmethod
     def turning_point(self) -> float:
         """Where sign·τ(m), m = 0, …, 2 length, is greatest: before it grows, behind it falls (but for a wobble)."""
+
+    @property
+    @abc.abstractmethod
+    def _beyond(self) -> float:
+        """τ(last + m)/τ(m), where `last` is the last place of a table."""
 
     @abc.abstractmethod
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
@@ -99,11 +107,26 @@ class SpectralKernel(abc.ABC):
         last = 1 / (self.unit + self.blend * self.unit)
         return self._series(1 / self.spectrum, last), -last * self._highest
 
-    @cached_property
-    def column_norms(self) -> FloatArray:
-        """Root of the diagonal of K; shape (length,)."""
+    def diagonal(self) -> FloatArray:
+        """Of K; shape (length,)."""
         table = self.table()
-        return np.asarray(np.sqrt(table[0] + self.sign * table[self.shift :: 2][: self.length]))
+        return np.asarray(table[0] + self.sign * table[self.shift :: 2][: self.length])
+
+    @cached_property
+    def scales(self) -> FloatArray:
+        """What columns are divided by, d, so that the greatest norm of a column is 1; shape (length,).
+
+        Beyond the ends the column goes on as its own reflection: τ is even, and d² as smooth as K.
+        """
+        diagonal, reach = self.diagonal(), self.window
+        if not reach:
+            return np.sqrt(diagonal)
+        plain = self._series(self.singular_values, 0.0)
+        around = np.concatenate([plain[reach:0:-1], plain, self._beyond * plain[1 : reach + 1]])
+        sums = np.concatenate([np.zeros(1), np.cumsum(around)])
+        windows = sums[2 * reach + 1 :] - sums[: -2 * reach - 1]
+        squares = windows[0] + self.blend * self.unit + self.sign * windows[self.shift :: 2][: self.length]
+        return np.asarray(np.sqrt(squares * np.max(diagonal / squares)))
 
     @cached_property
     def root_spectrum(self) -> FloatArray:
@@ -139,6 +162,10 @@ class RangesKernel(SpectralKernel):
     @property
     def _highest(self) -> float:
         return 1 / (2 * self.length + 2)
+
+    @property
+    def _beyond(self) -> float:
+        return 1.0
 
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
         """A Fourier series of period 2 N."""
@@ -190,6 +217,10 @@ class PrefixKernel(SpectralKernel):
     @property
     def _highest(self) -> float:
         return 1 / (2 * self.length + 1)
+
+    @property
+    def _beyond(self) -> float:
+        return -1.0
 
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
         """A Fourier series of odd frequencies, so that τ(P − m) = −τ(m)."""

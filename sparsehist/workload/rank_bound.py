@@ -55,9 +55,9 @@ def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int)
     squares = kernel.scales**2
     edges = graded(cells)
     bound = math.fsum(_greatest(kernel, sums, squares, edges, left, keys - 1 - left) for left in range(keys))
-    if math.comb(cells, keys) <= _FEW_SETS:
-        return largest_of_all_sets(gram_matrix(kernel, cells), keys) * (1 + _ROUNDING)
     if cells <= _WRITTEN_OUT:
+        if math.comb(cells, keys) <= _FEW_SETS:
+            return min(largest_of_all_sets(gram_matrix(kernel, cells), keys) * (1 + _ROUNDING), float(keys) ** 2)
         bound = min(bound, bound_of_gram(gram_matrix(kernel, cells), keys))
     # The bound of Cauchy and Schwarz, as columns have norms of at most 1.
     return min(bound * (1 + _ROUNDING), float(keys) ** 2)

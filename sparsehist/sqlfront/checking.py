@@ -219,6 +219,8 @@ def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duc
             keys=wanted.declaration.key,
             public_tables=wanted.public_tables | _public_releases(tokens, script, known),
             views={name: text for name, text in known.lineage.queries.items() if name not in wanted.public_tables},
+            functions=frozenset(known.lineage.unknown),
+            columns=lambda query: _columns(query, connection),
         )
     except GuaranteeError as problem:
         start = head.query_place.start
@@ -227,6 +229,15 @@ def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duc
         message = pointed(f"{inside}{problem.reason}", script, place)
         raise GuaranteeError(message, reason=problem.reason, start=place.start, end=place.end) from None
     return wanted
+
+
+def _columns(query: str, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Names and types of what a query would give; nothing where a table is not there yet."""
+    try:
+        relation = connection.sql(query)
+    except duckdb.Error:
+        return {}
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
 def _public_releases(tokens: list[Token], script: str, known: Known) -> set[str]:

@@ -120,12 +120,6 @@ def line_and_column(script: str, at: int) -> tuple[int, int]:
     return before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
 
 
-def offset_of(script: str, line: int, column: int) -> int:
-    """The character at a line and column, both from 1."""
-    lines = script.split("\n")
-    return sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-
-
 def pointed(message: str, script: str, place: Place) -> str:
     r"""A message with its place: the line of the script and a caret under the text.
 

@@ -123,7 +123,7 @@ class Session:
             relation = self.connection.sql(piece.text, params=self._bound(names) or None)
             frame, more = rows_of(relation, self._rows)
         except duckdb.Error as problem:
-            self._failed(piece.script, piece.place, problem)
+            self._failed(piece.script, piece.place, self._bound(names), problem)
         self._lineage = self._lineage.after(piece)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
@@ -141,7 +141,7 @@ class Session:
             try:
                 self.connection.sql(head.query, params=query.parameters or None)
             except duckdb.Error as problem:
-                self._failed(piece.script, head.query_place, problem)
+                self._failed(piece.script, head.query_place, query.parameters or {}, problem)
         series = create(
             store, query, if_exists="reuse" if head.reuse else "error", who=self._who, **wanted.parameters
         )
@@ -225,10 +225,10 @@ class Session:
 
         return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
 
-    def _failed(self, script: str, place: Place, problem: duckdb.Error) -> NoReturn:
+    def _failed(self, script: str, place: Place, bound: Mapping[str, Any], problem: duckdb.Error) -> NoReturn:
         if isinstance(problem, duckdb.InterruptException):
             raise KeyboardInterrupt from None
-        message, at = told(script[place.start : place.end], problem)
+        message, at = told(self.connection, script[place.start : place.end], bound, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
         raise_alone(StatementError(pointed(message, script, where)))
 

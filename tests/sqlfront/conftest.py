@@ -1,0 +1,56 @@
+"""A small log, and sessions on a store in memory."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.session import Session
+
+OPTIONS = "unit = user_id, key = query, max_keys = 3, domain = 'strings(max_bytes=16)'"
+SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
+
+
+def small_log():
+    """900 people with two queries each; a few of them have one that nobody else has."""
+    people = range(900)
+    rows = [(f"u{i}", query) for i in people for query in ("weather", f"bus {i % 5}")]
+    return pl.DataFrame([*rows, (SECRET_UNIT, SECRET_KEY)], schema=["user_id", "query"], orient="row")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Work in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def log():
+    """The log."""
+    return small_log()
+
+
+@pytest.fixture
+def store():
+    """A store in memory."""
+    with sh.open(":memory:", seed=5) as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store, log):
+    """A session on it that sees the log."""
+    with Session(store, tables={"log": log}, parameters={"level": "1/2", "n": 2}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ran(session):
+    """Run a script in the session: outcomes, and the messages of errors."""
+
+    def run(script, **how):
+        outcomes = run_script(session, script, **how)
+        return outcomes, [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+
+    return run

@@ -1,0 +1,183 @@
+"""Scripts cut and read as DuckDB would take them, and errors that point at their place."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import duckdb
+import pytest
+
+from sparsehist.errors import StatementError
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show
+from sparsehist.sqlfront.reading import read_head
+from sparsehist.sqlfront.reserved import RESERVED
+from sparsehist.sqlfront.script import pieces
+
+OPTIONS = "unit = u, key = k, max_keys = 2, domain = 'hash64()'"
+SCRIPTS = [
+    "select 1; select 2",
+    "select ';'; select ';;' || ';'",
+    'select 1 as "a;b"; select 2 as "c"";"',
+    "select $$a;b$$; select $tag$ ; $$ ; $tag$",
+    "select E'\\';' ; select 'a\\' ; select 2",
+    "-- one; two\nselect 1; /* three; /* four; */ five; */ select 2",
+    "select 'é😀;ü' as größe; select 'ж;'",
+    "select (select max(x) from (values (1), (2)) t(x)); select [1, {'a;': 2}]",
+    ";;select 1;; ;select 2;",
+    "with a as (select 1), b as (select 2) select * from a union all select * from b; from range(3)",
+    "execute q('a;b'); fetch 'c;d'",
+    "select 1 -- the end",
+    "create table s.t as select 1; select s.t.x, memory.s.t.x from s.t",
+    "select date '2020-01-01', x'41', 1e-3, 1_000, .5, 5. ; select #1",
+    "",
+    "-- nothing",
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_is_cut_where_duckdb_cuts_it(script):
+    """Each piece is one statement to DuckDB, and there are as many as DuckDB finds in the script."""
+    found = pieces(script)
+    with duckdb.connect() as connection:
+        parsed = []
+        for piece in found:
+            try:
+                parsed += connection.extract_statements(piece.text)
+            except duckdb.ParserException:  # `fetch` is no statement, but its quotes are read all the same
+                parsed.append(piece.text)
+        try:
+            assert len(parsed) == len(found) == len(connection.extract_statements(script))
+        except duckdb.ParserException:
+            assert [piece.text for piece in found] == ["execute q('a;b')", "fetch 'c;d'"]
+
+
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("select 1;\n select 'abc", "line 2, column 9"),
+        ('select "abc', "line 1, column 8"),
+        ("select 1; /* abc", "line 1, column 11"),
+        ("select $$ abc", "line 1, column 8"),
+        ("select 'a\0b'", "line 1, column 10"),
+    ],
+)
+def test_what_is_not_closed_is_pointed_at(script, place):
+    """A quote, comment or dollar quote without end is refused where it begins."""
+    with pytest.raises(StatementError, match=place):
+        pieces(script)
+
+
+def _read(text, **parameters):
+    (piece,) = pieces(text)
+    return read_head(piece, parameters)
+
+
+def test_create_series_is_read_with_values_of_every_kind():
+    """Names, text, numbers, fractions, lists, parameters, and the query exactly as it was written."""
+    head = _read(
+        """Create Series If Not Exists queries -- a comment
+        WITH (unit = User_ID, key = (country, "Day; of"), max_keys = 1_000, cap = 1/3,
+              Domain = product(a=catalogue('x,)')),
+              noise = 'gaus''sian', population = "order", unverified = TRUE, memory_limit = $limit, threshold = -.5)
+        AS (SELECT ';' /* ) */, "AS" FROM t
+            WHERE a = 'WITH (' -- b
+        ) UNION ALL FROM u""",
+        limit="4GB",
+    )
+    assert isinstance(head, CreateSeries)
+    assert (head.name, head.reuse) == ("queries", True)
+    assert {name: option.value for name, option in head.options.items()} == {
+        "unit": "User_ID",
+        "key": ("country", "Day; of"),
+        "max_keys": 1000,
+        "cap": Fraction(1, 3),
+        "domain": "product(a=catalogue('x,)'))",
+        "noise": "gaus'sian",
+        "population": "order",
+        "unverified": True,
+        "memory_limit": "4GB",
+        "threshold": Decimal("-0.5"),
+    }
+    assert head.query.startswith("(SELECT ';' /* ) */") and head.query.endswith(") UNION ALL FROM u")
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("release a from b at level 0.01", MakeRelease("a", "b", ("0.01",))),
+        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", MakeRelease("a", "b", ("1/3",), threshold=-80.0)),
+        ("release a from b at level '1/3' expecting .5 false keys", MakeRelease("a", "b", ("1/3",), false_keys=0.5)),
+        ("release a from b at level 1e-3 expecting 1 false key to 'x y.parquet'",
+         MakeRelease("a", "b", ("1e-3",), false_keys=1.0, target="x y.parquet")),
+        ("release a from b to 'a.parquet'", MakeRelease("a", "b", target="a.parquet")),
+        ("release a from b at level $l delta 1e-6", MakeRelease("a", "b", (Decimal("0.1"),), delta=1e-6)),
+        ("release workload from b at level 1", MakeRelease("workload", "b", ("1",))),
+        ("release workload w from b using 'prefix(1024)' strategy 'spectral' at level 1",
+         MakeRelease("w", "b", ("1",), workload="prefix(1024)", strategy="spectral")),
+        ('release "order" from "select" at level 1', MakeRelease("order", "select", ("1",))),
+        ("plan from b at level 0.1, 1/3, '2'", MakeRelease(None, "b", ("0.1", "1/3", "2"), only_plan=True)),
+        ("plan release a from b at level 1", MakeRelease("a", "b", ("1",), only_plan=True)),
+        ("plan release from b at level 1", MakeRelease("release", "b", ("1",), only_plan=True)),
+        ("show releases from b", Show("releases", "b")),
+        ("Show Ledger", Show("ledger")),
+        ("drop series if exists b", DropSeries("b", if_exists=True)),
+        ("drop series if", DropSeries("if", if_exists=False)),
+        ('show "ledger"', None),
+        ("show tables", None),
+        ("drop table series", None),
+        ("create table series as select 1", None),
+        ("select release from plan", None),
+    ],
+)  # fmt: skip
+def test_statements_are_read(text, head):
+    """Ours become records, in any case of their words; all else is DuckDB's."""
+    assert _read(text, l=Decimal("0.1")) == head
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("release from b at level 1", 9, "reserved word FROM"),
+        ("release a b", 11, "expected FROM, found b"),
+        ("release a from b at lvel 1", 18, "expected AT LEVEL"),
+        ("release a from b at level", 26, "expected a level such as 0.01 or 1/3, found the end"),
+        ("release a from b at level x", 27, "found x"),
+        ("release a from b at level 1 at level 2", 29, "second time"),
+        ("release a from b at level 1, 2", 28, "expected EXPECTING n FALSE KEYS"),
+        ("release a from b at level 1 expecting 1 keys", 41, "expected FALSE, found keys"),
+        ("release a from b threshold 3 expecting 1 false keys", 30, "not both"),
+        ("release a from b at level 1 to x.parquet", 32, "in quotes"),
+        ("release a from b at level $nothing", 27, "has no value"),
+        ("release workload w from b at level 1", 27, "expected USING"),
+        ("release order from b", 9, 'in quotes: "order"'),
+        ("plan from b", 12, "expected AT LEVEL"),
+        ("plan from b at level 1 to 'x.parquet'", 24, "a plan writes nothing"),
+        ("create or replace series s with () as select 1", 1, "cannot be replaced"),
+        ("create series s as select 1", 17, "expected WITH"),
+        ("create series s with (unit u) as select 1", 28, "expected = after unit"),
+        ("create series s with (unit = u key = k) as select 1", 32, "a comma or )"),
+        ("create series s with (unit = u, unit = v) as select 1", 33, "second time"),
+        ("create series s with (domain = hash64() as select 1", 41, "a comma or )"),
+        ("create series s with (domain = hash64( as select 1", 38, "not closed"),
+        ("create series s with (key = (a, )) as select 1", 33, "expected a name"),
+        ("create series s with (unit = u)", 32, "expected AS"),
+        ("create series s with (unit = u) as insert into t values (1)", 36, "expected a query"),
+        ("create series 1s with (unit = u) as select 1", 15, "expected the name"),
+        ("show ledger now", 13, "end of the statement, found now"),
+        ("drop series a, b", 14, "end of the statement"),
+    ],
+)
+def test_a_wrong_statement_is_pointed_at(text, column, said):
+    """The error says line and column, what was expected and what was found, and has a caret under it."""
+    with pytest.raises(StatementError) as caught:
+        _read(f"\n  {text}")
+    message, shown, caret = str(caught.value).split("\n")
+    assert message.startswith(f"line 2, column {column + 2}: ") and said in message
+    assert shown == f"    {text}"
+    assert len(caret.rstrip("^")) == column + 3
+
+
+def test_words_that_need_quotes_are_those_of_duckdb():
+    """The list of reserved words is the one of the installed DuckDB."""
+    with duckdb.connect() as connection:
+        listed = connection.sql("select keyword_name, keyword_category from duckdb_keywords()").fetchall()
+    assert {word for word, category in listed if category in ("reserved", "type_function")} == RESERVED

@@ -1,0 +1,134 @@
+"""A script of fifty statements: checked whole, run in order, stopped at errors or carried on."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.session import Session
+from tests.sqlfront.conftest import OPTIONS, small_log
+
+# 50 statements that work: 10 tables, 10 views, 5 series, 15 releases, 10 queries.
+GOOD = [
+    *(f"create table t{i} as select {i} as n, 'a;b' as \"x;{i}\"" for i in range(10)),
+    *(f"create view v{i} as select user_id, query from log where query <> 'bus {i}' /* ; {i} */" for i in range(10)),
+    *(f"create series s{i} with ({OPTIONS}, cap = 1) as select * from v{i}" for i in range(5)),
+    *(f"release r{j} from s{i} at level 0.{j + 1}" for i in range(5) for j in range(3)),
+    *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
+    *(f"select n from t{i}" for i in range(5)),
+]
+# By place in the script: what stands there instead, and what the check says of it.
+WRONG = {
+    3: ("creat table t3 as select 1", "syntax error"),
+    12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
+    21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
+    22: (f"create series s2 with ({OPTIONS.replace('max_keys = 3', 'max_keys = many')}) as from v2", "max_keys"),
+    30: ("release r2 from s1 at level 0", "positive"),
+    33: ("release r2 from s9 at level 0.1", "no series s9"),
+    38: ("release r1 from s4 at lvel 0.2", "expected AT LEVEL"),
+    49: ("select n frm t4 x y", "syntax error"),
+}
+# What is right by itself and fails when it runs.
+FAILING = {
+    7: ("create table t1 as select 1", "already exists"),
+    26: ("release r1 from s0 at level 2", "cap of the series"),
+    44: ("select n from t4, nowhere", "does not exist"),
+}
+
+
+def _script(*, wrong=False, failing=False):
+    statements = list(GOOD)
+    for place, (text, _) in {**(WRONG if wrong else {}), **(FAILING if failing else {})}.items():
+        statements[place] = text
+    return ";\n".join(statements)
+
+
+@pytest.fixture
+def begun():
+    """A store and a session on it."""
+    with sh.open(":memory:", seed=2) as store, Session(store, tables={"log": small_log()}) as session:
+        yield store, session
+
+
+def test_fifty_statements_run_in_order(begun):
+    """Every statement runs once, in its line."""
+    store, session = begun
+    outcomes = run_script(session, _script())
+    assert [outcome.number for outcome in outcomes] == list(range(1, 51))
+    assert [outcome.line for outcome in outcomes] == list(range(1, 51))
+    assert not any(outcome.error for outcome in outcomes)
+    assert store.ledger().filter(scope="population")["level"].to_list() == ["1.5"]
+    assert outcomes[-1].frame["n"].to_list() == [4]
+
+
+def test_nothing_runs_where_anything_is_wrong(begun):
+    """All mistakes are told at once, each in its line, and the store stays untouched."""
+    store, session = begun
+    outcomes = run_script(session, _script(wrong=True, failing=True))
+    assert [outcome.number - 1 for outcome in outcomes] == list(WRONG)
+    for outcome, (place, (_, said)) in zip(outcomes, WRONG.items(), strict=True):
+        assert said in str(outcome.error) and f"line {place + 1}, column" in str(outcome.error)
+    assert store.path.exists() and store.series_names() == []
+    assert session.connection.sql("show tables").fetchall() == [("log",)]
+
+
+def test_it_stops_at_the_first_failure_and_keeps_what_was_committed(begun):
+    """What ran before stays, nothing after it runs."""
+    store, session = begun
+    first = min(FAILING)
+    outcomes = run_script(session, _script(failing=True))
+    assert [outcome.number - 1 for outcome in outcomes] == list(range(first + 1))
+    assert FAILING[first][1] in str(outcomes[-1].error) and f"line {first + 1}, column" in str(outcomes[-1].error)
+    text = ";\n".join(GOOD[:25]) + ";\nrelease r0 from s0 at level 0.1;\nrelease r1 from s0 at level 3;\nselect 1"
+    with Session(store, tables={"log": small_log()}) as fresh:
+        outcomes = run_script(fresh, text)
+    assert len(outcomes) == 27 and "cap of the series" in str(outcomes[-1].error)
+    assert store.series("s0").releases()["name"].to_list() == ["r0"]
+
+
+def test_keeping_on_runs_all_that_can_run(begun):
+    """Each mistake costs its own statement, and those that need it; the others run."""
+    store, session = begun
+    outcomes = run_script(session, _script(wrong=True, failing=True), keep_going=True)
+    assert [outcome.number for outcome in outcomes] == list(range(1, 51))
+    failed = {outcome.number - 1 for outcome in outcomes if outcome.error is not None}
+    planted = {**WRONG, **FAILING}
+    assert planted.keys() <= failed
+    # Series s1 and s2 are missing, so are their releases and the queries of them; table t3 is missing too.
+    assert failed - planted.keys() == {28, 29, 31, 32, 41, 42, 48}
+    for place, (_, said) in planted.items():
+        assert said in str(outcomes[place].error), place
+    assert store.series_names() == ["s0", "s3", "s4"]
+    assert store.ledger().filter(scope="population")["level"].to_list() == ["0.9"]
+
+
+def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
+    """The sums of the ledger are foreseen, refusals too, and neither store nor session changes."""
+    store, session = begun
+    outcomes = run_script(session, _script(), dry_run=True)
+    assert "nothing before, rho 0.1 after" in outcomes[25].said
+    assert "rho 1.4 before, rho 1.5 after" in outcomes[39].said
+    assert store.ledger().is_empty() and session.connection.sql("show tables").fetchall() == [("log",)]
+    run_script(session, _script())
+    foreseen = run_script(session, "release r1 from s0 at level 0.2; release x from s0 at level 0.7", dry_run=True)
+    assert [outcome.said for outcome in foreseen] == [
+        "was made before; spends nothing",
+        "population default: rho 1.5 before, rho 1.9 after",
+    ]
+    over = run_script(session, "release x from s0 at level 2; select 1", dry_run=True)
+    assert len(over) == 1 and over[0].error.exit_code == 3
+    assert store.ledger().filter(scope="population")["level"].to_list() == ["1.5"]
+
+
+def test_a_dry_run_needs_no_store():
+    """Nothing is made where there is none."""
+    with Session(None, tables={"log": pl.DataFrame({"user_id": ["a"], "query": ["b"]})}) as session:
+        outcomes = run_script(
+            session,
+            f"create series s with ({OPTIONS}) as from log; release a from s at level 1/3",
+            dry_run=True,
+        )
+    assert [outcome.said for outcome in outcomes] == [
+        "counts the log into the series s; spends nothing",
+        "population default: nothing before, rho 1/3 after",
+    ]

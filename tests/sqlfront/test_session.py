@@ -1,0 +1,331 @@
+"""Series, releases and tables in one session: by SQL as by Python, and names that mean one thing."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import errors
+from sparsehist.sqlfront.declaring import TAKEN_NAMES
+from sparsehist.sqlfront.session import Session
+from tests.sqlfront.conftest import OPTIONS, SECRET_KEY, SECRET_UNIT, small_log
+
+CREATE = f"create series queries with ({OPTIONS}, cap = 2) as select user_id, query from log;"
+
+
+def test_a_series_made_by_sql_is_the_one_made_by_python(log):
+    """The same salt, log and query give the same histogram, and the same requests the same releases."""
+    frames = []
+    with sh.open(":memory:", seed=11) as store:
+        store.sql(CREATE, tables={"log": log})
+        store.sql("release a from queries at level 0.1 expecting 1 false keys; release b from queries at level 1/3")
+        frames.append([store.series("queries").release(name).frame for name in "ab"])
+        by_sql = store.series("queries").declaration
+        spent = store.ledger()["level"].to_list()
+    with sh.open(":memory:", seed=11) as store:
+        series = sh.create(
+            store,
+            sh.Query("select user_id, query from log", connection=_connection(log)),
+            name="queries", unit="user_id", key="query", max_keys=3, domain=sh.Strings(max_bytes=16), cap=2,
+        )  # fmt: skip
+        frames.append([series.release("a", level="0.1", false_keys=1).frame, series.release("b", level="1/3").frame])
+        assert (series.declaration, store.ledger()["level"].to_list()) == (by_sql, spent)
+    assert all(one.equals(other) for one, other in zip(*frames, strict=True))
+    assert frames[0][0].height > 0
+
+
+def _connection(log):
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("log", log)
+    return connection
+
+
+def test_both_fronts_keep_one_ledger(store, ran):
+    """A release of either front is the other's too, and costs nothing twice."""
+    _, problems = ran(f"{CREATE} release one from queries at level 0.5;")
+    assert problems == []
+    series = store.series("queries")
+    same = series.release("one", level="0.5").frame
+    series.release("two", level=1)
+    outcomes, problems = ran(
+        "select * from queries.one; select count(*) from queries.two; show releases; show ledger"
+    )
+    assert problems == []
+    assert outcomes[0].frame.equals(same)
+    assert outcomes[2].frame["name"].to_list() == ["one", "two"]
+    assert outcomes[3].frame.equals(store.ledger())
+
+
+def test_releases_are_tables_under_every_spelling(store, ran):
+    """Quoted, qualified, in any case, in a view, in a subquery: a release is there when it is first named."""
+    ran(CREATE + 'release "public" from queries at level 1;')
+    rows = store.series("queries").release("public").frame.height
+    for text in (
+        "select count(*) from queries.public",
+        'select count(*) from "queries"."public"',
+        "select count(*) from Queries.PUBLIC",
+        "select count(*) from memory.queries.public",
+        "with q as (from queries.public) select count(*) from q union all select count(*) from q limit 1",
+        "create view v as select * from queries.public; select count(*) from v",
+    ):
+        with Session(store) as fresh:
+            statements, problems = fresh.check(text)
+            assert problems == []
+            assert [fresh.execute(one) for one in statements][-1].frame.item() == rows, text
+
+
+def test_the_query_goes_to_duckdb_as_it_is(store, ran, here):
+    """Joins, common table expressions, unions, odd names, comments, semicolons in text and files all work."""
+    small_log().write_parquet("a;b.parquet")
+    outcomes, problems = ran(
+        f"""
+        create schema stage;
+        create table stage.cities as select * from (values ('weather', 'x;y')) as c(query, "Größe; of");
+        create view "my log" as select user_id, query from log where query <> ';' -- ; no end
+        ;
+        create series one with ({OPTIONS}, public_tables = (stage.cities)) as
+            with a as (select user_id, query from "my log"), b as (from read_parquet('a;b.parquet'))
+            select a.user_id, coalesce(c."Größe; of", a.query) as query /* ; */
+            from a left join stage.cities as c on c.query = a.query
+            union all
+            select user_id, query from b where query = 'weather';
+        release r from one at level 1;
+        select query from one.r where query in ('weather', 'x;y') order by all;
+        """
+    )
+    assert problems == []
+    assert outcomes[-1].frame["query"].to_list() == ["weather", "x;y"]
+
+
+@pytest.mark.parametrize("name", sorted(TAKEN_NAMES))
+def test_a_series_named_like_a_catalog_or_schema_of_duckdb_is_refused(ran, name):
+    """memory.public would be DuckDB's own, or ambiguous."""
+    _, problems = ran(CREATE.replace("queries", name))
+    assert len(problems) == 1 and "DuckDB's own" in problems[0]
+
+
+@pytest.mark.parametrize("name", ["select", "order", "left", "values", "series", "release", "user", "level", "logs"])
+def test_a_series_named_like_a_keyword_or_the_store_works_in_quotes(log, here, name):
+    """Reserved words need quotes in our statements exactly where DuckDB's need them, and then work throughout."""
+    tables = {"log": log}
+    script = CREATE.replace("queries", f'"{name}"') + (
+        f'release "{name}" from "{name}" at level 1; select count(*) as n from "{name}"."{name}"'
+    )
+    assert sh.sql(script, store="logs", tables=tables).frame["n"].item() > 0
+    assert sh.open("logs").series(name).releases()["name"].to_list() == [name]
+    plain = f"select count(*) from {name}.{name}"
+    ours = f"release again from {name} at level 1"
+    refused = [_refused(text) for text in (plain, ours)]
+    assert refused[0] == refused[1]
+
+
+def _refused(text):
+    try:
+        sh.sql(text, store="logs")
+    except errors.StatementError:
+        return True
+    return False
+
+
+def test_an_attached_database_of_the_name_of_a_series_is_ambiguous_to_duckdb(ran):
+    """DuckDB refuses to guess which one is meant; the full name works."""
+    ran(CREATE + "release public from queries at level 1; select 1 from queries.public limit 1;")
+    outcomes, problems = ran("attach ':memory:' as queries; select count(*) from memory.queries.public")
+    assert problems == [] and outcomes[-1].frame.item() > 0
+    _, problems = ran("select count(*) from queries.public")
+    assert len(problems) == 1 and "Ambiguous" in problems[0]
+
+
+def test_a_series_made_in_python_under_a_name_of_duckdb_is_served_but_is_no_table(store, log, ran):
+    """SQL releases it and shows it; its rows are what the release gives back."""
+    sh.create(store, log, name="main", unit="user_id", key="query", max_keys=3, domain=sh.Strings(max_bytes=16))
+    outcomes, problems = ran("release public from main at level 1; show releases from main;")
+    assert problems == [] and outcomes[0].release is not None
+    _, problems = ran("select * from main.public")
+    assert len(problems) == 1 and "does not exist" in problems[0]
+
+
+def test_variables_of_the_program_are_not_seen(ran):
+    """Only tables that were handed over are."""
+    frame = pl.DataFrame({"a": [1]})
+    _, problems = ran("select * from frame")
+    assert len(problems) == 1 and frame.height
+
+
+def test_an_unverified_query_is_run_and_remembered(store, ran):
+    """What breaks the guarantee runs where it is declared unverified: ledger, declaration, release all say so."""
+    broken = CREATE.replace("from log", "from log limit 700")
+    _, problems = ran(broken)
+    assert len(problems) == 1 and "LIMIT" in problems[0]
+    _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
+    assert problems == []
+    series = store.series("queries")
+    assert series.declaration.unverified
+    assert series.release("a").metadata["verified"] is False
+    store.drop("queries")
+    assert store.ledger().filter(scope="series")["unverified"].to_list() == [True]
+
+
+def test_a_verified_series_says_nothing_of_it(store, ran):
+    """The mark is only where it means something."""
+    ran(CREATE + "release a from queries at level 1;")
+    assert "verified" not in store.series("queries").release("a").metadata
+    assert store.ledger().filter(scope="series")["unverified"].to_list() == [False]
+
+
+LINEAGE = [
+    ("create view v as select * from log limit 10", "LIMIT"),
+    ("create table v as select * from log using sample 10", "ample"),
+    ("create view w as select * from log limit 10; create view v as select * from w", "LIMIT"),
+    ("create view v as select * from log; create or replace view v as select * from log limit 3", "LIMIT"),
+    ("create table v as select * from log; insert into v select * from log limit 3", "cannot be followed"),
+    ("create table v as select * from log; delete from v where rowid > 5", "cannot be followed"),
+    ("create table v as select * from log; update v set query = 'x'", "cannot be followed"),
+    ("create table w as select * from log limit 3; alter table w rename to v", "cannot be followed"),
+    ("create macro v() as table select * from log limit 3", "v"),
+    ("begin; create view v as select * from log; rollback; create view v as select * from log limit 3", "LIMIT"),
+    ("create view v as select * from log limit 3; begin; create or replace view v as select * from log; rollback",
+     "LIMIT"),
+    ("create temp view v(user_id, query) as select * from log limit 3", "LIMIT"),
+    ("create table v as from log; prepare p as insert into v from log limit 3; execute p", "may have changed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "reason"), LINEAGE)
+def test_views_and_tables_are_checked_down_to_the_log(ran, made, reason):
+    """What breaks the guarantee on the way to the query breaks it there."""
+    name = "v()" if "macro" in made else "v"
+    _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {name}')}")
+    assert len(problems) == 1
+    assert reason in problems[0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create view v as select * from log where query <> 'bus 1'",
+        "create table v as select * from log",
+        "create table v (user_id varchar, query varchar); insert into v values ('a', 'weather')",
+        "create temp view v(user_id, query) as select user_id, lower(query) from log",
+        "create view v as select * from log limit 3; drop view v; create view v as select * from log",
+        "create view v as select * from log; create view unused as select * from log limit 3",
+        "copy (select * from log) to 'v.parquet' (format parquet); create view v as from 'v.parquet'",
+    ],
+)
+def test_harmless_views_and_tables_are_followed(ran, here, made):
+    """Filters, copies and new names on the way are fine."""
+    _, problems = ran(f"{made}; {CREATE.replace('from log', 'from v')}")
+    assert problems == []
+
+
+def test_what_a_failed_statement_left_behind_is_checked_again(ran):
+    """With --keep-going a view may not be the one the script says: it is looked at as it is."""
+    outcomes, problems = ran(
+        "create view v as select * from log limit 3; create or replace view v as from log where nothing = 1; "
+        + CREATE.replace("from log", "from v"),
+        keep_going=True,
+    )
+    assert len(problems) == 2
+    assert "LIMIT" in str(outcomes[-1].error)
+
+
+def test_a_release_is_public_unless_something_else_stands_in_its_place(ran):
+    """Published counts may be joined to a log; a table put over them may not."""
+    joined = "create series b with ({}) as select l.user_id, l.query from log l join queries.public p using (query);"
+    _, problems = ran(CREATE + "release public from queries at level 1;" + joined.format(OPTIONS))
+    assert problems == []
+    over = "create or replace table queries.public as select query from log limit 5;"
+    _, problems = ran(over + joined.replace("series b", "series c").format(OPTIONS))
+    assert len(problems) == 1
+
+
+def test_errors_about_rows_show_none(ran, here):
+    """What DuckDB says of a value is withheld; what it says of the words of a statement is told."""
+    pl.DataFrame({"user_id": [SECRET_UNIT], "query": [SECRET_KEY]}).write_csv("secret.csv")
+    for text in (
+        "select cast(query as integer) from log",
+        "select * from read_csv('secret.csv', columns = {'user_id': 'INTEGER', 'query': 'VARCHAR'}, header = true)",
+        "select error(user_id) from log",
+        CREATE.replace("select user_id, query", "select user_id, cast(query as integer) as query"),
+        CREATE.replace("max_bytes=16", "max_bytes=4"),
+    ):
+        _, problems = ran(text)
+        assert len(problems) == 1, text
+        assert SECRET_KEY not in problems[0] and SECRET_UNIT not in problems[0]
+    _, problems = ran("select nosuch from log")
+    assert 'Referenced column "nosuch" not found' in problems[0] and problems[0].startswith("line 1, column 8")
+
+
+def test_parameters_are_bound_and_levels_stay_exact(ran, store):
+    """In DuckDB's statements they are bound; in ours they are values."""
+    outcomes, problems = ran(
+        CREATE.replace("from log", "from log where query <> $level").replace("max_keys = 3", "max_keys = $n")
+        + "release a from queries at level $level; select $level as level, $n + 1 as n, '$n' as text"
+    )
+    assert problems == []
+    assert outcomes[-1].frame.row(0) == ("1/2", 3, "$n")
+    assert store.series("queries").releases()["level"].to_list() == ["0.5"]
+    assert store.series("queries").declaration.max_keys == 2
+
+
+def test_if_not_exists_does_not_read_the_log(store, ran):
+    """A series of the same declaration is kept even where its log is gone; another declaration is refused."""
+    ran(CREATE)
+    again = CREATE.replace("series queries", "series if not exists queries")
+    with Session(store) as empty:
+        statements, problems = empty.check(again)
+        assert problems == [] and empty.execute(statements[0]).said == "kept the series queries"
+    _, problems = ran(again.replace("max_keys = 3", "max_keys = 4"))
+    assert len(problems) == 1 and "max_keys=3" in problems[0]
+
+
+def test_a_file_is_refused_before_anything_is_drawn(store, ran, here):
+    """A release is not made for a file that cannot be written."""
+    ran(CREATE)
+    (here / "taken.parquet").write_text("something else")
+    for target in ("taken.parquet", "nowhere/a.parquet", "a.csv"):
+        _, problems = ran(f"release a from queries at level 1 to '{target}'")
+        assert len(problems) == 1
+    assert store.series("queries").releases().height == 0
+    _, problems = ran("release a from queries at level 1 to 'a.parquet'; release a from queries to 'b.parquet'")
+    assert problems == []
+    assert sh.read("a.parquet").frame.equals(sh.read("b.parquet").frame)
+
+
+def test_a_dropped_series_leaves_its_cost(ran):
+    """Its tables are gone from the session, its ledger entry stays."""
+    outcomes, problems = ran(
+        CREATE + "release a from queries at level 1; drop series queries; drop series if exists queries; show ledger"
+    )
+    assert problems == []
+    assert outcomes[-1].frame.filter(scope="population")["level"].to_list() == ["1"]
+    _, problems = ran("select * from queries.a")
+    assert len(problems) == 1
+
+
+def test_every_type_of_duckdb_comes_back(ran):
+    """Types that Polars does not have come as text."""
+    outcomes, problems = ran(
+        "select interval 1 day as i, '101'::bit as b, 1::uhugeint as u, uuid() as q, {'a': [1]} as s, "
+        "map {'k': 1} as m, time '12:00' as t, 1.50::decimal(10, 2) as d, now() as n, null as z, "
+        "'x'::blob as x, sum(1) as h"
+    )
+    assert problems == []
+    assert outcomes[0].frame["i"].item() == "1 day" and outcomes[0].frame.height == 1
+
+
+def test_sql_without_a_store_is_duckdb_alone(log):
+    """Statements of our own then say that they need one."""
+    assert sh.sql("select count(*) as n from log", tables={"log": log.lazy()}).frame["n"].item() == log.height
+    with pytest.raises(errors.NotFoundError, match="needs a store"):
+        sh.sql("show ledger")
+
+
+def test_a_refusal_keeps_its_type(store, ran):
+    """Python gets the error a method would raise, with its place."""
+    ran(CREATE)
+    with pytest.raises(errors.CapExceededError, match=r"(?s)line 1, column 1: requested level 3.*release a"):
+        store.sql("release a from queries at level 3")
+    with pytest.raises(errors.StatementError, match=r"(?s)2 statements are wrong.*line 1.*line 2"):
+        store.sql("selec 1;\nrelease a from nothing at level 1")

@@ -179,6 +179,32 @@ def discrete_laplace(result: Result) -> str:
     return words + table(["step", "ns"], rows) + beside
 
 
+def marginals(result: Result) -> str:
+    """All pairs of columns, next to their GROUP BYs."""
+    sizes, ratios = result["sizes"], result["ratios"]
+    rows = [
+        [name, milliseconds(found["cpu_s"]), milliseconds(found["wall_s"])]
+        + [figure(ratios[what][name]) if name in ratios[what] else "" for what in ("cpu_s", "wall_s")]
+        for name, found in result["medians"].items()
+    ]
+    words = (
+        f"{sizes['marginals']:,} marginals of {sizes['columns']} columns, {sizes['answers']:,} answers, over "
+        f"{sizes['nonzero_cells']:,} nonzero cells of {float(sizes['domain_size']):.0e}. "
+        f"Target: at most {result['target']:g} times the GROUP BYs.\n\n"
+    )
+    price = result["sensitivity"]
+    beside = (
+        f"\nMean variance over the bound of the singular values: {result['over_the_bound']:.6f}. At "
+        f"{sizes['max_keys']} keys a unit the sensitivity is {price['l2']:.3f}, at least {price['l2_lower']:.3f}. "
+        "Standard deviation of an "
+        "answer at level 1/10:\n\n"
+    )
+    names = list(next(iter(result["std"].values())))
+    errors = [[unit, *(f"{found[name]:.1f}" for name in names)] for unit, found in result["std"].items()]
+    heading = ["", "CPU ms", "wall ms", "ours over it, CPU", "ours over it, wall"]
+    return words + table(heading, rows) + beside + table(["", *names], errors)
+
+
 def _times(found: Mapping[str, float]) -> str:
     """How many times faster than each of OpenDP's samplers, or that it was not installed."""
     if not found:
@@ -193,6 +219,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "counting": ("Counting with bounding", counting),
     "dense_round": ("A dense round", dense_round),
     "discrete_laplace": ("Exact integers", discrete_laplace),
+    "marginals": ("All pairs of 30 columns", marginals),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
 }

@@ -18,6 +18,7 @@ SCRIPTS = {
     "real_logs": [],
     "dense_round": ["--runs", "1", "--size", "2000"],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
+    "marginals": ["--runs", "1", "--cells", "500"],
     "start": ["--runs", "1"],
 }
 

@@ -329,7 +329,9 @@ def rho_epsilon(paths: list[Path]) -> float:
     order = np.exp(np.linspace(-9, 12, 4_001))
     epsilon = 0.0
     for _ in range(8):
-        left = DELTA - (1 + math.exp(epsilon)) * slack
+        left = DELTA - (1 + math.exp(min(epsilon, 100))) * slack
+        if left <= 0:
+            return math.inf
         epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(left) + np.log1p(order)) / order))
     return epsilon * (1 + 1e-5)
 

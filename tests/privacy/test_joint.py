@@ -1,0 +1,158 @@
+"""Several noise paths together as (epsilon, delta): never less than what is exact, and as little as is known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy import gaussian, path_cost, poisson, pure, skellam, total_cost
+from sparsehist.privacy.composition import exact_rho, shared_by_one_person
+from sparsehist.privacy.joint import guarantee
+
+HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
+
+
+def of_gaussian(level, **more):
+    """A path of Gaussian noise."""
+    return path_cost("rho", Fraction(level), law="gaussian", **more)
+
+
+def of_pure(level, **more):
+    """A path of pure DP."""
+    return path_cost("epsilon", Fraction(level), **more)
+
+
+def delta_by_integration(epsilon, rho, coins):
+    """E[(p - e**epsilon q)+] over all faces of the coins and a normal variable, from the definition."""
+    mu = math.sqrt(2 * float(rho))
+    total = 0.0
+    for faces in itertools.product((0, 1), repeat=len(coins)):
+        p = q = 1.0
+        for face, coin in zip(faces, coins, strict=True):
+            heads = 1 / (1 + math.exp(-float(coin)))
+            p, q = p * (heads if face else 1 - heads), q * (1 - heads if face else heads)
+        if mu == 0:
+            total += max(0.0, p - math.exp(epsilon) * q)
+            continue
+        # p phi(x - mu) > e**epsilon q phi(x) from here on
+        start = (epsilon + math.log(q / p)) / mu + mu / 2
+        end = max(start, mu) + 12
+        total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
+    return total
+
+
+def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
+    """Their sum is exact, and less than what zCDP alone promises."""
+    total = total_cost([of_gaussian("0.1"), of_gaussian("0.3"), of_gaussian("0.1")])
+    assert guarantee(total, 1e-6) == pytest.approx(gaussian.epsilon(1e-6, Fraction("0.5")), rel=1e-11)
+    as_zcdp = total_cost([path_cost("rho", HALF)])
+    assert guarantee(total, 1e-6) < guarantee(as_zcdp, 1e-6)
+
+
+def test_equal_pure_paths_compose_exactly():
+    """Forty of them: the exact composition; one, or delta 0: the plain sum."""
+    many = total_cost([of_pure("0.1")] * 40)
+    assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
+    assert guarantee(many, 0) == 4.0
+    assert guarantee(of_pure(2), 1e-6) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("rho", "coins"),
+    [("0", ["1", "0.3", "0.3"]), ("0.2", ["0.5"]), ("0.05", ["0.2", "0.2", "0.7"]), ("2", ["1", "2"])],
+)
+def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
+    """At the epsilon told the integral of the definition is delta, from below, and no smaller epsilon would do."""
+    costs = [of_pure(coin) for coin in coins] + ([of_gaussian(rho)] if Fraction(rho) else [])
+    for delta in (1e-3, 1e-6):
+        told = guarantee(total_cost(costs), delta)
+        exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
+        assert exact <= delta * (1 + 1e-6)
+        if told < sum(map(float, coins)) * 0.998:  # else the plain sum is told
+            assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
+
+
+def test_skellam_noise_adds_up_by_orders():
+    """Alone it is what its own bound says; beside a rho it is less than the two epsilons at half of delta each."""
+    noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
+    assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
+    both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
+    assert guarantee(noise, 1e-6) < both
+    assert both < guarantee(noise, 5e-7) + guarantee(of_gaussian("0.1"), 5e-7)
+
+
+def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
+    """Told within a thousandth; beside Gaussian noise no share of delta tried here gives less by a hundredth."""
+    noise = path_cost("none", FIFTIETH, law="poisson", keys=2)
+    told = guarantee(noise, 1e-6)
+    assert poisson.delta(FIFTIETH, told, 2) <= 1e-6 < poisson.delta(FIFTIETH, told * 0.998, 2)
+    both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
+    shares = np.linspace(0.02, 0.98, 13)
+    tried = [guarantee(noise, share * 1e-6) + guarantee(of_gaussian("0.1"), (1 - share) * 1e-6) for share in shares]
+    assert 0.999 * min(tried) <= both <= 1.01 * min(tried)
+    assert guarantee(noise, 0) == math.inf
+
+
+def test_delta_infinity_and_slack_are_taken_off_delta():
+    """At the epsilon told, delta_infinity + (1 + e**epsilon) slack and the exact delta are delta."""
+    cost = total_cost([of_gaussian("0.3", delta_infinity=2e-7, numerical_slack=1e-12), of_gaussian("0.2")])
+    told = guarantee(cost, 1e-6)
+    spent = 2e-7 + (1 + math.exp(told)) * 1e-12 + gaussian.delta(told, HALF)
+    assert spent <= 1e-6 * (1 + 1e-9)
+    assert spent == pytest.approx(1e-6, rel=1e-5)
+    assert guarantee(cost, 2e-7) == math.inf
+    assert guarantee(of_pure(1, numerical_slack=1e-12), 1e-6) == 1.0
+    assert guarantee(of_pure(1, numerical_slack=1e-12), 1e-12) == math.inf
+    assert guarantee(of_gaussian(8, numerical_slack=1e-12), 1e-6) == math.inf  # e**30 times the slack
+
+
+def test_what_is_unknown_has_no_epsilon():
+    """Noise without a guarantee leaves none for the sum; nothing spent is 0."""
+    assert guarantee(total_cost([of_pure(1), path_cost("none", HALF)]), 0.1) == math.inf
+    assert guarantee(total_cost([path_cost("none", None)]), 0) == 0
+    for delta in (-1e-9, 1.0, math.nan, "1e-6"):
+        with pytest.raises(DeclarationError, match="delta"):
+            guarantee(of_pure(1), delta)
+
+
+def test_the_guarantee_grows_with_every_path_and_falls_with_delta():
+    """Whatever is added; for each mixture of four kinds."""
+    kinds = [of_gaussian("0.1"), of_pure("0.2"), path_cost("none", FIFTIETH, law="skellam"), path_cost("rho", HALF)]
+    for size in range(1, 4):
+        for some in itertools.combinations(kinds, size):
+            for more in kinds:
+                total, larger = total_cost(some), total_cost([*some, more])
+                assert guarantee(total, 1e-6) <= guarantee(larger, 1e-6) * (1 + 1e-9)
+                assert guarantee(larger, 1e-4) <= guarantee(larger, 1e-6)
+
+
+def test_exact_rho_is_never_below():
+    """The rho of pure paths, to compare with a budget, is the next double or more."""
+    for level in ("0.1", "1", "7/3", "40"):
+        rho = exact_rho(of_pure(level))
+        epsilon = float(Fraction(level))
+        assert float(rho) >= epsilon * math.tanh(epsilon / 2)
+        assert float(rho) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-15)
+    assert exact_rho(path_cost("none", HALF)) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sets_of_populations_one_person_may_be_in(seed):
+    """The maximal sets without a disjoint pair, against all subsets."""
+    rng = np.random.default_rng(seed)
+    names = list("abcdef")
+    disjoint = [frozenset(rng.choice(names, rng.integers(2, 4), replace=False).tolist()) for _ in range(3)]
+
+    def possible(chosen):
+        return not any(len(declared & set(chosen)) > 1 for declared in disjoint)
+
+    every = [set(some) for n in range(1, 7) for some in itertools.combinations(names, n) if possible(some)]
+    largest = {frozenset(some) for some in every if not any(some < other for other in every)}
+    assert {frozenset(some) for some in shared_by_one_person(names, disjoint)} == largest

@@ -1,0 +1,270 @@
+"""What the ledger shows, what budgets and caps refuse, and what is exported."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import releasing
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
+from sparsehist.ledger import SCHEMA
+from sparsehist.ledger_export import COLUMNS, EVENT_COLUMNS
+from sparsehist.spending import check_spending
+from sparsehist.store import NewPath, NewRound, State
+
+LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 300})
+
+
+def a_series(store, name="visits", **more):
+    """A small series; Gaussian unless told otherwise."""
+    declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Strings(max_bytes=6), "noise": "gaussian"}
+    log = LOG.rename({"user": more.get("unit", "user")})
+    return sh.create(store, log, name=name, **{**declared, **more})
+
+
+def a_workload(series, name, level, family="gaussian"):
+    """Check and commit a round of a new workload path, as a release of one does."""
+    with series.store.state() as state:
+        record = state.series(series.name)
+        level = Fraction(level)
+        check_spending(state, record, series.declaration, path_id=None, level=level, family=family, name=name)
+        path = NewPath("workload", record.series_id, "total", "identity", family)
+        state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
+
+
+@pytest.fixture
+def store():
+    """A store in memory."""
+    return sh.open(":memory:", seed=1)
+
+
+def spent(store, scope, **only):
+    """One row of the ledger."""
+    return store.ledger().filter(scope=scope, **only).row(0, named=True)
+
+
+def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
+    """0.5 for the cells leaves 0.5 of a cap of 1 to a workload; a coarser release of the cells costs nothing."""
+    series = a_series(store, cap=1)
+    series.release("cells", level="0.5", threshold=50)
+    with pytest.raises(
+        CapExceededError, match=r"level 0\.6, .*other paths hold 0\.5, remaining 0\.5, difference 0\.1"
+    ):
+        a_workload(series, "total", "0.6")
+    a_workload(series, "total", "0.5")
+    series.release("coarser", level="0.4", threshold=50)
+    with pytest.raises(CapExceededError, match=r"remaining 0\.5, difference 0\.1"):
+        series.release("finer", level="0.6", threshold=50)
+    assert spent(store, "series")["level"] == "1"
+
+
+def test_a_cap_in_rho_counts_pure_paths_as_rho_and_the_other_way_is_refused(store):
+    """epsilon 1 is rho 0.4621; rho has no epsilon of pure DP."""
+    a_workload(a_series(store, cap="0.4622"), "total", 1, "laplace")
+    with pytest.raises(CapExceededError, match=r"requested level 0\.462117, cap of the series 0\.4621"):
+        a_workload(a_series(store, "less", cap="0.4621"), "total", 1, "laplace")
+    with pytest.raises(CapExceededError, match="another currency"):
+        a_workload(a_series(store, "pure", cap=3, noise="laplace"), "total", "0.1")
+
+
+def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
+    """Cells, workloads and dropped series of one population draw on it, another population does not."""
+    store.set_budget("default", rho=1)
+    first, second = a_series(store, "first"), a_series(store, "second", noise="laplace")
+    first.release("a", level="0.5", threshold=50)
+    store.drop("first")
+    second.release("a", level="0.5", threshold=50)  # 0.5 tanh(0.25) = 0.12246
+    with pytest.raises(
+        BudgetExceededError, match=r"requested rho 0\.4 more, .*remaining 0\.377541, difference 0\.022\d+"
+    ):
+        a_workload(second, "total", "0.4")
+    assert spent(store, "population")["cost"] == pytest.approx(0.5 + 0.5 * np.tanh(0.25))
+    a_series(store, "third", population="others").release("a", level=2, threshold=50)
+
+
+def test_a_budget_in_epsilon_takes_any_noise(store):
+    """Poisson has no rho, which a budget in rho refuses, and an epsilon, which one in (epsilon, delta) counts."""
+    store.set_budget("default", rho=100)
+    store.set_budget("others", epsilon=1, delta=1e-6)
+    with pytest.raises(BudgetExceededError, match="this noise has no rho"):
+        a_series(store, noise="poisson").release("a", level="0.01", threshold=200)
+    other = a_series(store, "other", noise="poisson", population="others")
+    other.release("a", level="0.01", threshold=200)
+    epsilon = spent(store, "population", population="others")["epsilon"]
+    assert 0.4 < epsilon < 0.7
+    with pytest.raises(BudgetExceededError, match=r"epsilon 1 at delta 0\.000001, remaining 0\.[345]"):
+        other.release("b", level="0.05", threshold=200)
+    assert spent(store, "population", population="others")["epsilon"] == epsilon
+
+
+def test_open_domains_spend_delta_beside_rho(store):
+    """A budget in rho alone has no room for them; with a delta it has, up to that delta."""
+    series = a_series(store, domain=sh.Open(delta=1e-6))
+    store.set_budget("default", rho=1)
+    with pytest.raises(BudgetExceededError, match="requested delta"):
+        series.release("a", level="0.5")
+    store.set_budget("default", rho=1, delta=1e-6, reason="a domain nobody can list")
+    made = series.release("a", level="0.5")
+    row = spent(store, "everybody")
+    assert 0 < row["delta_infinity"] == made.metadata["delta_infinity"] < 1e-6
+    without = a_series(sh.open(":memory:"), "plain")
+    without.release("a", level="0.5", threshold=50)
+    assert row["epsilon"] > spent(without.store, "everybody")["epsilon"]
+
+
+def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
+    """Nothing is drawn or spent, the generation stays, and the event says who asked for what and why not."""
+    series = a_series(store, cap=1)
+    store.set_budget("default", rho="0.1")
+
+    def drawn(*_, **__):
+        pytest.fail("a refused release was drawn")
+
+    monkeypatch.setattr(releasing, "draw_round", drawn)
+    monkeypatch.setattr(State, "commit_round", drawn)
+    for level in ("0.5", "2"):
+        with pytest.raises((CapExceededError, BudgetExceededError)):
+            series.release("a", level=level, threshold=50, who="bob")
+    monkeypatch.undo()
+    refused = store.events().filter(what="refuse")
+    assert refused["who"].to_list() == ["bob"] * 2 and refused["release"].to_list() == ["a"] * 2
+    assert refused["level"].to_list() == ["0.5", "2"] and refused["generation"].n_unique() == 1
+    reasons = [json.loads(text)["refused by"] for text in refused["details"]]
+    assert reasons == ["BudgetExceededError", "CapExceededError"]
+    assert spent(store, "everybody")["releases"] == 0
+
+
+def test_a_refusal_reaches_the_caller_even_where_it_cannot_be_recorded(store, monkeypatch):
+    """A full disk does not turn a refusal into another error."""
+    series = a_series(store, cap="0.1")
+
+    def full(*_, **__):
+        raise StoreError("full")
+
+    monkeypatch.setattr("sparsehist.store.committing.record_refusal", full)
+    with pytest.raises(CapExceededError):
+        series.release("a", level=1, threshold=50)
+
+
+def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
+    """Raised before the first release, or lowered, a limit stays ex ante; raised after it, it is ex post for good."""
+    series = a_series(store, cap="0.5")
+    series.raise_cap(1, reason="not yet released")
+    store.set_budget("default", rho=3)
+    store.set_budget("default", rho=4, reason="not yet released")
+    assert spent(store, "series")["standing"] is None
+    series.release("a", level=1, threshold=50)
+    store.set_budget("default", rho=2)
+    row = spent(store, "series") | {"budget": spent(store, "population")["budget"]}
+    assert (row["cap"], row["limit_at_first_release"], row["standing"]) == ("1", "1", "ex ante")
+    assert row["budget"] == "rho 2" and spent(store, "population")["standing"] == "ex ante"
+    series.raise_cap(2, reason="a second study", who="ann")
+    store.set_budget("default", rho=5, reason="a second study")
+    for scope, then in (("series", "1"), ("population", "rho 4")):
+        row = spent(store, scope)
+        assert (row["limit_at_first_release"], row["standing"]) == (then, "ex post")
+    event = store.events().filter(what="raise cap").row(-1, named=True)
+    assert (event["who"], event["reason"], event["level"]) == ("ann", "a second study", "2")
+    a_series(store, "free", population="free").release("a", level=1, threshold=50)
+    assert spent(store, "series", series="free")["standing"] == "ex post"
+
+
+def test_limits_are_refused_where_they_make_no_sense(store):
+    """Each with the remedy; nothing is recorded."""
+    series, free = a_series(store, cap=1), a_series(store, "free")
+    before = store.events().height
+    wrong = [
+        (lambda: series.raise_cap("0.5", reason="x"), "raised only"),
+        (lambda: free.raise_cap(1, reason="x"), "no cap"),
+        (lambda: series.raise_cap(2, reason=" "), "one line of text"),
+        (lambda: series.raise_cap(2, reason="a\nb"), "one line of text"),
+        (lambda: store.set_budget("default"), "give one of them"),
+        (lambda: store.set_budget("default", rho=1, epsilon=1, delta=1e-6), "give one of them"),
+        (lambda: store.set_budget("default", epsilon=1), "needs the delta"),
+        (lambda: store.set_budget("default", epsilon=1, delta=2), "below 1"),
+        (lambda: store.set_budget("No", rho=1), "population"),
+        (lambda: store.set_budget("default", rho=1, who=""), "who"),
+        (lambda: store.declare_disjoint(["a"], reason="x"), "two populations"),
+        (lambda: store.declare_disjoint("ab", reason="x"), "two populations"),
+        (lambda: store.declare_disjoint(["a", "a"], reason="x"), "two populations"),
+        (lambda: store.ledger(delta=1), "delta"),
+        (lambda: a_series(store, "more", who=5), "who"),
+        (lambda: series.release("a", level=1, who="x" * 2000), "who"),
+    ]
+    for call, told in wrong:
+        with pytest.raises(DeclarationError, match=told):
+            call()
+    assert store.events().height == before
+
+
+def test_who_asks_is_kept_and_is_the_user_otherwise(store, monkeypatch):
+    """On create, release, raise_cap, set_budget, declare_disjoint and drop."""
+    monkeypatch.setattr("getpass.getuser", lambda: "somebody")
+    series = a_series(store, cap=1, who="ann")
+    series.release("a", level="0.5", threshold=50, who="bob")
+    series.release("b", level="0.5", threshold=50)
+    series.raise_cap(2, reason="x", who="cleo")
+    store.set_budget("default", rho=1, who="dora")
+    store.declare_disjoint(["default", "b"], reason="x", who="eve")
+    store.drop("visits", who="fay", reason="no longer needed")
+    events = store.events().filter(pl.col("what") != "create store")
+    assert events["who"].to_list() == ["ann", "bob", "somebody", "cleo", "dora", "eve", "fay"]
+    assert events["release"].drop_nulls().to_list() == ["a", "b"]
+    assert events["reason"].to_list()[-1] == "no longer needed"
+
+
+def test_different_units_in_one_population_are_warned_about(store):
+    """The sum is shown and the warning beside it; also once the series are dropped."""
+    a_series(store).release("a", level="0.5", threshold=50)
+    assert spent(store, "population")["warning"] is None
+    a_series(store, "other", unit="device").release("a", level="0.25", threshold=50)
+    for name in ("visits", "other"):
+        row = spent(store, "population")
+        assert row["level"] == "0.75" and "'device', 'user'" in row["warning"]
+        store.drop(name)
+    assert "'device', 'user'" in spent(store, "population")["warning"]
+
+
+def test_where_no_epsilon_holds_the_row_says_at_which_delta_one_does(store):
+    """rho 8 has none at 1e-9, for the slack; the delta that the warning names has one."""
+    a_series(store).release("a", level=8, threshold=50)
+    row = store.ledger(delta=1e-9).filter(scope="everybody").row(0, named=True)
+    assert row["epsilon"] is None and row["cost"] == 8
+    enough = float(row["warning"].split("ask at delta ")[1])
+    assert store.ledger(delta=enough).filter(scope="everybody")["epsilon"].item() > 10
+
+
+def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
+    """JSON and Parquet hold the same, every column is described, and nothing else is overwritten."""
+    a_series(store, cap=1).release("a", level="1/3", threshold=50)
+    store.set_budget("default", epsilon=4, delta=1e-6, reason="agreed")
+    store.declare_disjoint(["default", "b"], reason="x")
+    store.export_ledger(tmp_path / "l.json", delta=1e-5)
+    store.export_ledger(tmp_path / "l.parquet", delta=1e-5)
+    written = json.loads((tmp_path / "l.json").read_text())
+    ledger, events = store.ledger(delta=1e-5), store.events()
+    assert set(COLUMNS) == set(SCHEMA) == set(ledger.columns) and set(EVENT_COLUMNS) == set(events.columns)
+    assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 4)
+    assert [row["level"] for row in written["spent"]] == ["1/3"] * 4
+    assert [row["epsilon"] for row in written["spent"]] == ledger["epsilon"].to_list()
+    assert written["events"][-2]["details"] == {"rho": None, "epsilon": "4", "delta": "0.000001"}
+    assert written["events"][-1]["happened"].endswith("+00:00")
+    table = pl.read_parquet(tmp_path / "l.parquet")
+    assert (
+        table.filter(entry="spent")
+        .select(ledger.columns)
+        .equals(ledger.cast({pl.Datetime: pl.Datetime("us", "UTC")}))
+    )
+    assert table.filter(entry="event")["what"].to_list() == events["what"].to_list()
+    head = json.loads(pl.read_parquet_metadata(tmp_path / "l.parquet")["sparsehist_ledger"])
+    assert head["schema"] == "sparsehist ledger" and head["columns"]["spent"] == COLUMNS
+    (tmp_path / "other.json").write_text("[]")
+    (tmp_path / "other.parquet").write_bytes(b"PAR1")
+    for place in ("other.json", "other.parquet", "l.csv", "none/l.json"):
+        with pytest.raises(InputError):
+            store.export_ledger(tmp_path / place)

@@ -9,18 +9,23 @@ each level is named by `Strategy.keeps`; `next_state` draws the state of a new l
 
 from sparsehist.workload.base import Workload
 from sparsehist.workload.cells import Cells
+from sparsehist.workload.choice import Candidate, choose, compare
 from sparsehist.workload.kronecker import Kronecker
+from sparsehist.workload.lower_bound import LowerBound, lower_bound
 from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.path import answers_of_state, cells_of_state, next_state
 from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.strategy import Sensitivity, Strategy
+from sparsehist.workload.strategy_text import strategy_named
 from sparsehist.workload.union import Union
 
 __all__ = [
+    "Candidate",
     "Cells",
     "Identity",
     "Kronecker",
+    "LowerBound",
     "Marginals",
     "MatrixWorkload",
     "Prefix",
@@ -32,5 +37,9 @@ __all__ = [
     "Workload",
     "answers_of_state",
     "cells_of_state",
+    "choose",
+    "compare",
+    "lower_bound",
     "next_state",
+    "strategy_named",
 ]

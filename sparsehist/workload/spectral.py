@@ -69,7 +69,8 @@ class Spectral(Invertible):
 
     @property
     def name(self) -> str:
-        given = [f"blend={self.blend:g}"] if self.blend else []
+        blend = int(self.blend) if self.blend == int(self.blend) else self.blend
+        given = [f"blend={blend!r}"] if self.blend else []
         given += [f"window={self.window}"] if self.window else []
         given += [f"length={self.kernel.length}"] if self.kernel.length != self._cells else []
         return f"{self.word}({', '.join(given)})" if given else self.word

@@ -1,0 +1,200 @@
+"""Which strategy answers a workload best: by predicted error at the series' own max_keys, all of it public."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import Workload
+from sparsehist.workload.kronecker import Kronecker
+from sparsehist.workload.lower_bound import lower_bound
+from sparsehist.workload.marginals import Marginals
+from sparsehist.workload.matrix import MatrixWorkload
+from sparsehist.workload.optimised import Optimised
+from sparsehist.workload.rows_of_ranges import Prefix, RangeRows, Ranges
+from sparsehist.workload.strategy import Sensitivity, Strategy
+from sparsehist.workload.strategy_text import strategy_named
+
+# Prefix sums and ranges of more cells are priced on a shorter column: what is best hardly depends on its length.
+_LONGEST_PRICED = 4096
+# Lists of queries times cells beyond this are priced on some of the queries.
+_LARGEST_PRICED = 2**21
+_SAMPLED = 64
+# Dense strategies take the cube of this.
+_LARGEST_OPTIMISED = 256
+_LARGEST_IDENTITY = 2**31
+
+
+class Candidate(NamedTuple):
+    """What a strategy would do, known before anything is spent.
+
+    Attributes:
+        strategy: Its textual form.
+        mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x: times 1/(2ρ) for
+            Gaussian noise, times 2/ε² for Laplace noise (with Δ in L1).
+        sensitivity: Bounds of Δ.
+        lower_bound: No factorization has a smaller error under Gaussian noise; None where unknown or not asked.
+        bound: Which bound that is, in words.
+    """
+
+    strategy: str
+    mean_squared_error: float
+    sensitivity: Sensitivity
+    lower_bound: float | None
+    bound: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Error over its lower bound, at least 1."""
+        return None if not self.lower_bound else self.mean_squared_error / self.lower_bound
+
+
+def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy:
+    """Choose the strategy of the least predicted mean squared error.
+
+    Args:
+        workload: Its sizes filled in.
+        max_keys: Cells of a unit.
+        pure: Whether noise is scaled to the sensitivity in L1 (Laplace) rather than in L2 (Gaussian).
+
+    Returns:
+        The strategy; its name is to be kept, so that it is never chosen again.
+
+    Example:
+        >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
+        ('spectral', 'hierarchical(branching=4)')
+    """
+    shorter = _shorter(workload, max_keys)
+    priced = [
+        (_error(strategy, max_keys, pure=pure), strategy) for strategy in _strategies(shorter, max_keys, pure=pure)
+    ]
+    finite = [(error, strategy) for error, strategy in priced if math.isfinite(error) and error > 0]
+    if not finite:
+        raise DeclarationError(f"no strategy answers {workload.describe()} with a finite error")
+    best = min(finite, key=lambda pair: pair[0])[1]
+    return best if best.workload is workload else _on(best, workload)
+
+
+def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Candidate]:
+    """Price the strategies for a workload, best first; the one that `choose` takes is among them.
+
+    Args:
+        workload: Its sizes filled in.
+        max_keys: Cells of a unit.
+        pure: As in `choose`.
+
+    Example:
+        >>> table = compare(Ranges(256), 1)
+        >>> table[0].strategy, round(table[0].ratio, 3), table[-1].strategy
+        ('spectral', 1.018, 'identity')
+    """
+    chosen = choose(workload, max_keys, pure=pure)
+    names = {chosen.name: chosen}
+    for name in _plain_names(workload):
+        try:
+            strategy = strategy_named(name, workload)
+        except DeclarationError:
+            continue
+        names.setdefault(strategy.name, strategy)
+    bound = None if pure else lower_bound(workload, max_keys)
+    table = []
+    for strategy in names.values():
+        sensitivity = strategy.sensitivity(max_keys)
+        error = _scale(sensitivity, pure=pure) ** 2 * strategy.mean_variance()
+        below = (None, "none") if bound is None else bound
+        table.append(Candidate(strategy.name, error, sensitivity, *below))
+    return sorted(table, key=lambda candidate: candidate.mean_squared_error)
+
+
+def _scale(sensitivity: Sensitivity, *, pure: bool) -> float:
+    return sensitivity.l1 if pure else sensitivity.l2
+
+
+def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
+    return _scale(strategy.sensitivity(max_keys), pure=pure) ** 2 * strategy.mean_variance()
+
+
+def _shorter(workload: Workload, max_keys: int) -> Workload:
+    """A workload like this one that is priced quickly."""
+    if type(workload) is Prefix or (isinstance(workload, Ranges) and not workload.explicit):
+        length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
+        return workload if length == workload.n else type(workload)(length)
+    if workload.n_queries * workload.n_cells <= _LARGEST_PRICED:
+        return workload
+    some = np.unique(np.linspace(0, workload.n_queries - 1, _SAMPLED).astype(np.int64))
+    described = workload.queries() if workload.explicit and len(workload.columns) == 1 else None
+    if described is not None and set(described) == {"low", "high"}:
+        return Ranges(workload.n_cells, np.stack([described["low"][some], described["high"][some]], axis=1))
+    if isinstance(workload, MatrixWorkload) and workload.matrix is not None:
+        return MatrixWorkload(workload.matrix[some])
+    return workload
+
+
+def _on(strategy: Strategy, workload: Workload) -> Strategy:
+    """The same strategy for another workload: its length follows the number of cells."""
+    if hasattr(strategy, "blend") and hasattr(strategy, "window"):
+        return strategy_named(f"spectral(blend={strategy.blend!r}, window={strategy.window})", workload)
+    return strategy_named(strategy.name, workload)
+
+
+def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
+    if isinstance(workload, Kronecker):
+        return _of_product(workload, max_keys, pure=pure)
+    names = _plain_names(workload)
+    if len(workload.columns) == 1 and "spectral" in names and not pure:
+        names += _spectral_names(workload.n_cells, max_keys)
+    made: list[Strategy] = []
+    for name in names:
+        try:
+            made.append(strategy_named(name, workload))
+        except DeclarationError:
+            continue
+    if workload.n_cells <= _LARGEST_OPTIMISED and not isinstance(workload, Marginals) and not pure:
+        made.append(Optimised.for_unit(workload, max_keys))
+    return made
+
+
+def _plain_names(workload: Workload) -> list[str]:
+    """Strategies without parameters that depend on max_keys."""
+    if isinstance(workload, Kronecker):
+        return ["identity"] if workload.n_cells <= _LARGEST_IDENTITY else []
+    if isinstance(workload, Marginals):
+        small = workload.n_cells <= 2**20
+        return ["residual", "direct", "weighted", *(["identity"] if small else [])]
+    names = ["identity", "direct"] if not _is_many(workload) else ["identity"]
+    if len(workload.columns) > 1 or (isinstance(workload, MatrixWorkload) and workload.matrix is None):
+        return ["identity"]
+    names += ["spectral", "haar", *(f"hierarchical(branching={branching})" for branching in (2, 4, 16))]
+    if isinstance(workload, Prefix) and workload.n <= 2**14:
+        names += ["square_root", "square_root(scaled=True)"]
+    if isinstance(workload, RangeRows) and workload.explicit:
+        names.append("tree")
+    return names
+
+
+def _is_many(workload: Workload) -> bool:
+    return not workload.explicit or workload.n_queries > 64 * 1024
+
+
+def _spectral_names(cells: int, max_keys: int) -> list[str]:
+    """Blends from nothing to nearly the identity, with the scaling of one cell and that of half a unit."""
+    keys = min(max_keys, cells)
+    if keys == 1:
+        return []
+    windows = sorted({0, min(keys // 4, cells - 1), min(keys // 2, cells - 1)})
+    blends = [0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 5)]
+    return [f"spectral(blend={blend:g}, window={window})" for window in windows for blend in (0.0, *blends)]
+
+
+def _of_product(workload: Kronecker, max_keys: int, *, pure: bool) -> list[Strategy]:
+    """The best of each factor, for units of one cell and of as many as the series has."""
+    made: list[Strategy] = []
+    for keys in {1, max_keys}:
+        factors = [choose(factor, keys, pure=pure).name for factor in workload.listed]
+        made.append(strategy_named(f"kronecker({', '.join(factors)})", workload))
+    if workload.n_cells <= _LARGEST_IDENTITY:
+        made.append(strategy_named("identity", workload))
+    return made

@@ -1,0 +1,83 @@
+"""The queries of a workload measured as they are: R = A."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.dense_gram import LARGEST_GRAM, gram_of, largest_sum
+from sparsehist.workload.rows_of_ranges import RangeRows
+from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.union import Union
+
+
+class Direct(Strategy):
+    """Noise on every answer by itself: best for few queries that overlap little, such as the total.
+
+    Args:
+        workload: A list of queries.
+
+    Example:
+        >>> from sparsehist.workload import Total
+        >>> Direct(Total(1000)).sensitivity(5)
+        Sensitivity(l2=5.0, l2_lower=5.0, l1=5.0)
+    """
+
+    word = "direct"
+    keeps: Kept = "noise"
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        if not workload.explicit:
+            raise DeclarationError(f"{workload.describe()} lists no queries to be measured")
+        self.integral = workload.integral
+
+    @property
+    def n_noise(self) -> int:
+        return self.workload.n_queries
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        """By the largest columns of A; for up to 1,024 cells also from AᵀA."""
+        keys = min(max_keys, self.workload.n_cells)
+        squares, sums = _columns(self.workload)
+        norms = np.sqrt(np.sort(squares)[::-1][:keys])
+        upper, lower = float(norms.sum()), float(norms[0])
+        first = np.zeros(self.workload.n_cells)
+        first[np.argsort(-squares, kind="stable")[:keys]] = 1.0
+        lower = max(lower, float(np.linalg.norm(self.workload.apply(first))))
+        if self.workload.n_cells <= LARGEST_GRAM:
+            bounds = largest_sum(gram_of(self.workload), keys)
+            upper, lower = min(upper, bounds.upper**0.5), max(lower, bounds.lower**0.5)
+        return Sensitivity(upper, min(lower, upper), float(np.sort(sums)[::-1][:keys].sum()))
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return self.workload.apply(x)
+
+    def to_state(self, z: ArrayLike) -> FloatArray:
+        return np.asarray(z, np.float64)
+
+    def state_answers(self, state: ArrayLike) -> FloatArray:
+        return np.asarray(state, np.float64)
+
+    def query_variance(self) -> FloatArray:
+        return np.ones(self.workload.n_queries)
+
+    def mean_variance(self) -> float:
+        return 1.0
+
+
+def _columns(workload: Workload) -> tuple[FloatArray, FloatArray]:
+    """Squared L2 and L1 norm of every column of A; shape (cells,) each."""
+    if isinstance(workload, RangeRows):
+        counts = workload.apply_transposed(np.ones(workload.n_queries))
+        return counts, counts
+    if isinstance(workload, Union):
+        parts = [_columns(part) for part in workload.parts]
+        return np.sum([squares for squares, _ in parts], axis=0), np.sum([sums for _, sums in parts], axis=0)
+    matrix = getattr(workload, "matrix", None)
+    if matrix is None:
+        raise DeclarationError(f"the columns of {workload.describe()} are not known: name another strategy")
+    squares = np.asarray(matrix.multiply(matrix).sum(axis=0), np.float64).reshape(-1)
+    return squares, np.asarray(abs(matrix).sum(axis=0), np.float64).reshape(-1)

@@ -1,0 +1,115 @@
+"""What no factorization beats: lower bounds of the mean squared error over the queries of a workload.
+
+With G = RᵀR the mean squared error is Δ²·tr(AᵀA·G⁻¹)/queries. If units are drawn at random and Q is the mean of
+1_S 1ᵀ_S, then Δ² >= tr(G·Q), and tr(G·Q)·tr(AᵀA·G⁻¹) >= ‖A·Q^½‖_*², the squared sum of singular values, for any G.
+
+- One cell, each as likely: Q = I/n, the singular-value bound ‖A‖_*²/n.
+- l cells, all sets as likely: Q is at least l(n − l)/(n(n − 1))·I.
+- l cells side by side, each window as likely: Q is a band, and columns up to 1,024 cells are computed from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.dense_gram import LARGEST_GRAM, gram_of
+from sparsehist.workload.kronecker import Kronecker
+from sparsehist.workload.marginals import Marginals
+from sparsehist.workload.residual_basis import ResidualBasis
+from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel
+
+
+class LowerBound(NamedTuple):
+    """A lower bound, per query, for noise of variance Δ².
+
+    Attributes:
+        mean_squared_error: No factorization has a smaller one.
+        source: Which bound it is, in words.
+    """
+
+    mean_squared_error: float
+    source: str
+
+
+def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
+    """Bound the mean squared error of every factorization from below, for Gaussian noise scaled to Δ.
+
+    Args:
+        workload: A.
+        max_keys: Cells of a unit.
+
+    Returns:
+        The best bound known, or None where none is.
+
+    Example:
+        >>> round(lower_bound(Workload.parse("prefix(256)")).mean_squared_error, 3)
+        6.108
+    """
+    cells = workload.n_cells
+    keys = min(max_keys, cells)
+    one = _one_cell(workload)
+    if one is None:
+        return None
+    found = [one]
+    if 1 < keys < cells:
+        scattered = one.mean_squared_error * keys * (cells - keys) / (cells - 1)
+        found.append(LowerBound(scattered, f"{one.source}, {keys} cells at random"))
+    if keys > 1 and cells <= LARGEST_GRAM:
+        windows = _windows(gram_of(workload), keys) / workload.n_queries
+        found.append(LowerBound(windows, f"singular values over windows of {keys} cells"))
+    return max(found)
+
+
+def nuclear_norm(workload: Workload) -> float | None:
+    """The sum of the singular values of A, where it is known without writing out more than 1,024 cells."""
+    if isinstance(workload, Prefix):
+        return float(PrefixKernel(workload.n).singular_values.sum())
+    if isinstance(workload, Ranges) and not workload.explicit:
+        return float(RangesKernel(workload.n).singular_values.sum())
+    if isinstance(workload, Identity):
+        return float(workload.n)
+    if isinstance(workload, Total):
+        return math.sqrt(workload.n)
+    if isinstance(workload, Kronecker):
+        factors = [nuclear_norm(factor) for factor in workload.factors]
+        return None if None in factors else math.prod(factor for factor in factors if factor is not None)
+    if workload.n_cells <= LARGEST_GRAM:
+        try:
+            return float(_roots(gram_of(workload)).sum())
+        except DeclarationError:
+            return None
+    return None
+
+
+def _one_cell(workload: Workload) -> LowerBound | None:
+    if isinstance(workload, Marginals):
+        best = ResidualBasis(workload)
+        error = best.sensitivity(1).l2 ** 2 * best.mean_variance()
+        return LowerBound(error, "optimum of the residual basis")
+    norm = nuclear_norm(workload)
+    if norm is None:
+        return None
+    return LowerBound(norm**2 / workload.n_cells / workload.n_queries, "singular values")
+
+
+def _windows(gram: FloatArray, keys: int) -> float:
+    """‖A·Q^½‖_*² for windows: the eigenvalues of B·AᵀA·Bᵀ, where the rows of B are the windows."""
+    cells = len(gram)
+    sums = np.zeros((cells + 1, cells + 1))
+    sums[1:, 1:] = gram.cumsum(axis=0).cumsum(axis=1)
+    low = np.arange(cells - keys + 1)
+    high = low + keys
+    product = sums[np.ix_(high, high)] - sums[np.ix_(low, high)] - sums[np.ix_(high, low)] + sums[np.ix_(low, low)]
+    return float(_roots(product).sum()) ** 2 / low.size
+
+
+def _roots(matrix: FloatArray) -> FloatArray:
+    values = np.linalg.eigvalsh(matrix)
+    # What rounding leaves of a zero eigenvalue would be its root: too large a bound.
+    return np.sqrt(np.where(values > 1e-12 * values[-1], values, 0.0))

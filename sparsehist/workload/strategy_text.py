@@ -1,0 +1,93 @@
+"""The textual form of strategies, such as ``spectral(blend=4)``, read with Python's parser, never evaluated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import Workload
+from sparsehist.workload.direct import Direct
+from sparsehist.workload.direct_marginals import DirectMarginals, WeightedMarginals
+from sparsehist.workload.haar import Haar
+from sparsehist.workload.hierarchical import Hierarchical, Tree
+from sparsehist.workload.invertible import IdentityStrategy
+from sparsehist.workload.kronecker import Kronecker
+from sparsehist.workload.kronecker_strategy import KroneckerStrategy
+from sparsehist.workload.marginals import Marginals
+from sparsehist.workload.optimised import Optimised
+from sparsehist.workload.residual_basis import ResidualBasis
+from sparsehist.workload.spectral import Spectral
+from sparsehist.workload.strategy import Strategy
+from sparsehist.workload.toeplitz import Banded, SquareRoot
+
+_MAKERS: dict[str, Callable[..., Strategy]] = {
+    "banded": Banded,
+    "direct": lambda workload: (DirectMarginals if isinstance(workload, Marginals) else Direct)(workload),
+    "haar": Haar,
+    "hierarchical": Hierarchical,
+    "identity": IdentityStrategy,
+    "optimised": Optimised,
+    "residual": ResidualBasis,
+    "spectral": Spectral,
+    "square_root": SquareRoot,
+    "tree": Tree,
+    "weighted": WeightedMarginals,
+}
+_ADVICE = "write auto, " + ", ".join(_MAKERS) + " or kronecker(…), with parameters such as spectral(blend=4)"
+
+
+def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
+    """Read the textual form of a strategy for a workload.
+
+    Args:
+        text: A name, with parameters where it has some; what `Strategy.name` writes. A strategy is handed through.
+        workload: What it answers.
+
+    Raises:
+        DeclarationError: If there is no such strategy, or it does not serve the workload.
+
+    Example:
+        >>> from sparsehist.workload import Prefix
+        >>> strategy_named("hierarchical(branching=4)", Prefix(64)).name
+        'hierarchical(branching=4)'
+    """
+    if isinstance(text, Strategy):
+        if text.workload != workload:
+            raise DeclarationError(f"the strategy {text.name} is for {text.workload.describe()}")
+        return text
+    if not isinstance(text, str):
+        raise DeclarationError(f"a strategy is written as text, got {text!r}; {_ADVICE}")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise DeclarationError(f"cannot read the strategy {text[:80]!r}; {_ADVICE}") from None
+    return _strategy(node, workload)
+
+
+def _strategy(node: ast.expr, workload: Workload) -> Strategy:
+    called, arguments, keywords = node, [], []
+    if isinstance(node, ast.Call):
+        called, arguments, keywords = node.func, node.args, node.keywords
+    if not isinstance(called, ast.Name):
+        raise DeclarationError(f"{ast.unparse(node)[:80]!r} is no strategy; {_ADVICE}")
+    if called.id == "kronecker":
+        if not isinstance(workload, Kronecker) or len(arguments) != len(workload.listed):
+            raise DeclarationError(f"kronecker(…) has one strategy a factor of a product, not {workload.describe()}")
+        return KroneckerStrategy(workload, list(map(_strategy, arguments, workload.listed)))
+    if called.id not in _MAKERS:
+        raise DeclarationError(f"there is no strategy {called.id!r}; {_ADVICE}")
+    if arguments:
+        raise DeclarationError(f"{called.id}(…): parameters are named, as in spectral(blend=4)")
+    named = {keyword.arg: _value(keyword.value) for keyword in keywords if keyword.arg}
+    try:
+        return _MAKERS[called.id](workload, **named)
+    except TypeError as error:
+        raise DeclarationError(f"{called.id}(): {error}; {_ADVICE}") from None
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) in {int, float, bool, str}:
+        return node.value
+    raise DeclarationError(f"{ast.unparse(node)[:80]!r} is no parameter of a strategy: those are numbers and words")

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.cli.answer import Answer, print_error, print_shown
+from sparsehist.cli.tables import rows_table
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError
 from sparsehist.sqlfront.script import pieces
 
 if TYPE_CHECKING:
+    import polars as pl
     from prompt_toolkit import PromptSession
 
-_HELP = """\
+WRITING = """\
 Statements end with a semicolon; they may take several lines.
   CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…') AS SELECT …;
   RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS TO 'file.parquet';
@@ -23,19 +25,31 @@ Statements end with a semicolon; they may take several lines.
   SELECT * FROM series.release LIMIT 20;      and all of DuckDB's SQL
 Tab completes, the arrow keys bring back earlier statements.
 Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
+READING = """\
+Queries end with a semicolon; they may take several lines.
+  SHOW ALL TABLES;                            the releases, and the ledger
+  SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
+Tab completes, the arrow keys bring back earlier queries.
+Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 _LEAVE = {".quit", ".exit", "exit", "quit"}
 
 
 def converse(
-    run: Callable[[str], Answer], words: Callable[[], Iterable[str]], *, title: str, aid: str = _HELP
+    run: Callable[[str], Answer],
+    words: Callable[[], Iterable[str]],
+    *,
+    title: str,
+    aid: str = WRITING,
+    tables: Callable[[], pl.DataFrame] | None = None,
 ) -> None:
     """Read statements and run them, until the user leaves.
 
     Args:
         run: Runs statements and describes what they did.
         words: What Tab completes; asked anew after each statement.
-        title: Stands before the cursor.
+        title: What the prompt is open on.
         aid: What .help prints.
+        tables: What .tables lists.
 
     Raises:
         NotFoundError: If prompt_toolkit is not installed.
@@ -52,11 +66,15 @@ def converse(
             continue
         except EOFError:
             return
-        if text.rstrip("; ").lower() in _LEAVE:
+        command = text.rstrip("; ").lower()
+        if command in _LEAVE:
             return
-        if text.startswith("."):
-            known = text.rstrip("; ") == ".help"
-            console.print(aid if known else f"there is no {text}; .help explains", markup=False)
+        if command == ".help":
+            console.print(aid, markup=False)
+        elif command == ".tables" and tables is not None:
+            print_shown(console, [rows_table(tables())])
+        elif command.startswith("."):
+            console.print(f"there is no {command}; .help explains", markup=False)
         elif text:
             _told(console, run, text)
 

@@ -12,25 +12,15 @@ from sparsehist.statements import statement
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
+    from sparsehist.sqlfront.analyst import AnalystSession
     from sparsehist.sqlfront.session import Session
 
 _WORD = re.compile(r"[\w.$\"]+")
 _OURS = (
-    "CREATE SERIES",
-    "RELEASE",
-    "RELEASE WORKLOAD",
-    "PLAN",
-    "SHOW SERIES",
-    "SHOW RELEASES",
-    "SHOW LEDGER",
-    "DROP SERIES",
-    "AT LEVEL",
-    "EXPECTING",
-    "FALSE KEYS",
-    "THRESHOLD",
-    "DELTA",
-    "STRATEGY",
-)
+    "CREATE SERIES RELEASE RELEASES WORKLOAD PLAN SHOW LEDGER DROP LEVEL EXPECTING FALSE KEYS THRESHOLD DELTA TO "
+    "USING STRATEGY"
+).split()
+_READING = "SELECT FROM WHERE GROUP BY ORDER LIMIT JOIN USING WITH DESCRIBE SUMMARIZE SHOW COUNT SUM".split()
 
 
 def of_session(session: Session) -> Callable[[], list[str]]:
@@ -44,6 +34,11 @@ def of_session(session: Session) -> Callable[[], list[str]]:
         return [*_OURS, *map(str.upper, keywords), *options(), *_of_store(session), *(name for (name,) in names)]
 
     return words
+
+
+def of_tables(session: AnalystSession) -> Callable[[], list[str]]:
+    """All words a reader's session knows."""
+    return lambda: [*_READING, *session.tables()["name"], "noisy_count"]
 
 
 def _of_store(session: Session) -> list[str]:

@@ -23,7 +23,7 @@ Parameters = Annotated[
 
 @app.command(sort_key=20)
 def run(
-    script: Annotated[Path, Parameter(help="File of statements; - reads standard input.")],
+    script: Annotated[Path, Parameter(help="File of statements; - reads standard input.", allow_leading_hyphen=True)],
     /,
     *,
     store: Annotated[

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import MOST_ROWS, check_place
 from sparsehist.cli.tables import escape, rows_table
-from sparsehist.errors import DeclarationError, InputError, NotFoundError
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, StatementError
 from sparsehist.series import Store
 from sparsehist.sqlfront.parameters import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.script import pieces, pointed
 from sparsehist.sqlfront.session import Session
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
+
+    from sparsehist.sqlfront.analyst import AnalystSession
 
 _STDIN = "-"
 _LEDGER = ("scope", "population", "series", "path", "releases", "spent", "cap", "dropped")
@@ -64,7 +67,32 @@ def _for_analyst(directory: Path, rows: int) -> Answer:
     from sparsehist.sqlfront.analyst import open_analyst
 
     with open_analyst(directory) as session:
-        raise NotImplementedError(session, rows)
+
+        def run(text: str) -> Answer:
+            return described(list(_read_only(session, text, rows)), script=None)
+
+        if not sys.stdin.isatty():
+            return run(_read(Path(_STDIN)))
+        from sparsehist.cli.prompt import READING, converse
+        from sparsehist.cli.prompt_words import of_tables
+
+        converse(run, of_tables(session), title=str(directory), aid=READING, tables=session.tables)
+    return Answer({"directory": str(directory)}, [])
+
+
+def _read_only(session: AnalystSession, script: str, rows: int) -> Iterator[Outcome]:
+    """Run queries on published tables, up to the first that fails."""
+    try:
+        for piece in pieces(script):
+            try:
+                frame = session.sql(piece.text)
+            except StatementError as problem:
+                problem.args = (pointed(str(problem), script, piece.place),)
+                yield Outcome(piece.number, piece.line, "failed", error=problem)
+                return
+            yield Outcome(piece.number, piece.line, "duckdb", frame.head(rows), more=frame.height > rows)
+    except StatementError as problem:
+        yield Outcome(0, 1, "not run", error=problem)
 
 
 def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:

@@ -1,0 +1,225 @@
+"""`sparsehist run` and `sparsehist sql`: scripts from files and standard input, and the prompt."""
+
+import io
+import json
+import stat
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from sparsehist.cli.prompt import converse, history_file, is_complete
+from sparsehist.cli.prompt_words import completer, of_session
+from sparsehist.series import Store
+from sparsehist.sqlfront.session import Session
+
+CREATE = """\
+create series visits
+    with (unit = user_id, key = url, max_keys = 2, domain = 'strings(max_bytes=8)', cap = 1)
+    as select user_id, url from read_parquet('log/*.parquet');
+"""
+
+
+@pytest.fixture
+def script(here, log):
+    """Write a script that makes a series, releases it and reads the release."""
+
+    def written(*more, create=CREATE):
+        text = create + "release public from visits at level $level to 'public.parquet';\n" + "\n".join(more)
+        (here / "script.sql").write_text(text, encoding="utf-8")
+        return "script.sql"
+
+    return written
+
+
+def test_a_script_is_run_and_told(sparsehist, script, here):
+    """Tables of queries are printed, a release is written, and the ledger is the store's."""
+    ran = sparsehist(
+        "run", script("select url from visits.public order by url;"), "--store", "s", "--param", "level=0.5"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert "created the series visits" in ran.out and "/home" in ran.out and "written to public.parquet" in ran.out
+    assert (here / "public.parquet").exists()
+    assert sparsehist("ledger", "s", "--json").json["ledger"][0]["level"] == "0.5"
+
+
+def test_json_is_one_object(sparsehist, script):
+    """Machines get every statement with its rows, and every error with its type."""
+    name = script("select 1 as n union all select 2 order by n;")
+    done = sparsehist("run", name, "--store", "s", "--param", "level=1/3", "--json").json
+    assert [one["kind"] for one in done["statements"]] == ["create series", "release", "duckdb"]
+    assert done["statements"][1]["metadata"]["level"] == "1/3"
+    assert done["statements"][2]["rows"] == [{"n": 1}, {"n": 2}]
+    over = sparsehist("run", name, "--store", "s", "--param", "level=7", "--json", "--keep-going")
+    assert over.code == 2 and over.err == ""
+    kinds = [one.get("error", {}).get("type") for one in over.json["statements"]]
+    assert kinds == ["StatementError", "NameTakenError", None]
+    assert over.json["error"]["type"] == "StatementError"
+
+
+def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, script, here):
+    """All of them, on stderr, with exit code 2; no store is made."""
+    wrong = sparsehist("run", script("selec 1;", "release x from visits at lvel 1;"), "--store", "s")
+    assert wrong.code == 2 and wrong.out == ""
+    assert "line 4, column 37: the parameter $level has no value" in wrong.err
+    assert "line 5, column 1" in wrong.err and "line 6, column 23" in wrong.err and "Nothing was run" in wrong.err
+    assert not (here / "s").exists()
+
+
+def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
+    """3 for a cap, 4 for a store in use, 2 for the rest; what was committed stays."""
+    name = script("release x from visits at level 3;", "select 'never' as reached;")
+    refused = sparsehist("run", name, "--store", "s", "--param", "level=1")
+    assert refused.code == 3 and "line 5, column 1: requested level 3" in refused.err
+    assert "never" not in refused.out and "release public of visits" in refused.out
+    import fcntl
+
+    with (here / "s" / "lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert sparsehist("run", name, "--store", "s", "--param", "level=1").code == 4
+    assert sparsehist("run", "nosuch.sql").code == 2
+    assert sparsehist("run", name, "--param", "level").code == 2
+    assert sparsehist("run", name, "--store", ":memory:").code == 2
+
+
+def test_a_dry_run_makes_nothing(sparsehist, script, here):
+    """It says what would be spent."""
+    told = sparsehist("run", script(), "--store", "s", "--dry-run", "--param", "level=0.25")
+    assert told.code == 0
+    assert "line 4: population default: nothing before, rho 0.25 after" in told.out
+    assert not (here / "s").exists() and not (here / "public.parquet").exists()
+
+
+def test_long_results_are_cut_with_a_note(sparsehist, here):
+    """--rows says how many."""
+    (here / "many.sql").write_text("select * from range(100)")
+    cut = sparsehist("run", "many.sql", "--rows", 3)
+    assert "the first 3 rows" in cut.out and cut.out.count("\n") < 12
+    assert sparsehist("run", "many.sql", "--rows", 0).code == 2
+
+
+def test_a_script_on_standard_input_needs_no_prompt(sparsehist, store, monkeypatch):
+    """`sparsehist sql STORE < script.sql` runs it."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("show series; release a from visits at level 1;"))
+    piped = sparsehist("sql", store)
+    assert piped.code == 0 and "visits" in piped.out and "release a of visits" in piped.out
+    monkeypatch.setattr(sys, "stdin", io.StringIO("select 1 as one"))
+    assert sparsehist("run", "-").out.split() == ["one", "─────", "1"]
+    assert sparsehist("sql").code == 2
+
+
+def test_readers_query_published_files_without_the_store(sparsehist, store, here, monkeypatch):
+    """`sparsehist sql --analyst DIR` sees releases and the public ledger, and cannot write or read files."""
+    (here / "published").mkdir()
+    out = here / "published" / "a.parquet"
+    assert sparsehist("release", store, "--series", "visits", "--name", "a", "--level", 1, "--out", out).code == 0
+
+    def reading(text):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        return sparsehist("sql", "--analyst", "published")
+
+    read = reading("select count(*) > 0 as there from visits.a; select level from ledger;")
+    assert read.code == 0 and "True" in read.out and "1" in read.out
+    refused = reading("select 1 as first;\ncopy visits.a to 'b.csv'; select 2")
+    assert refused.code == 2 and "first" in refused.out and "line 2, column 1" in refused.err
+    assert not (here / "b.csv").exists()
+    assert reading("select 'open").code == 2
+    assert sparsehist("sql", store, "--analyst", "published").code == 2
+
+
+def test_without_prompt_toolkit_the_prompt_says_how_to_get_it(here, store):
+    """The error names the extra; scripts still run."""
+    program = """
+import sys
+sys.modules["prompt_toolkit"] = None
+from sparsehist.cli.running import run
+sys.stdin.isatty = lambda: True
+sys.exit(run(["sql", "s"]))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and "sparsehist[sql]" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "complete"),
+    [
+        ("", True), (".help", True), ("quit", True), ("select 1;", True), ("select 1; -- done", True),
+        ("select 1", False), ("select ';'", False), ("select 'a;", False), ("select 1; select 2", False),
+        ("select $$ ; ", False), ("/* ; ", False),
+    ],
+)  # fmt: skip
+def test_a_statement_ends_with_its_semicolon(typed, complete):
+    """One inside quotes or a comment is none."""
+    assert is_complete(typed) is complete
+
+
+def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
+    """Several lines make one statement, Ctrl-C cancels, errors leave it standing, Ctrl-D ends it."""
+    from prompt_toolkit.application import create_app_session
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    from sparsehist.cli.sql_work import described
+    from sparsehist.sqlfront.running import run_script
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
+    with (
+        create_pipe_input() as keys,
+        create_app_session(input=keys, output=DummyOutput()),
+        Session(Store("s"), rows=5) as session,
+    ):
+        keys.send_text("select 40 +\r2 as\ranswer;\r")
+        keys.send_text("nonsense;\r")
+        keys.send_text("half a line\x03")
+        keys.send_text(".help\r.nothing\r")
+        keys.send_text("release first from visits at level 1;\r")
+        keys.send_text("\x04")
+        converse(lambda text: described(run_script(session, text)), of_session(session), title="s")
+    shown = capsys.readouterr()
+    assert (
+        "answer" in shown.out and "42" in shown.out and "Ctrl-D" in shown.out and "there is no .nothing" in shown.out
+    )
+    assert "release first of visits" in shown.out
+    assert "syntax error" in shown.err and "half a line" not in shown.out + shown.err
+    history = (here / "state" / "sparsehist" / "history").read_text()
+    assert "+answer;" in history
+
+
+def test_the_history_is_nobody_elses(here, monkeypatch):
+    """It may name keys: mode 0600, in a directory of mode 0700."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
+    file = history_file()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_completion_knows_series_releases_and_columns(here, store):
+    """And keywords, options and tables; whatever the case."""
+    from prompt_toolkit.document import Document
+
+    with Session(Store("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
+        assert session.check("release a from visits at level 1")[1] == []
+        Store("s").series("visits").release("weekly", level=1)
+        words = completer(of_session(session))
+        for typed, expected in [
+            ("sel", "SELECT"), ("visits.", "visits.weekly"), ("VIS", "visits"), ("hei", "height_cm"),
+            ("peo", "people"), ("ur", "url"), ("max_k", "max_keys"), ("expe", "EXPECTING"), ("show l", "LEDGER"),
+        ]:  # fmt: skip
+            found = [one.text for one in words.get_completions(Document(typed), None)]
+            assert any(expected in one for one in found), (typed, found)
+
+
+def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
+    """SHOW LEDGER prints what was spent in words."""
+    (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger;")
+    told = sparsehist("run", "ledger.sql", "--store", store)
+    assert "rho 0.1" in told.out
+    assert max(map(len, told.out.splitlines())) <= 100
+
+
+def test_errors_of_a_script_are_json_too(sparsehist, here):
+    """A script that is wrong gives one object with the error and its place."""
+    (here / "wrong.sql").write_text("select 'open")
+    wrong = sparsehist("run", "wrong.sql", "--json")
+    assert wrong.code == 2 and json.loads(wrong.out)["error"]["message"].startswith("line 1, column 8: unterminated")

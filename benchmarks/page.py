@@ -130,6 +130,17 @@ def _in_words(found: Result) -> str:
     )
 
 
+def sql_front(result: Result) -> str:
+    """What SQL adds to the Python interface."""
+    rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
+    ratios = result["ratios"]
+    return (
+        f"A series of {result['rows']:,} rows, one release, ten rows of it read; each in a process of its own. SQL over "
+        f"Python on the same query: CPU {figure(ratios['cpu_s'])}, clock {figure(ratios['wall_s'])}. Target: at most "
+        f"{result['target']}.\n\n" + table(["", "CPU ms", "wall ms"], rows)
+    )
+
+
 def start(result: Result) -> str:
     """Time to start."""
     rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
@@ -220,6 +231,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "dense_round": ("A dense round", dense_round),
     "discrete_laplace": ("Exact integers", discrete_laplace),
     "marginals": ("All pairs of 30 columns", marginals),
+    "sql_front": ("SQL over Python", sql_front),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
 }

@@ -19,6 +19,7 @@ SCRIPTS = {
     "dense_round": ["--runs", "1", "--size", "2000"],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
     "marginals": ["--runs", "1", "--cells", "500"],
+    "sql_front": ["--runs", "1", "--rows", "2000"],
     "start": ["--runs", "1"],
 }
 

@@ -13,12 +13,16 @@ many digits as one of 0.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
+from sparsehist.privacy import gaussian
+from sparsehist.privacy.crossing import crossing
+from sparsehist.privacy.exact import probability
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 
@@ -26,10 +30,14 @@ FloatArray = NDArray[np.float64]
 
 # What is left out of a tilted law: e**-42 = 6e-19.
 _DROP = 42.0
-# Up to this many pairs of atoms, four factors are summed without any grid.
-_MOST_PAIRS = 1 << 22
-# The law of a few factors is rougher than of many: four times the grid keeps the error near 1e-11 of delta.
+# Up to this many sums of half of the factors, nothing needs a grid: six keys at a mean of 200, ten at a mean of 10.
+_MOST_SUMS = 5_000_000
+# Of these, those with less than this probability are left out: 1e-18 of it all.
+_LEAST_MASS = 1e-24
+# The law of a few factors is rougher than of many: four times the grid keeps the error below 1e-10 of delta.
 _GRID, _FINE_GRID, _FINE_BELOW = 1 << 20, 1 << 22, 20
+_COARSE_GRID = 1 << 16  # finds epsilon to three digits
+_SMALLEST = 5e-324
 _NODES = 8  # an atom is shared out over as many points of the grid, with the moments below that order kept
 
 
@@ -41,12 +49,14 @@ def delta(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = Non
         level: 1/mean; positive.
         epsilon: At least 0.
         keys: Keys of a unit, each moved by 1 count.
-        grid: Points of the grid for five keys or more; a power of two, by default as many as all digits take (up
-            to a second). 2**16 give four digits in 20 ms.
+        grid: Points of a grid, for five keys or more; a power of two. By default there is none where the sums of
+            half of the keys can be listed, and else as many as all digits take (up to a second). 2**16 give four
+            digits in 20 ms.
 
     Returns:
-        The larger of `delta_removed` and `delta_added`: to some 13 digits for up to four keys as long as the mean
-        is below 10**4, and to ten digits or more beyond.
+        The larger of `delta_removed` and `delta_added`. To 12 digits without a grid, which is up to four keys below
+        a mean of 10**5, six below 200, eight below 30 and ten below 10, and from fifteen keys on; to ten digits or
+        more between.
 
     Example:
         >>> delta("0.01", 0.5)
@@ -57,6 +67,65 @@ def delta(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = Non
     return max(delta_removed(level, epsilon, keys, grid=grid), delta_added(level, epsilon, keys, grid=grid))
 
 
+@lru_cache(maxsize=256)
+def epsilon(target: float, level: Level, keys: int = 1) -> float:
+    """The smallest epsilon with which Poisson noise of mean 1/level is (epsilon, target)-DP.
+
+    Args:
+        target: delta, strictly between 0 and 1.
+        level: 1/mean; positive.
+        keys: Keys of a unit, each moved by 1 count.
+
+    Returns:
+        epsilon, at least 0; to the digits of `delta`, as far as delta depends on it.
+
+    Raises:
+        DeclarationError: If the target is no probability, or so small that no epsilon would do: an output that only
+            one of the worlds can give has a chance of 1 - (1 - e**-mean)**keys.
+
+    Example:
+        >>> epsilon(1e-6, "0.01")
+        0.476...
+    """
+    goal = float(probability(target))
+    mean = _checked(level, 0.0, keys)
+    if goal <= _certain(mean, keys):
+        raise DeclarationError(
+            f"no epsilon gives delta {target!r} with a noise of mean {mean:g} and {keys} keys: an output that only "
+            f"one of the worlds can give has a chance of {_certain(mean, keys):.3g}"
+        )
+    if delta(level, 0.0, keys) <= goal:
+        return 0.0
+
+    def excess(one: Callable[..., float], value: float, grid: int | None = None) -> float:
+        return math.log(max(one(level, value, keys, grid=grid), _SMALLEST) / goal)
+
+    # Gaussian noise of the same variance has an epsilon of the same size, and a coarse grid three more digits.
+    near, factor = max(gaussian.epsilon(goal, keys / (2.0 * mean)), 1e-3 / math.sqrt(mean)), 1.3
+    if keys > 4:
+        near, factor = _solved(lambda value: excess(delta, value, _COARSE_GRID), near, factor, 1e-6), 1.0 + 1e-5
+    # One direction is nearly always the worse by far: the other is asked once.
+    worse, other = delta_removed, delta_added
+    if worse(level, near, keys, grid=_COARSE_GRID) < other(level, near, keys, grid=_COARSE_GRID):
+        worse, other = other, worse
+    answer = _solved(lambda value: excess(worse, value), near, factor, 1e-13)
+    if other(level, answer, keys) <= goal:
+        return answer
+    return _solved(lambda value: excess(delta, value), answer, factor, 1e-13)
+
+
+def _solved(falling: Callable[[float], float], near: float, factor: float, tolerance: float) -> float:
+    """Zero of a falling function, sought between two values about a near one."""
+    low, high = near / factor, near * factor
+    while falling(low) < 0.0:
+        factor *= factor
+        low, high = (low / factor, low) if low > 1e-12 else (0.0, low)
+    while falling(high) > 0.0:
+        factor *= factor
+        low, high = high, high * factor
+    return crossing(falling, low, high, tolerance=tolerance)
+
+
 def delta_removed(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = None) -> float:
     """delta in the direction that sees counts fall: the outputs that only the smaller counts give are its worst.
 
@@ -64,9 +133,7 @@ def delta_removed(level: Level, epsilon: float, keys: int = 1, *, grid: int | No
         DeclarationError: If epsilon is negative or not finite, or keys is below 1.
     """
     mean = _checked(level, epsilon, keys)
-    # Any count whose noise is 0 cannot come from the larger truth: all of that mass is lost.
-    certain = -math.expm1(keys * math.log1p(-math.exp(-mean))) if mean < 700 else 0.0
-    return certain + _hockey_stick(mean, epsilon, keys, grid, sign=-1.0)
+    return _certain(mean, keys) + _hockey_stick(mean, epsilon, keys, grid, sign=-1.0)
 
 
 def delta_added(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = None) -> float:
@@ -76,6 +143,11 @@ def delta_added(level: Level, epsilon: float, keys: int = 1, *, grid: int | None
         DeclarationError: If epsilon is negative or not finite, or keys is below 1.
     """
     return _hockey_stick(_checked(level, epsilon, keys), epsilon, keys, grid, sign=1.0)
+
+
+def _certain(mean: float, keys: int) -> float:
+    """Chance that some count has a noise of 0, which cannot come from the larger truth: all of that mass is lost."""
+    return -math.expm1(keys * math.log1p(-math.exp(-mean))) if mean < 700 else 0.0
 
 
 def _checked(level: Level, epsilon: float, keys: int) -> float:
@@ -94,7 +166,7 @@ def _hockey_stick(mean: float, epsilon: float, keys: int, grid: int | None, *, s
     mass = np.exp(log_mass - scale)
     if keys == 1:
         value = _stick(atoms, mass, epsilon, tilt)
-    elif keys <= 4 and atoms.size**2 <= _MOST_PAIRS:
+    elif (grid is None or keys <= 4) and _number_of_sums(atoms.size, keys - keys // 2) <= _MOST_SUMS:
         value = _from_halves(atoms, mass, keys, epsilon, tilt)
     else:
         size = grid or (_FINE_GRID if keys < _FINE_BELOW else _GRID)
@@ -152,13 +224,12 @@ def _stick(loss: FloatArray, mass: FloatArray, epsilon: float, tilt: float) -> f
 
 
 def _from_halves(atoms: FloatArray, mass: FloatArray, keys: int, epsilon: float, tilt: float) -> float:
-    """Two to four factors: every sum of one half against the part of the other that lies above, no grid.
+    """A few factors: every sum of one half against the part of the other that lies above, no grid.
 
     With y the losses of the larger half, T(i) is the sum over j >= i of w_j e**(-tilt (y_j - y_i)), and H(i) the
     stick over the same with its foot at y_i, itself a sum of T over the gaps: positive terms only.
     """
-    few = (atoms, mass) if keys < 4 else _pairs(atoms, mass)
-    loss, weight = (atoms, mass) if keys == 2 else _pairs(atoms, mass)
+    few, (loss, weight) = _sums_of(atoms, mass, keys // 2), _sums_of(atoms, mass, keys - keys // 2)
     middle = float(weight @ loss)
     # Clipped powers belong to pairs in opposite far tails, of mass e**-100.
     power = np.exp(np.clip(-tilt * (loss - middle), -650.0, 650.0))
@@ -179,8 +250,24 @@ def _sums_from(terms: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(terms[::-1])[::-1])
 
 
-def _pairs(atoms: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
-    loss, weight = np.add.outer(atoms, atoms).reshape(-1), np.multiply.outer(mass, mass).reshape(-1)
+def _number_of_sums(atoms: int, factors: int) -> int:
+    return math.comb(atoms + factors - 1, factors)
+
+
+def _sums_of(atoms: FloatArray, mass: FloatArray, factors: int) -> tuple[FloatArray, FloatArray]:
+    """Every sum of so many atoms, ascending, with its probability; one entry for all orders of the same atoms."""
+    loss, weight = atoms, mass
+    last, run = np.arange(atoms.size), np.ones(atoms.size, np.int64)
+    for factor in range(2, factors + 1):
+        # Each multiset is continued by its last atom or a later one.
+        choices = atoms.size - last
+        begun = np.repeat(np.arange(last.size), choices)
+        following = np.arange(begun.size) - np.repeat(np.cumsum(choices) - choices, choices) + last[begun]
+        again = np.where(following == last[begun], run[begun] + 1, 1)
+        product = weight[begun] * mass[following] * (factor / again)
+        kept = product > _LEAST_MASS
+        last, run, weight = following[kept], again[kept], product[kept]
+        loss = loss[begun[kept]] + atoms[last]
     order = np.argsort(loss)
     return loss[order], weight[order]
 

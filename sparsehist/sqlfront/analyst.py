@@ -1,0 +1,235 @@
+"""A session for readers of releases: a DuckDB in memory that holds copies of what was published, and nothing else.
+
+It never opens the store. Releases and the public ledger are copied in, then files, network, extensions and Python
+variables are shut off and the configuration is locked. What a statement may do is in `analyst_rules`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import polars as pl
+
+from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError, raise_alone
+from sparsehist.release import Release, read
+from sparsehist.sqlfront import release_tables
+from sparsehist.sqlfront.analyst_rules import allow, first_line
+from sparsehist.statements import statement
+from sparsehist.store.public_ledger import LEDGER_NAME
+
+_LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
+    "store": pl.String,
+    "series": pl.String,
+    "release": pl.String,
+    "level": pl.String,
+    "noise": pl.String,
+    "threshold": pl.Float64,
+    "generation": pl.Int64,
+    "round": pl.String,
+    "sha256": pl.String,
+}
+_STATE = "state.duckdb"
+
+
+class AnalystSession:
+    """Queries over published releases: tables `series.release` and the table `ledger`. A context manager.
+
+    Example:
+        >>> rows = pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]})
+        >>> release = Release(rows, {"series": "visits", "name": "public"})
+        >>> with AnalystSession([release], pl.DataFrame(schema=_LEDGER)) as session:
+        ...     session.sql("select url from visits.public").to_series().to_list()
+        ['/a']
+    """
+
+    def __init__(
+        self,
+        releases: Iterable[Release],
+        ledger: pl.DataFrame,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Copy releases and ledger into a DuckDB of their own, and shut it in."""
+        limits: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
+        given: dict[str, str | bool | int | float | list[str]] = {}
+        given.update({setting: str(value) for setting, value in limits.items() if value is not None})
+        self._own: set[str] = set()
+        self._published: dict[tuple[str, ...], int] = {}
+        try:
+            self._connection = duckdb.connect(":memory:", config=given)
+        except duckdb.Error as problem:
+            raise_alone(InputError(f"memory_limit or threads cannot be used: {first_line(problem)}"))
+        try:
+            for release in releases:
+                self._copy(release)
+            self._connection.register("ledger_arriving", ledger)
+            self._connection.execute(statement("analyst_create_ledger"))
+            self._connection.unregister("ledger_arriving")
+            self._published["ledger",] = ledger.height
+            self._connection.execute(statement("analyst_lock"))
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def sql(self, text: str) -> pl.DataFrame:
+        """Run one statement.
+
+        Args:
+            text: A query (SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN), or CREATE TEMP TABLE or VIEW … AS SELECT.
+
+        Returns:
+            Its result.
+
+        Raises:
+            NotAllowedError: If a reader may not run it.
+            StatementError: If it is wrong.
+        """
+        allowed = allow(text, self._has, self._connection)
+        try:
+            result = self._connection.sql(allowed.text)
+            frame: pl.DataFrame = pl.DataFrame() if result is None else result.pl()
+        except duckdb.PermissionException:
+            raise_alone(NotAllowedError("this reaches out of the session, which is shut in"))
+        except duckdb.Error as problem:
+            raise_alone(StatementError(first_line(problem)))
+        if allowed.makes is not None:
+            self._own.add(allowed.makes)
+        return frame
+
+    def tables(self) -> pl.DataFrame:
+        """The tables that can be queried: name and number of rows, releases first, then the ledger."""
+        named = {"name": [".".join(path) for path in self._published], "rows": list(self._published.values())}
+        return pl.DataFrame(named, schema={"name": pl.String, "rows": pl.Int64})
+
+    def interrupt(self) -> None:
+        """Stop the statement another thread is running."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Enter a block at whose end the session is closed."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """How much there is to read."""
+        return f"AnalystSession({len(self._published) - 1} releases)"
+
+    def _copy(self, release: Release) -> None:
+        series = str(release.metadata.get("series", ""))
+        if (series, release.name) in self._published:
+            raise InputError(f"two different releases are called {series}.{release.name}; open them one at a time")
+        if not release_tables.put(self._connection, series, release):
+            raise InputError(f"the series {series} has a name of DuckDB's own; read its releases by sparsehist.read")
+        self._published[series, release.name] = len(release)
+
+    def _has(self, path: tuple[str, ...]) -> bool:
+        """Whether a name in a query is one of the tables."""
+        inside = path[1:] if path[:1] == ("memory",) and len(path) > 2 else path
+        inside = inside[1:] if inside[:1] == ("main",) and len(inside) == 2 else inside
+        return inside in self._published or (len(path) == 1 and path[0] in self._own)
+
+
+def open_analyst(
+    releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+) -> AnalystSession:
+    """Open a session over published releases; no store is needed, and none is opened.
+
+    Args:
+        releases: The directory they were written to, or their files. Each is compared with the public ledger beside
+            it, if that lists it.
+        memory_limit: Such as "2GB"; what does not fit fails, nothing is written to disk.
+        threads: How many to use. There is no limit of time: call `interrupt` from another thread.
+
+    Returns:
+        The session; a context manager.
+
+    Raises:
+        NotFoundError: If nothing is there.
+        InputError: If a file is no release, is not what the ledger says, or the directory is a store.
+    """
+    files = _files(releases)
+    ledgers = {file.parent: _ledger(file.parent) for file in files}
+    if isinstance(releases, (str, os.PathLike)) and Path(releases).is_dir():
+        ledgers[Path(releases)] = _ledger(Path(releases))
+    entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
+    found: dict[str, Release] = {}
+    for file in files:
+        digest = _digest(file)
+        release = read(file)
+        _compare(file, release, digest, ledgers[file.parent])
+        found.setdefault(digest, release)
+    return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads)
+
+
+def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    if not isinstance(releases, (str, os.PathLike)):
+        return [Path(file) for file in releases]
+    place = Path(releases)
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise NotFoundError(f"there is no directory or file {place}")
+    if (place / _STATE).exists():
+        raise InputError(f"{place} is a store, which readers never open; name the directory its releases are in")
+    files = sorted(place.glob("*.parquet"))
+    if not files and not (place / LEDGER_NAME).exists():
+        raise NotFoundError(f"there is no release in {place}")
+    return [file for file in files if _is_release(file)]
+
+
+def _is_release(file: Path) -> bool:
+    try:
+        return "sparsehist" in pl.read_parquet_metadata(file)
+    except (pl.exceptions.PolarsError, OSError):
+        return False
+
+
+def _digest(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        raise_alone(NotFoundError(f"there is no file {file}"))
+
+
+def _ledger(directory: Path) -> pl.DataFrame:
+    path = directory / LEDGER_NAME
+    if not path.exists():
+        return pl.DataFrame(schema=_LEDGER)
+    try:
+        stores = json.loads(path.read_text(encoding="utf-8"))["stores"]
+        rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
+        return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+        raise_alone(StoreError(f"{path} is no public ledger of this version"))
+
+
+def _compare(file: Path, release: Release, digest: str, ledger: pl.DataFrame) -> None:
+    """Refuse a release that is not what the ledger beside it says."""
+    metadata = release.metadata
+    listed = ledger.filter(
+        pl.col("store") == str(metadata.get("store")),
+        pl.col("series") == str(metadata.get("series")),
+        pl.col("release") == release.name,
+    )
+    if listed.height and digest not in listed["sha256"].to_list():
+        raise InputError(f"{file} is not the release the ledger beside it lists: it was changed after it was written")

@@ -1,0 +1,12 @@
+-- Shut a session in: no files, no network, no extensions, no Python variables, no spill, and no way back.
+-- in: nothing; run once all tables are there
+-- out: nothing; from here on no setting can be changed
+set autoinstall_known_extensions = false;
+set autoload_known_extensions = false;
+set allow_community_extensions = false;
+set allow_persistent_secrets = false;
+set python_enable_replacements = false;
+set enable_progress_bar = false;
+set temp_directory = '';
+set enable_external_access = false;
+set lock_configuration = true;

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+
+import duckdb
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError
+from sparsehist.sqlfront.analyst import open_analyst
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A directory with two releases of one series and one of another; the store is gone."""
+    directory = tmp_path_factory.mktemp("published")
+    store = tmp_path_factory.mktemp("curator") / "logs.sparsehist"
+    counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n")
+    for name in ("queries", "select"):
+        series = sh.create(
+            store, counts, name=name, key="query", max_keys=4, domain=sh.Strings(max_bytes=16), if_exists="reuse"
+        )
+        series.release("public", level=1, threshold=100).write_parquet(directory / f"{name}.parquet")
+    sh.open(store).series("queries").release("partner", level=2, threshold=100).write_parquet(
+        directory / "partner.parquet"
+    )
+    shutil.rmtree(store)
+    return directory
+
+
+@pytest.fixture
+def analyst(published):
+    """A session over the published releases."""
+    with open_analyst(published, memory_limit="200MB", threads=1) as session:
+        yield session
+
+
+def test_releases_are_tables_and_need_no_store(analyst, published):
+    """`series.release` has the published rows, whatever the series is called, and the ledger lists them."""
+    rows = analyst.sql("select * from queries.public order by noisy_count desc, query")
+    assert rows.equals(sh.read(published / "queries.parquet").frame)
+    assert analyst.sql('select query from "select"."public"').height == 2
+    assert analyst.tables()["name"].to_list() == ["queries.partner", "queries.public", "select.public", "ledger"]
+    ledger = analyst.sql("select series, release, level from ledger order by all")
+    assert ledger.rows() == [("queries", "partner", "2"), ("queries", "public", "1"), ("select", "public", "1")]
+
+
+QUERIES = [
+    "from queries.public",
+    "SELECT query, noisy_count::int FROM Queries.Public LIMIT 1",
+    "select p.query, q.noisy_count from queries.public p join queries.partner q using (query)",
+    "with top as (select * from queries.public) select count(*) from top",
+    "select * from memory.queries.public",
+    "select * from main.ledger",
+    "select query, rank() over (order by noisy_count desc) from queries.public",
+    'select * from queries.public where query in (select query from "select".public)',
+    "select * from queries.public using sample 1",
+    "select * from range(3)",
+    "select unnest([1, 2])",
+    "describe queries.public",
+    "summarize queries.public",
+    "show tables",
+    "show all tables",
+    "explain select * from queries.public",
+    "explain analyze select count(*) from queries.public",
+    "create temp table mine as select * from queries.public",
+    "create or replace temp view mine as select * from queries.public",
+    "select table_name from duckdb_tables()",
+    "select * from information_schema.tables",
+    "select * from pragma_version()",
+    "values (1, 2)",
+    "select 'copy x to y; attach z' -- ; drop table queries.public",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_reader_may_query(analyst, query):
+    """What reads the tables that are there is run."""
+    assert isinstance(analyst.sql(query), pl.DataFrame)
+
+
+def test_a_reader_may_keep_tables_of_their_own(analyst):
+    """A temporary table or view can be made, replaced and queried, and is gone with the session."""
+    analyst.sql('create temp table "My Own" as select query from queries.public')
+    assert analyst.sql('select * from "my own"').height == 2
+    with pytest.raises(NotAllowedError, match="take another name"):
+        analyst.sql("create temp view ledger as select 1 as x")
+
+
+ATTEMPTS = [
+    # other databases
+    "attach '{elsewhere}/other.duckdb'",
+    "attach ':memory:' as other",
+    "attach '{elsewhere}/other.duckdb' as o; select * from o.t",
+    "detach memory",
+    "use temp",
+    "copy from database memory to temp",
+    # files written
+    "copy queries.public to '{here}/queries.parquet'",
+    "copy (select * from queries.public) to '{here}/new.csv'",
+    "copy (select 1) to '/dev/stdout'",
+    "export database '{here}/dump'",
+    "copy queries.public to '{here}/x' (format parquet, partition_by (query))",
+    # files read
+    "copy queries.public from '{elsewhere}/secret.csv'",
+    "import database '{elsewhere}'",
+    "select * from read_csv('{elsewhere}/secret.csv')",
+    "select * from read_csv_auto('{elsewhere}/secret.csv')",
+    "select * from read_parquet('{here}/queries.parquet')",
+    "select * from parquet_scan('{here}/*.parquet')",
+    "select * from read_text('{elsewhere}/secret.csv')",
+    "select * from read_blob('{elsewhere}/secret.csv')",
+    "select * from read_json('{elsewhere}/secret.json')",
+    "select * from read_ndjson_objects('{elsewhere}/secret.json')",
+    "select * from read_duckdb('{elsewhere}/other.duckdb')",
+    "select * from sniff_csv('{elsewhere}/secret.csv')",
+    "select * from glob('{elsewhere}/*')",
+    "select * from parquet_metadata('{here}/queries.parquet')",
+    "select * from parquet_schema('{here}/queries.parquet')",
+    "select * from parquet_kv_metadata('{here}/queries.parquet')",
+    "select * from '{here}/queries.parquet'",
+    "from '{elsewhere}/secret.csv'",
+    'select * from "{elsewhere}/secret.csv"',
+    "select (select count(*) from '{elsewhere}/secret.csv')",
+    "with \"{elsewhere}/a.csv\" as (select 1) select * from (from '{elsewhere}/a.csv'), '{here}/queries.parquet'",
+    "create temp table t as select * from read_csv('{elsewhere}/secret.csv')",
+    "create temp view v as select * from '{elsewhere}/secret.csv'",
+    "describe '{elsewhere}/secret.csv'",
+    "summarize '{elsewhere}/secret.csv'",
+    "explain analyze select * from '{elsewhere}/secret.csv'",
+    "explain copy queries.public to '{here}/new.csv'",
+    "select * from 'https://example.com/x.parquet'",
+    "select * from read_parquet('s3://bucket/x.parquet')",
+    # Python variables
+    "select * from frame_of_the_caller",
+    "select * from pandas_scan(1)",
+    "select * from arrow_scan(1, 2, 3)",
+    # settings, secrets, extensions
+    "set enable_external_access = true",
+    "set global python_enable_replacements = true",
+    "reset lock_configuration",
+    "set temp_directory = '{here}'",
+    "set variable x = 1",
+    "pragma enable_profiling = 'json'",
+    "pragma profiling_output = '{here}/profile.json'",
+    "pragma database_list",
+    "set log_query_path = '{here}/log'",
+    "call enable_logging(storage = 'file', storage_path = '{here}')",
+    "select * from enable_logging('QueryLog')",
+    "select * from enable_profiling()",
+    "select write_log('x')",
+    "install httpfs",
+    "load spatial",
+    "force install httpfs from community",
+    "create secret s (type s3, key_id 'a', secret 'b')",
+    "create persistent secret s (type s3, key_id 'a', secret 'b')",
+    "select * from duckdb_secrets()",
+    "select * from which_secret('s3://x', 's3')",
+    "select getenv('HOME')",
+    "select current_setting('secret_directory')",
+    "select * from st_read('{elsewhere}/secret.csv')",
+    "load '{elsewhere}/other.duckdb'",
+    # published tables
+    "drop table queries.public",
+    "delete from queries.public",
+    "truncate queries.public",
+    "update queries.public set noisy_count = 0",
+    "insert into queries.public values ('x', 1)",
+    "alter table queries.public rename to other",
+    "create or replace table queries.public as select 1",
+    "create table queries.more as select 1 as x",
+    "create temp table queries.public as select 1 as x",
+    "create schema mine",
+    "create or replace table ledger as select 1 as x",
+    "create or replace temp table ledger as select 1 as x",
+    "drop schema queries cascade",
+    "comment on table queries.public is 'x'",
+    "create index i on queries.public (query)",
+    "merge into queries.public using ledger on true when matched then delete",
+    "with gone as (delete from queries.public returning *) select * from gone",
+    # statements in statements
+    "prepare p as copy queries.public to '{here}/new.csv'",
+    "execute p",
+    "select 1; copy queries.public to '{here}/new.csv'",
+    "select 1; /* no more */ drop table queries.public",
+    "/* select */ drop table queries.public -- select",
+    "explain select 1; drop table queries.public",
+    "select * from query('select * from ''{elsewhere}/secret.csv''')",
+    "select * from query_table('{elsewhere}/secret.csv')",
+    "select * from json_execute_serialized_sql('{{}}')",
+    "pragma json_execute_serialized_sql('{{}}')",
+    "create macro m() as table select * from '{elsewhere}/secret.csv'",
+    "create temp macro m(x) as x",
+    "create temp function f(x) as x",
+    "create temp sequence s",
+    "create type t as enum ('a')",
+    "pivot queries.public on query using sum(noisy_count)",
+    "select nextval('s')",
+    # the engine
+    "checkpoint",
+    "force checkpoint",
+    "select * from checkpoint()",
+    "select * from force_checkpoint()",
+    "begin",
+    "vacuum",
+    "call pragma_version()",
+    "select sleep_ms(100000)",
+    "select * from duckdb_logs()",
+    "select * from test_all_types()",
+]
+
+
+def _everything(*directories):
+    files = [path for directory in directories for path in directory.rglob("*") if path.is_file()]
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_whoever_tries_to_break_out_is_told_so(published, tmp_path, monkeypatch):
+    """Every attempt is refused by one class of error, and on the disk and in the tables all is as before."""
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
+    elsewhere.mkdir()
+    here.mkdir()
+    (elsewhere / "secret.csv").write_text("a,b\nsecret word,2\n")
+    (elsewhere / "secret.json").write_text('{"a": "secret word"}\n')
+    monkeypatch.chdir(here)
+    frame_of_the_caller = pl.DataFrame({"a": ["secret word"]})
+    before = _everything(published, tmp_path)
+    let_through = {}
+    with open_analyst(published) as analyst:
+        tables = analyst.sql("select * from queries.public order by all")
+        for attempt in ATTEMPTS:
+            text = attempt.format(elsewhere=elsewhere, here=published)
+            try:
+                let_through[attempt] = analyst.sql(text).head(1).rows()
+            except NotAllowedError as refused:
+                if "secret word" in str(refused) or refused.exit_code != 2:
+                    let_through[attempt] = str(refused)
+            except StatementError as other:
+                let_through[attempt] = str(other)
+        assert let_through == {}
+        assert analyst.sql("select * from queries.public order by all").equals(tables)
+        assert analyst.sql("select count(*) from ledger").item() == 3
+    assert _everything(published, tmp_path) == before
+    assert len(frame_of_the_caller) == 1
+    assert len(ATTEMPTS) >= 40
+
+
+SHUT_IN = [
+    "select * from read_csv('{elsewhere}/secret.csv')",
+    "select * from '{elsewhere}/secret.csv'",
+    "copy (select 1) to '{elsewhere}/new.csv'",
+    "attach '{elsewhere}/other.duckdb'",
+    "install httpfs",
+    "load httpfs",
+    "set enable_external_access = true",
+    "set lock_configuration = false",
+    "set temp_directory = '{elsewhere}'",
+    "select * from frame_of_the_caller",
+    "create persistent secret s (type s3, key_id 'a', secret 'b')",
+    "export database '{elsewhere}/dump'",
+    "pragma profiling_output = '{elsewhere}/profile.json'",
+    "select * from glob('{elsewhere}/*')",
+]
+
+
+@pytest.mark.parametrize("attempt", SHUT_IN)
+def test_the_session_is_shut_in_even_where_nothing_checks(published, tmp_path, attempt):
+    """Were a statement to slip through the rules, the engine itself would not reach files, settings or variables."""
+    (tmp_path / "secret.csv").write_text("a\nsecret word\n")
+    frame_of_the_caller = pl.DataFrame({"a": [1]})
+    before = _everything(tmp_path)
+    with open_analyst(published) as analyst, pytest.raises(duckdb.Error):
+        analyst._connection.execute(attempt.format(elsewhere=tmp_path)).fetchall()
+    assert _everything(tmp_path) == before
+    assert frame_of_the_caller.height == 1
+
+
+def test_the_store_is_not_opened(published, tmp_path):
+    """No file of a store is opened, even if it stands beside the releases; a store itself is refused."""
+    place = tmp_path / "published"
+    shutil.copytree(published, place)
+    store = place / "logs.sparsehist"
+    counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n")
+    sh.create(store, counts, name="other", key="query", max_keys=4, domain=sh.Strings(max_bytes=16))
+    opened = []
+    active = [True]
+
+    def note(event, arguments):
+        if active[0] and event in ("open", "os.listdir", "os.scandir", "os.mkdir"):
+            opened.append(str(arguments[0]))
+
+    sys.addaudithook(note)
+    try:
+        with open_analyst(place) as analyst:
+            analyst.sql("select * from queries.public")
+    finally:
+        active[0] = False
+    assert opened
+    assert [path for path in opened if "logs.sparsehist" in path] == []
+    with pytest.raises(InputError, match="is a store"):
+        open_analyst(store)
+
+
+def test_a_release_that_was_changed_is_refused(published, tmp_path):
+    """A release whose bytes are not those of the ledger beside it is not read."""
+    place = tmp_path / "published"
+    shutil.copytree(published, place)
+    shutil.copy(place / "partner.parquet", place / "queries.parquet")
+    with open_analyst(place) as analyst:  # the same release twice is one table
+        assert analyst.tables().height == 3
+    release = sh.read(place / "partner.parquet")
+    forged = release.frame.with_columns(pl.col("noisy_count") + 1)
+    (place / "partner.parquet").unlink()
+    sh.Release(forged, release.metadata).write_parquet(place / "partner.parquet")
+    with pytest.raises(InputError, match="was changed after"):
+        open_analyst(place)
+
+
+def test_what_is_not_there_is_said(published, tmp_path):
+    """No directory, no release, no such file, a ledger of another kind: each is an error that says so."""
+    with pytest.raises(NotFoundError):
+        open_analyst(tmp_path / "nowhere")
+    with pytest.raises(NotFoundError, match="no release"):
+        open_analyst(tmp_path)
+    with pytest.raises(NotFoundError):
+        open_analyst([tmp_path / "x.parquet"])
+    (tmp_path / "sparsehist-ledger.json").write_text("[]")
+    with pytest.raises(StoreError):
+        open_analyst(tmp_path)
+
+
+def test_files_can_be_named(published):
+    """A list of files is opened without their directory's others."""
+    with open_analyst([published / "partner.parquet"]) as analyst:
+        assert analyst.tables()["name"].to_list() == ["queries.partner", "ledger"]
+    with open_analyst(published / "partner.parquet") as analyst, pytest.raises(StatementError, match="Binder"):
+        analyst.sql("select nothing from queries.partner")

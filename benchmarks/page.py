@@ -133,12 +133,11 @@ def _in_words(found: Result) -> str:
 def sql_front(result: Result) -> str:
     """What SQL adds to the Python interface."""
     rows = [[name, milliseconds(m["cpu_s"]), milliseconds(m["wall_s"])] for name, m in result["medians"].items()]
-    ratios = result["ratios"]
+    ratios, aim = result["ratios"], f"Target: at most {result['target']}."
     return (
-        f"A series of {result['rows']:,} rows, one release, ten rows of it read; each in a process of its own. SQL over "
-        f"Python on the same query: CPU {figure(ratios['cpu_s'])}, clock {figure(ratios['wall_s'])}. Target: at most "
-        f"{result['target']}.\n\n" + table(["", "CPU ms", "wall ms"], rows)
-    )
+        f"A series of {result['rows']:,} rows, one release, ten rows of it read; each in a process of its own. SQL "
+        f"over Python on the same query: CPU {figure(ratios['cpu_s'])}, clock {figure(ratios['wall_s'])}. {aim}\n\n"
+    ) + table(["", "CPU ms", "wall ms"], rows)
 
 
 def start(result: Result) -> str:

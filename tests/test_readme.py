@@ -27,6 +27,7 @@ def _commands():
 def ran(tmp_path, monkeypatch):
     """Run the first blocks in an empty directory, all in one namespace."""
     monkeypatch.chdir(tmp_path)
+    Path("queries.sql").write_text(_blocks("sql")[0], encoding="utf-8")
 
     def blocks(n=None):
         names = {}

@@ -21,6 +21,8 @@ from sparsehist.workload.residual_basis import ResidualBasis
 from sparsehist.workload.spectral import Spectral
 from sparsehist.workload.strategy import Strategy
 from sparsehist.workload.toeplitz import Banded, SquareRoot
+from sparsehist.workload.union import Union
+from sparsehist.workload.union_strategy import UnionStrategy
 
 _MAKERS: dict[str, Callable[..., Strategy]] = {
     "banded": Banded,
@@ -35,7 +37,7 @@ _MAKERS: dict[str, Callable[..., Strategy]] = {
     "tree": Tree,
     "weighted": WeightedMarginals,
 }
-_ADVICE = "write auto, " + ", ".join(_MAKERS) + " or kronecker(…), with parameters such as spectral(blend=4)"
+_ADVICE = f"write auto, {', '.join(_MAKERS)}, kronecker(…) or union(…), with parameters as in spectral(blend=4)"
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
@@ -76,6 +78,10 @@ def _strategy(node: ast.expr, workload: Workload) -> Strategy:
         if not isinstance(workload, Kronecker) or len(arguments) != len(workload.listed):
             raise DeclarationError(f"kronecker(…) has one strategy a factor of a product, not {workload.describe()}")
         return KroneckerStrategy(workload, list(map(_strategy, arguments, workload.listed)))
+    if called.id == "union":
+        if not isinstance(workload, Union) or len(arguments) != len(workload.parts):
+            raise DeclarationError(f"union(…) has one strategy a part of a union, not {workload.describe()}")
+        return UnionStrategy(workload, list(map(_strategy, arguments, workload.parts)))
     if called.id not in _MAKERS:
         raise DeclarationError(f"there is no strategy {called.id!r}; {_ADVICE}")
     if arguments:

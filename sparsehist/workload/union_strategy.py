@@ -1,0 +1,99 @@
+"""A strategy for each part of a union, measured side by side at shares of one budget.
+
+R is the strategies' queries one below the other, part i times r_i. Each part is answered from its own measurements,
+so its variances are those of its strategy over r_i², and Δ² is at most Σ r_i²·Δ_i². With v_i the sum of variances of
+part i and one cell a unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i, which is what is taken: the
+shares are then the same for every max_keys, and follow from the names of the strategies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.errors import DeclarationError
+from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.union import Union
+
+
+class UnionStrategy(Strategy):
+    """Every part of a union by a strategy of its own; parts do not learn from one another.
+
+    Args:
+        workload: A union, its columns known.
+        strategies: For each of its parts a strategy of it.
+
+    Raises:
+        DeclarationError: If the workload is no union, or a strategy is for another workload than its part.
+
+    Example:
+        >>> from sparsehist.workload import Identity, Total
+        >>> from sparsehist.workload.invertible import IdentityStrategy
+        >>> from sparsehist.workload.direct import Direct
+        >>> both = Union(Total(100), Identity(100))
+        >>> made = UnionStrategy(both, [Direct(both.parts[0]), IdentityStrategy(both.parts[1])])
+        >>> made.name, round(made.sensitivity(1).l2, 12), made.query_variance()[:2].round(3)
+        ('union(direct, identity)', 1.0, array([11. ,  1.1]))
+    """
+
+    word = "union"
+
+    def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
+        if not isinstance(workload, Union):
+            raise DeclarationError(f"a union of strategies answers a union of workloads, not {workload.describe()}")
+        if [strategy.workload for strategy in strategies] != list(workload.parts):
+            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+        super().__init__(workload)
+        self.strategies = tuple(strategies)
+        norms = np.array([strategy.sensitivity(1).l2 for strategy in strategies])
+        variances = np.array([strategy.mean_variance() * strategy.workload.n_queries for strategy in strategies])
+        shares = np.sqrt(variances) * norms
+        self._factors = np.sqrt(shares / shares.sum()) / norms
+        self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
+
+    @property
+    def name(self) -> str:
+        return f"{self.word}({', '.join(strategy.name for strategy in self.strategies)})"
+
+    @property
+    def n_noise(self) -> int:
+        return sum(strategy.n_noise for strategy in self.strategies)
+
+    def sensitivity(self, max_keys: int) -> Sensitivity:
+        parts = [strategy.sensitivity(max_keys) for strategy in self.strategies]
+        upper = float(np.linalg.norm([factor * part.l2 for factor, part in zip(self._factors, parts, strict=True)]))
+        lower = max(factor * part.l2_lower for factor, part in zip(self._factors, parts, strict=True))
+        l1 = sum(factor * part.l1 for factor, part in zip(self._factors, parts, strict=True))
+        return Sensitivity(upper, min(float(lower), upper), float(l1))
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        rows = [factor * strategy.apply(x) for factor, strategy in zip(self._factors, self.strategies, strict=True)]
+        return np.concatenate(rows)
+
+    def to_state(self, z: ArrayLike) -> FloatArray:
+        noise = np.asarray(z, np.float64)
+        return self.noise_answers(noise) if self.keeps == "answers" else noise
+
+    def state_answers(self, state: ArrayLike) -> FloatArray:
+        kept = np.asarray(state, np.float64)
+        return kept if self.keeps == "answers" else self.noise_answers(kept)
+
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
+        pieces = np.split(np.asarray(z, np.float64), np.cumsum([part.n_noise for part in self.strategies])[:-1])
+        parts = zip(self._factors, self.strategies, pieces, strict=True)
+        return np.concatenate([strategy.noise_answers(piece) / factor for factor, strategy, piece in parts])
+
+    def query_variance(self) -> FloatArray:
+        parts = zip(self._factors, self.strategies, strict=True)
+        return np.concatenate([strategy.query_variance() / factor**2 for factor, strategy in parts])
+
+    def mean_variance(self) -> float:
+        parts = zip(self._factors, self.strategies, strict=True)
+        total = math.fsum(
+            strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in parts
+        )
+        return total / self.workload.n_queries

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store.key_hash import hash_keys
+from sparsehist.store.ordering import Positions, stable_order
 from sparsehist.store.private_files import (
     AtomicFile,
     check_file,
@@ -35,7 +36,6 @@ COUNTS, GROUPS = "counts", "groups"
 BATCH_ROWS = 1 << 17
 _BATCH_ROWS_KEY = b"rows_per_batch"
 _COUNT = "count"
-_DIGIT_BITS = 16
 
 Progress = Callable[[int, int], None]
 
@@ -101,23 +101,17 @@ def write_series_files(
     return [target.registered, groups, support]
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> NDArray[np.uint32 | np.uint64]:
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> Positions:
     """Positions by rising count, in uniformly random order where counts are equal.
 
-    A uniform permutation followed by a stable sort: sorting random numbers would need them to be distinct. The
-    stable sort goes by digits of 16 bits, for which numpy has a radix sort.
+    A uniform permutation followed by a stable sort: sorting random numbers would need them to be distinct.
     """
-    width = np.uint32 if len(counts) <= 1 << 32 else np.uint64
-    order: NDArray[np.uint32 | np.uint64] = np.arange(len(counts), dtype=width)
+    order: Positions = np.arange(len(counts), dtype=np.uint32 if len(counts) <= 1 << 32 else np.uint64)
     rng.shuffle(order)
-    largest = int(counts.max(initial=0))
-    for shift in range(0, max(largest.bit_length(), 1), _DIGIT_BITS):
-        digit = (counts >> shift).astype(np.uint16)
-        order = order[np.argsort(digit[order], kind="stable")]
-    return order
+    return order[stable_order(counts[order].astype(np.uint64))]
 
 
-def _group(counts: IntArray, order: NDArray[np.uint32 | np.uint64]) -> Groups:
+def _group(counts: IntArray, order: Positions) -> Groups:
     ordered = counts[order]
     start = np.flatnonzero(np.diff(ordered, prepend=-1))
     return ordered[start], start, np.diff(start, append=len(ordered))

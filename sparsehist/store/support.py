@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError
 from sparsehist.store.key_hash import HASH_VERSION, Words
+from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import AtomicFile, disk_errors
 from sparsehist.store.records import IntArray, RegisteredFile
 
@@ -25,21 +26,19 @@ _BLOCK = 1 << 20
 
 
 def write_support(directory: Path, hashes: Words, *, durable: bool) -> RegisteredFile:
-    """Write the hashes of the rows 0 … k−1, sorted; changes `hashes` into the sorted ones.
+    """Write the hashes of the rows 0 … k−1, sorted.
 
     Args:
         directory: Of the series.
         hashes: Shape (k,).
         durable: Whether to wait for the disk.
     """
-    narrow = len(hashes) <= 1 << 32
-    positions: NDArray[np.uint32 | np.uint64] = np.argsort(hashes).astype(np.uint32 if narrow else np.uint64)
-    hashes.sort()
+    ordered, positions = sort_with_positions(hashes)
     header = np.array([_MAGIC, HASH_VERSION, len(hashes), positions.itemsize], dtype="<u8")
     target = AtomicFile(directory / SUPPORT, durable=durable)
     with target as file:
         file.write(header.tobytes())
-        for block in chain(_blocks(hashes), _blocks(positions)):
+        for block in chain(_blocks(ordered), _blocks(positions)):
             file.write(block)
     return target.registered
 

@@ -1,0 +1,179 @@
+"""What does a whole release cost, from a log in Parquet to a published Parquet file, beside a plain count?
+
+    python benchmarks/pipeline.py --out pipeline.json                          (10^6 and 10^7 rows; two minutes)
+    python benchmarks/pipeline.py --rows 50_000_000 --runs 1 --memory-gb 4     (its memory capped by the system)
+
+The plain counts are those of distinct units per key, without bounding and privacy, of Polars and of DuckDB. Each
+contender runs in a process of its own, in turns; CPU, wall clock and peak of the resident set are of the whole
+process, imports included, up to the end of each phase. Ratios are to the plain count that is cheaper in the same
+turn, each measure for itself. Target on 10^7 rows, up to the first published file: 1.25 of the CPU, 0.75 of the
+memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from _measure import Spread, arguments, context, figure, report, spread, table
+
+PLAIN = ("plain polars", "plain duckdb")
+OURS = "sparsehist"
+TARGET = {"rows": 10_000_000, "cpu_s": 1.25, "peak_mb": 0.75}
+MEASURES = ("cpu_s", "wall_s", "peak_mb")
+PUBLISHED = "first release"
+PHASES = ("imports", "counting", "create", PUBLISHED, "tenth release")
+
+START = """
+import json, resource, time
+begin, found = time.monotonic(), {}
+def done(phase):
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    found[phase] = {"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": time.monotonic() - begin,
+                    "peak_mb": usage.ru_maxrss / 1024}
+"""
+PROGRAMS = {
+    "plain polars": """
+import polars as pl
+result = pl.scan_parquet(log).group_by("query").agg(pl.col("user_id").n_unique()).collect(engine="streaming")
+done("first release")
+""",
+    "plain duckdb": """
+import duckdb
+connection = duckdb.connect()
+connection.execute("set enable_progress_bar = false")
+connection.execute("create temp table result as select query, count(distinct user_id) as units "
+                   "from read_parquet($log) group by query", {"log": log})
+done("first release")
+""",
+    OURS: """
+import sparsehist as sh
+sh.create
+done("imports")
+def phase(name):
+    if name == "writing":
+        done("counting")
+series = sh.create(directory + "/store", log, name="queries", unit="user_id", key="query", max_keys=20,
+                   domain=sh.Strings(max_bytes=32), progress=phase)
+done("create")
+series.release("release_1", level="0.1", false_keys=1).write_parquet(directory + "/released.parquet")
+done("first release")
+for i in range(2, 11):
+    if i == 10:
+        done("ninth release")
+    series.release(f"release_{i}", level=f"0.{i:02}", false_keys=1).write_parquet(f"{directory}/released_{i}.parquet")
+done("tenth release")
+""",
+}
+REPORT = "\nprint(json.dumps(found))\n"
+
+Phases = dict[str, dict[str, float]]
+
+
+def measure(name: str, log: Path, memory_gb: float | None) -> Phases:
+    """Run one contender in a process of its own, under a limit on its address space if there is one."""
+    with tempfile.TemporaryDirectory() as directory:
+        program = f"log, directory = {str(log)!r}, {directory!r}\n{START}{PROGRAMS[name]}{REPORT}"
+        limit = partial(_limit_memory, int(memory_gb * 2**30)) if memory_gb else None
+        # Installed packages are compiled once; a checkout should not be compiled anew in every run either.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        command = [sys.executable, "-c", program]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit, env=environment)
+    if run.returncode:
+        raise RuntimeError(f"{name}: {run.stderr[-2000:]}")
+    found: Phases = json.loads(run.stdout.strip().splitlines()[-1])
+    return found
+
+
+def _limit_memory(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def generate(path: Path, rows: int, *, text_units: bool) -> None:
+    """Write a log with ten rows a unit and twice as many rows as queries to draw from."""
+    generator = Path(__file__).with_name("generated_log.py")
+    # There are no more than 2^24 queries to invent.
+    scale = [f"--rows={rows}", f"--units={rows // 10}", f"--keys={min(rows // 2, 2**24)}"]
+    subprocess.run([sys.executable, generator, path, *scale, *["--text-units"] * text_units], check=True)
+
+
+def in_turns(names: Sequence[str], runs: int, work: Callable[[str], Phases]) -> dict[str, list[Phases]]:
+    """Run A B C, A B C, and so on: whatever slows the machine slows all of them."""
+    found: dict[str, list[Phases]] = {name: [] for name in names}
+    for _ in range(runs):
+        for name in names:
+            found[name].append(work(name))
+    return found
+
+
+def ratios(found: Mapping[str, Sequence[Phases]]) -> dict[str, dict[str, Spread]]:
+    """What each phase of ours took so far, of what the cheaper plain count took in the same turn."""
+    cheaper = {
+        what: [
+            min(run[PUBLISHED][what] for run in turn) for turn in zip(*(found[name] for name in PLAIN), strict=True)
+        ]
+        for what in MEASURES
+    }
+    return {
+        phase: {
+            what: spread([run[phase][what] / least for run, least in zip(found[OURS], cheaper[what], strict=True)])
+            for what in MEASURES
+        }
+        for phase in PHASES
+    }
+
+
+def shown(found: Mapping[str, Sequence[Phases]], compared: Mapping[str, Mapping[str, Spread]]) -> str:
+    """Medians by phase, each with what came before it, and ratios."""
+    rows = [["", "CPU s", "ratio", "wall s", "ratio", "peak MB", "ratio"]]
+    lines = [(name, PUBLISHED) for name in PLAIN] + [(OURS, phase) for phase in PHASES]
+    for name, phase in lines:
+        row = [name if name in PLAIN else f"to {phase}"]
+        for what in MEASURES:
+            row.append(f"{spread([run[phase][what] for run in found[name]]).median:.2f}")
+            row.append("" if name in PLAIN else figure(compared[phase][what]))
+        rows.append(row)
+    return table(rows)
+
+
+def main() -> None:
+    """Measure, print tables, write JSON."""
+    parser = arguments(__doc__, runs=5)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--units", nargs="+", choices=("integer", "text"), default=["integer", "text"])
+    parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of generated ones")
+    parser.add_argument("--memory-gb", type=float, help="cap our address space; the plain counts are left out")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    started = context()
+    results: dict[str, dict[str, object]] = {}
+    everything: dict[str, dict[str, list[Phases]]] = {}
+    cases = [(rows, kind) for rows in options.rows for kind in options.units]
+    with tempfile.TemporaryDirectory() as directory:
+        for rows, kind in cases[:1] if options.log else cases:
+            log = options.log or Path(directory) / "log.parquet"
+            if options.log is None:
+                generate(log, rows, text_units=kind == "text")
+            case = str(options.log.name) if options.log else f"{rows:,} rows, {kind} units"
+            names = [OURS] if options.memory_gb else [*PLAIN, OURS]
+            found = in_turns(names, options.runs, partial(measure, log=log, memory_gb=options.memory_gb))
+            everything[case] = found
+            if options.memory_gb:
+                print(f"{case}, in {options.memory_gb:g} GB of addresses: {found[OURS]}")
+                continue
+            compared = ratios(found)
+            results[case] = {"ratios": compared}
+            print(f"{case}\n{shown(found, compared)}\n")
+    result = {"target": TARGET, "runs": options.runs, "memory_gb": options.memory_gb, "cases": results}
+    report("a release from log to published file beside plain counts", started, result, everything, options.out)
+
+
+if __name__ == "__main__":
+    main()

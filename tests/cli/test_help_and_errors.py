@@ -20,7 +20,7 @@ from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 
 COMMANDS = (
     "create", "release", "check", "ledger", "budget", "raise-cap", "disjoint", "show", "backup", "adopt", "drop",
-    "migrate", "demo",
+    "migrate", "demo", "run", "sql",
 )  # fmt: skip
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
 WATCHED = """

@@ -218,4 +218,8 @@ def read(path: str | os.PathLike[str]) -> Release:
         raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if metadata.pop("format", None) != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
+    if metadata.get("kind") == "workload":
+        from sparsehist.workload_release import WorkloadRelease  # a release of its own kind, which needs this module
+
+        return WorkloadRelease(frame, metadata)
     return Release(frame, metadata)

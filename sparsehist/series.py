@@ -37,6 +37,7 @@ from sparsehist.store_accounts import StoreAccounts
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
+from sparsehist.workload_series import WorkloadSeries
 
 __all__ = ["Release", "Series", "Store", "adopt", "open", "read"]
 
@@ -178,7 +179,7 @@ class Store(StoreAccounts):
         return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
 
 
-class Series(PlannedSeries):
+class Series(PlannedSeries, WorkloadSeries):
     """One histogram, fixed at creation, from which any number of releases can be made.
 
     All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP

@@ -1,0 +1,66 @@
+"""Between the keys of a series and the numbered cells of a workload, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sparsehist.domain import Domain, Product
+from sparsehist.errors import DeclarationError
+from sparsehist.store import SeriesFiles
+from sparsehist.workload import Cells
+
+_ALL_VALUES = -1
+"""Stands in a query for a key column it sums over."""
+
+
+def key_domains(domain: Domain) -> tuple[Domain, ...]:
+    """The domain of each key column."""
+    return domain.components if isinstance(domain, Product) else (domain,)
+
+
+def column_sizes(domain: Domain) -> tuple[int, ...]:
+    """Number of values of each key column."""
+    return tuple(column.size for column in key_domains(domain))
+
+
+def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
+    """The bounded counts of a series by cell number. Secret; reads the whole counts file."""
+    counted = files.all_counted()
+    columns = key_domains(domain)
+    coordinates = tuple(
+        column.index(counted.select(pl.col(f"key_{i}").alias("key_0"))) for i, column in enumerate(columns)
+    )
+    return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
+
+
+def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
+    """Say what each row of answers is about, in keys instead of numbers.
+
+    Args:
+        queries: As the workload gives them: low and high cells of ranges, a number for each key column (-1 where
+            the query sums over it), or the number of the query.
+        domain: Of the series.
+        names: Of its key columns.
+
+    Returns:
+        low and high, or the key columns (null where the query sums over one), or query.
+    """
+    columns = key_domains(domain)
+    if set(queries) == {"low", "high"}:
+        if len(columns) != 1:
+            raise DeclarationError(f"a range needs a domain of one column, got {len(columns)}")
+        return pl.DataFrame({end: columns[0].keys(queries[end])["key_0"] for end in ("low", "high")})
+    if set(queries) == {f"column_{i}" for i in range(len(columns))}:
+        named = zip(names, columns, strict=True)
+        return pl.DataFrame([_values(queries[f"column_{i}"], own, name) for i, (name, own) in enumerate(named)])
+    return pl.DataFrame(dict(queries))
+
+
+def _values(numbers: NDArray[np.int64], domain: Domain, name: str) -> pl.Series:
+    given = numbers != _ALL_VALUES
+    values = domain.keys(np.where(given, numbers, 0))["key_0"].alias(name)
+    return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()

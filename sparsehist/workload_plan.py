@@ -1,0 +1,80 @@
+"""How well each strategy would answer a workload of a series: from public parameters only, and at no cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import polars as pl
+
+from sparsehist.declaration import Declaration
+from sparsehist.errors import DeclarationError
+from sparsehist.planning import LEVELS
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.workload import Strategy, Workload, choose, compare, strategy_named
+from sparsehist.workload_noise import check_noise, family_for
+
+_SCHEMA: dict[str, type[pl.DataType]] = {
+    "strategy": pl.String,
+    "level": pl.String,
+    "std": pl.Float64,
+    "lower_bound": pl.Float64,
+    "ratio": pl.Float64,
+    "sensitivity": pl.Float64,
+    "sensitivity_lower": pl.Float64,
+    "chosen": pl.Boolean,
+}
+
+
+def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
+    """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to.
+
+    Raises:
+        DeclarationError: If the noise has no workloads, or no strategy measures whole numbers for discrete noise.
+    """
+    check_noise(declaration.noise)
+    pure = declaration.noise != "gaussian"
+    if declaration.noise != "discrete_laplace":
+        return choose(workload, declaration.max_keys, pure=pure)
+    for candidate in compare(workload, declaration.max_keys, pure=pure):
+        strategy = strategy_named(candidate.strategy, workload)
+        if strategy.integral:
+            return strategy
+    raise DeclarationError(f"no strategy for {workload.describe()} measures whole numbers: take noise='laplace'")
+
+
+def planned_strategies(
+    declaration: Declaration, workload: Workload, levels: Level | Iterable[Level] | None
+) -> pl.DataFrame:
+    """The table of `Series.plan_workload`."""
+    chosen = chosen_strategy(declaration, workload)
+    pure = declaration.noise != "gaussian"
+    given = LEVELS if levels is None else levels
+    exact = [as_level(level) for level in (given if _is_many(given) else [given])]  # type: ignore[union-attr]
+    rows: list[dict[str, object]] = []
+    for candidate in compare(workload, declaration.max_keys, pure=pure):
+        strategy = strategy_named(candidate.strategy, workload)
+        if declaration.noise == "discrete_laplace" and not strategy.integral:
+            continue
+        family = family_for(declaration.noise, strategy, declaration.max_keys)
+        mean = strategy.mean_variance()
+        for level in exact:
+            std = family.std(level) * math.sqrt(mean)
+            rows.append(
+                {
+                    "strategy": candidate.strategy,
+                    "level": level_text(level),
+                    "std": std,
+                    "lower_bound": None if candidate.ratio is None else std / math.sqrt(candidate.ratio),
+                    "ratio": candidate.ratio,
+                    "sensitivity": candidate.sensitivity.l1 if pure else candidate.sensitivity.l2,
+                    "sensitivity_lower": None if pure else candidate.sensitivity.l2_lower,
+                    "chosen": candidate.strategy == chosen.name,
+                }
+            )
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def _is_many(levels: Level | Iterable[Level]) -> bool:
+    return isinstance(levels, Iterable) and not isinstance(levels, str | Fraction)

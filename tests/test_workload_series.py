@@ -1,0 +1,325 @@
+"""Workloads of a series: released in any order, priced beside the cells, answered from the file alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import (
+    BudgetExceededError,
+    CapExceededError,
+    DeclarationError,
+    LevelError,
+    NameTakenError,
+    NotFoundError,
+)
+from tests.stats import assert_consistent, assert_detected, ks_test
+
+FINE = 10**4  # noise of about a hundredth of a count: what is left of an error is a mistake
+
+
+def _hours(store=":memory:", n=24, *, noise="gaussian", max_keys=1, seed=1, **declared):
+    counts = (np.arange(n) * 7) % 50 + 1
+    frame = pl.DataFrame({"hour": np.arange(n), "users": counts}).sample(fraction=1.0, shuffle=True, seed=3)
+    series = sh.create(
+        store, sh.Counts(frame, count="users"), name="visits", key="hour", max_keys=max_keys, noise=noise,
+        domain=sh.Integers(n), **({"seed": seed} if store == ":memory:" else {}), **declared,
+    )  # fmt: skip
+    return series, counts
+
+
+def _law(family, level):
+    return lambda x: np.exp(family.log_cdf(x, level))
+
+
+def _places(**declared):
+    rows = [
+        (country, dt.date(2024, 5, day), page, 10 * i + day)
+        for i, country in enumerate(("DE", "US"))
+        for day in (1, 2, 3)
+        for page in (0, 3)
+    ]
+    frame = pl.DataFrame(rows, schema=["country", "day", "page", "users"], orient="row")
+    domain = sh.Product(
+        country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Dates("2024-05-01", "2024-05-03"), page=sh.Integers(5)
+    )
+    return sh.create(
+        ":memory:", sh.Counts(frame, count="users"), name="visits", key=["country", "day", "page"], max_keys=2,
+        domain=domain, seed=1, **declared,
+    ), frame  # fmt: skip
+
+
+def test_prefix_sums_are_those_of_the_counts():
+    """Every prefix sum of the domain is published in its order, with its standard deviation, close to the truth."""
+    series, counts = _hours()
+    frame = series.release_workload("sums", sh.Prefix(), level=FINE).frame
+    assert frame.columns == ["low", "high", "noisy_answer", "std"]
+    assert frame["high"].to_list() == list(range(24)) and set(frame["low"]) == {0}
+    assert np.abs(frame["noisy_answer"].to_numpy() - np.cumsum(counts)).max() < 6 * frame["std"].max() < 1
+
+
+def test_all_ranges_are_answered_on_demand(tmp_path):
+    """A workload of all ranges publishes one row a cell, and answers any range from the file alone."""
+    series, counts = _hours(tmp_path / "store")
+    released = series.release_workload("ranges", "ranges()", level=FINE)
+    released.write_parquet(tmp_path / "ranges.parquet")
+    read = sh.read(tmp_path / "ranges.parquet")
+    assert read.frame.columns == ["hour", "noisy_count"] and read.frame.height == 24
+    for low, high in ((0, 23), (5, 5), (7, 20)):
+        answer, std = read.answer(low, high)
+        assert (answer, std) == released.answer(low, high)
+        assert abs(answer - counts[low : high + 1].sum()) < 6 * std < 1
+    many = read.answers([0, 5], [3, 9])
+    assert many["noisy_answer"].to_list() == [read.answer(0, 3)[0], read.answer(5, 9)[0]]
+    with pytest.raises(NotFoundError, match="24"):
+        read.answer(3, 24)
+    with pytest.raises(DeclarationError, match="before"):
+        read.answer(5, 3)
+
+
+def test_listed_ranges_and_their_answers():
+    """A list of ranges is published row by row, and other ranges are not answered."""
+    series, counts = _hours()
+    released = series.release_workload("shifts", sh.Ranges(ranges=[(0, 7), (8, 15), (16, 23)]), level=FINE)
+    assert released.frame["noisy_answer"].round().to_list() == [int(counts[i : i + 8].sum()) for i in (0, 8, 16)]
+    assert released.answer(8, 15)[0] == released.frame["noisy_answer"][1]
+    with pytest.raises(NotFoundError, match="list"):
+        released.answer(0, 15)
+
+
+def test_marginals_are_sums_of_the_bounded_counts():
+    """Each marginal's rows name the values of its columns and are null in those it sums over."""
+    series, frame = _places()
+    marginals = series.release_workload(
+        "pairs", sh.Marginals([["country"], ["country", "day"], []]), level=FINE
+    ).frame
+    assert marginals.columns == ["country", "day", "page", "noisy_answer", "std"]
+    assert marginals.height == 3 + 9 + 1
+    truth = {
+        **{(country, None): users for country, users in frame.group_by("country").agg(pl.sum("users")).rows()},
+        **{(c, d): users for c, d, users in frame.group_by("country", "day").agg(pl.sum("users")).rows()},
+        (None, None): frame["users"].sum(),
+    }
+    for country, day, page, answer, _ in marginals.rows():
+        assert page is None
+        assert round(answer) == truth.get((country, day), 0)
+
+
+def test_a_matrix_is_a_workload(tmp_path):
+    """Queries of a matrix are answered, and the release is made again from the store without the matrix."""
+    series, counts = _hours(tmp_path / "store")
+    matrix = np.zeros((3, 24))
+    matrix[0, :12], matrix[1, 12:], matrix[2, ::2] = 1, 1, 0.5
+    released = series.release_workload("halves", sh.Workload(matrix), level=FINE, strategy="auto")
+    assert np.abs(released.frame["noisy_answer"].to_numpy() - matrix @ counts).max() < 6 * released.frame["std"].max()
+    again = sh.open(tmp_path / "store").series("visits").release_workload("halves")
+    assert again.frame.equals(released.frame) and again.metadata == released.metadata
+
+
+@pytest.mark.parametrize("strategy", ["spectral", "identity"])
+def test_a_path_costs_its_finest_level_and_paths_add_up(strategy):
+    """Levels in any order on one path cost the finest; cells and a second workload add to it."""
+    series, _ = _hours()
+    for name, level in (("a", "0.2"), ("b", "0.5"), ("c", "0.1")):
+        series.release_workload(name, sh.Prefix(), level=level, strategy=strategy)
+    series.release("cells", level="0.25")
+    series.release_workload("d", sh.Ranges(), level="0.125", strategy="spectral")
+    ledger = series.store.ledger()
+    assert ledger.filter(pl.col("scope") == "path")["level"].to_list() == ["0.25", "0.5", "0.125"]
+    assert ledger.filter(pl.col("scope") == "population")["level"].item() == "0.875"
+
+
+def test_cap_and_budget_bound_the_sum_over_paths():
+    """A workload beyond the cap or the budget is refused before anything is drawn, cells and workloads together."""
+    series, _ = _hours(cap="1")
+    series.release("cells", level="0.75")
+    with pytest.raises(CapExceededError, match=r"0\.5"):
+        series.release_workload("sums", sh.Prefix(), level="0.5")
+    series.release_workload("sums", sh.Prefix(), level="0.25")
+    with pytest.raises(CapExceededError):
+        series.release("finer", level="0.8")
+    other, _ = _hours()
+    other.store.set_budget("default", rho="0.5")
+    with pytest.raises(BudgetExceededError):
+        other.release_workload("sums", sh.Prefix(), level="0.6")
+    assert other.store.ledger().filter(pl.col("scope") == "path").height == 1
+
+
+def test_a_name_stands_for_the_same_numbers():
+    """The same request gives the same release; another request, or a release of cells, under its name is refused."""
+    series, _ = _hours()
+    first = series.release_workload("sums", sh.Prefix(), level="0.5")
+    assert series.release_workload("sums", sh.Prefix(24), level="1/2").frame.equals(first.frame)
+    assert series.release_workload("sums").frame.equals(first.frame)
+    for wrong in (
+        {"level": "0.6"},
+        {"workload": sh.Ranges()},
+        {"strategy": "tree"},
+        {"post_processing": "consistent"},
+    ):
+        with pytest.raises(NameTakenError, match="sums"):
+            series.release_workload("sums", **({"workload": sh.Prefix(), "level": "0.5"} | wrong))
+    with pytest.raises(NameTakenError, match="sums"):
+        series.release("sums", level="0.5")
+    series.release("cells", level="0.5")
+    with pytest.raises(NameTakenError, match="cells"):
+        series.release_workload("cells", sh.Prefix(), level="0.5")
+
+
+def test_two_names_at_one_level_share_their_noise():
+    """Noise belongs to a level: another name, or other post-processing, draws nothing new."""
+    series, _ = _hours()
+    one = series.release_workload("one", sh.Prefix(), level="0.01")
+    other = series.release_workload("other", sh.Prefix(), level="0.01", post_processing="non_negative")
+    expected = np.maximum(one.frame["noisy_answer"].to_numpy(), 0)
+    assert (other.frame["noisy_answer"].to_numpy() == expected).all()
+
+
+def test_auto_keeps_to_its_strategy():
+    """The strategy is chosen once and stored with the path: later levels join it."""
+    series, _ = _hours()
+    first = series.release_workload("first", sh.Prefix(), level="0.1")
+    second = series.release_workload("second", sh.Prefix(), level="0.2")
+    assert first.metadata["strategy"] == second.metadata["strategy"]
+    assert series.store.ledger().filter(pl.col("scope") == "path").height == 2
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_joint_law_over_levels_goes_through_the_store(noise):
+    """Releases at three levels in scrambled order differ by independent noise of the right variance; a redraw not."""
+    n = 20_000
+    series, counts = _hours(n=n, noise=noise)
+    levels = {"a": 0.2, "b": 1.0, "c": 0.05}
+    off = {}
+    for name, level in levels.items():
+        frame = series.release_workload(name, sh.Identity(), level=str(level), strategy="identity").frame
+        off[level] = frame["noisy_answer"].to_numpy() - counts
+        family = sh.noise.Gaussian() if noise == "gaussian" else sh.noise.Laplace()
+        assert frame["std"][0] == pytest.approx(family.std(level), rel=1e-9)
+        assert_consistent(ks_test(off[level], _law(family, level)))
+    if noise == "gaussian":
+        for coarse, fine in ((0.05, 0.2), (0.2, 1.0)):
+            std = np.sqrt(1 / (2 * coarse) - 1 / (2 * fine))
+            law = _law(sh.noise.Gaussian(), 1 / (2 * std**2))
+            assert_consistent(ks_test(off[coarse] - off[fine], law))
+            assert_detected(ks_test(off[coarse] - np.roll(off[fine], 1), law))
+
+
+@pytest.mark.parametrize("steps", ["non_negative", "consistent", ("non_negative", "consistent")])
+def test_post_processing_is_declared_and_done(steps):
+    """Consistent answers are those of some histogram, non-negative ones have no negative; metadata says so."""
+    series, _ = _hours(max_keys=4)
+    workload = sh.Ranges(ranges=[(i, i) for i in range(24)] + [(0, 23), (0, 11)])
+    released = series.release_workload("shifts", workload, level="0.001", strategy="identity", post_processing=steps)
+    answers = released.frame["noisy_answer"].to_numpy()
+    named = {steps} if isinstance(steps, str) else set(steps)
+    assert set(released.metadata["post_processing"]) == named
+    if "non_negative" in named:
+        assert answers.min() >= 0
+    if "consistent" in named:
+        assert answers[24] == pytest.approx(answers[:24].sum(), abs=1e-4 * released.frame["std"].max())
+    plain = series.release_workload("plain", workload, level="0.001", strategy="identity").frame["noisy_answer"]
+    assert plain.min() < 0
+
+
+def test_ranges_without_negative_counts_still_add_up():
+    """The vector of an implicit workload loses its negative counts and keeps its order."""
+    series, _ = _hours(max_keys=4)
+    released = series.release_workload("ranges", sh.Ranges(), level="0.001", post_processing="non_negative")
+    assert released.frame["noisy_count"].min() >= 0
+    whole, _ = released.answer(0, 23)
+    assert whole == pytest.approx(released.answer(0, 11)[0] + released.answer(12, 23)[0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"workload": sh.Prefix(23)}, DeclarationError),
+        ({"workload": "prefix(25)"}, DeclarationError),
+        ({"workload": "no such thing"}, DeclarationError),
+        ({"workload": 3}, DeclarationError),
+        ({"workload": np.eye(24)}, DeclarationError),
+        ({"workload": sh.Marginals([["country"]])}, DeclarationError),
+        ({"workload": sh.Workload(np.zeros((2, 24)))}, DeclarationError),
+        ({"level": "-1"}, LevelError),
+        ({"level": "1e40"}, LevelError),
+        ({"level": None}, NotFoundError),
+        ({"workload": None}, NotFoundError),
+        ({"strategy": "best"}, DeclarationError),
+        ({"strategy": "residual"}, DeclarationError),
+        ({"post_processing": "smooth"}, DeclarationError),
+        ({"name": "No Name"}, DeclarationError),
+        ({"who": ""}, DeclarationError),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_spent(wrong, error):
+    """A parameter that is wrong leaves no path and no event."""
+    series, _ = _hours()
+    before = series.store.events()
+    asked = {"name": "sums", "workload": sh.Prefix(), "level": "0.5"} | wrong
+    with pytest.raises(error):
+        series.release_workload(asked.pop("name"), asked.pop("workload"), **asked)
+    assert series.store.events().equals(before)
+    assert series.store.ledger().filter(pl.col("scope") == "path").height == 1
+
+
+def test_a_negative_matrix_has_no_non_negative_answers():
+    """Where an answer may rightly be negative, cutting at zero is refused."""
+    series, _ = _hours()
+    with pytest.raises(DeclarationError, match="negative"):
+        series.release_workload("d", sh.Workload(-np.eye(24)), level="0.5", post_processing="non_negative")
+
+
+@pytest.mark.parametrize("noise", ["poisson", "skellam"])
+def test_noise_without_workloads_is_refused(noise):
+    """Poisson and Skellam noise has no workloads."""
+    series, _ = _hours(noise=noise)
+    with pytest.raises(DeclarationError, match="workloads"):
+        series.release_workload("sums", sh.Prefix(), level="0.01")
+
+
+def test_discrete_laplace_answers_in_whole_numbers():
+    """Integer noise keeps answers of counts whole; strategies that measure no counts are refused."""
+    series, _ = _hours(noise="discrete_laplace")
+    frame = series.release_workload("sums", sh.Identity(), level="0.5", strategy="identity").frame
+    assert (frame["noisy_answer"] == frame["noisy_answer"].round()).all()
+    with pytest.raises(DeclarationError, match="counts"):
+        series.release_workload("other", sh.Prefix(), level="0.5", strategy="spectral")
+
+
+def test_an_open_domain_has_no_workloads():
+    """Queries ask about all cells, which an open domain cannot list."""
+    log = pl.DataFrame({"user": range(100), "page": ["/home"] * 100})
+    series = sh.create(
+        ":memory:", log, name="visits", unit="user", key="page", max_keys=1, domain=sh.Open(delta="1e-6"), seed=1
+    )
+    with pytest.raises(DeclarationError, match="open"):
+        series.release_workload("sums", sh.Total(), level="0.5")
+
+
+def test_a_plan_of_a_workload_names_what_auto_takes():
+    """Strategies are compared before anything is spent, and the one `auto` then takes is marked."""
+    series, _ = _hours(n=256)
+    planned = series.plan_workload(sh.Prefix(), ["0.1", "0.5"])
+    assert series.store.ledger()["releases"].sum() == 0
+    chosen = planned.filter(pl.col("chosen"))["strategy"].unique().to_list()
+    released = series.release_workload("sums", sh.Prefix(), level="0.1")
+    assert chosen == [released.metadata["strategy"]]
+    of_level = planned.filter((pl.col("level") == "0.1") & pl.col("chosen")).row(0, named=True)
+    assert of_level["std"] == pytest.approx(released.metadata["std"], rel=1e-9)
+    assert of_level["lower_bound"] <= of_level["std"]
+
+
+def test_a_dropped_series_takes_its_workloads_along(tmp_path):
+    """Dropping erases the state of workloads; what they cost stays."""
+    series, _ = _hours(tmp_path / "store")
+    series.release_workload("sums", sh.Prefix(), level="0.5")
+    store = series.store
+    store.drop("visits")
+    with pytest.raises(NotFoundError):
+        series.release_workload("sums")
+    assert store.ledger().filter(pl.col("scope") == "population")["level"].item() == "0.5"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 
 import polars as pl
 
@@ -51,7 +50,8 @@ def planned_strategies(
     chosen = chosen_strategy(declaration, workload)
     pure = declaration.noise != "gaussian"
     given = LEVELS if levels is None else levels
-    exact = [as_level(level) for level in (given if _is_many(given) else [given])]  # type: ignore[union-attr]
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    exact = [as_level(level) for level in listed]
     rows: list[dict[str, object]] = []
     for candidate in compare(workload, declaration.max_keys, pure=pure):
         strategy = strategy_named(candidate.strategy, workload)
@@ -75,6 +75,3 @@ def planned_strategies(
             )
     return pl.DataFrame(rows, schema=_SCHEMA)
 
-
-def _is_many(levels: Level | Iterable[Level]) -> bool:
-    return isinstance(levels, Iterable) and not isinstance(levels, str | Fraction)

@@ -112,7 +112,7 @@ class WorkloadRelease(Release):
         variances = [
             strategy.range_variance(low, high) for low, high in zip(first.tolist(), last.tolist(), strict=True)
         ]
-        return float(self.metadata["noise_std"]) * np.sqrt(np.array(variances))
+        return np.sqrt(np.array(variances, np.float64)) * float(self.metadata["noise_std"])
 
 
 def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:

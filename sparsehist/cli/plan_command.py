@@ -99,7 +99,8 @@ def _whole(cells: str | None) -> int | None:
     base, power, exponent = cells.replace("_", "").partition("**")
     try:
         if power and 0 <= int(exponent) <= 4000:  # as many digits as the size of a domain may have
-            return int(base) ** int(exponent)
+            whole: int = int(base) ** int(exponent)
+            return whole
         number = Fraction(base) if not power and len(cells) < 400 and _modest_exponent(base) else None
     except ValueError:
         number = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import SparsehistError
+from sparsehist.sqlfront.released import releases
 from sparsehist.statements import statement
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def _of_store(session: Session) -> list[str]:
         return []
     try:
         series = [session.store.series(name) for name in session.store.series_names()]
-        releases = [f"{one.name}.{name}" for one in series for name in one.releases()["name"]]
+        made = [f"{one.name}.{name}" for one in series for name in releases(session.store, one.name)["name"]]
     except SparsehistError:  # none yet, or in use by somebody else: there is nothing to suggest
         return []
-    return [*(one.name for one in series), *releases, *(column for one in series for column in one.declaration.key)]
+    return [*(one.name for one in series), *made, *(column for one in series for column in one.declaration.key)]
 
 
 def completer(words: Callable[[], Iterable[str]]) -> Completer:

@@ -63,15 +63,8 @@ def release_workload(
       sparsehist release-workload logs.sparsehist --series visits --name by_hour \
           --workload 'ranges()' --level 0.1 --out by_hour.parquet
     """
-    from sparsehist.cli.commands import (
-        MOST_ROWS,
-        check_output,
-        counted,
-        opening,
-        parameters_table,
-        write_committed,
-    )
-    from sparsehist.cli.tables import escape, rows_table
+    from sparsehist.cli.commands import MOST_ROWS, check_output, counted, opening, write_committed
+    from sparsehist.cli.tables import escape, parameters_table, rows_table
     from sparsehist.errors import DeclarationError
     from sparsehist.release import refuse_to_replace
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import FloatArray
@@ -30,15 +31,22 @@ LatticeFamily = DiscreteLaplace | Poisson | Skellam
 
 _REACH = 10.0  # standard deviations; with the allowance, Poisson tails beyond are below 1e-18
 _ALLOWANCE = 60.0
-_DECAY = 42.0  # e**-42 = 6e-19
+_DECAY = 36.0  # e**-36 = 2e-16
 _RARITY = 5.0  # a tilted discrete Laplace chain exceeds with about e**-5, for a fifth of the points
 _MOST_POINTS = 1 << 24
+
+
+class _Waves(NamedTuple):
+    """cos w - 1 and sin w at the frequencies of a transform, without cancellation."""
+
+    cosine_less_1: FloatArray
+    sine: FloatArray
 
 
 class _Chain(NamedTuple):
     """The tilted chain: its increments, where it is centred at each level, and how far it may be from there."""
 
-    transform: Callable[[Fraction | None, Fraction, float, FloatArray], ComplexArray]
+    transform: Callable[[Fraction | None, Fraction, float, _Waves], ComplexArray]
     centre: Callable[[Fraction], int]
     tilt: float
     width: float
@@ -66,33 +74,36 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
     finer = sorted((known for known in upper if known > level), reverse=True)
     coarser = sorted((known for known in upper if known < level), reverse=True)
     chain = _chain(family, level, coarser[-1] if coarser else level, margin)
-    size = 1 << math.ceil(math.log2(2 * chain.width + 2))
-    if size > _MOST_POINTS:
+    if chain.width > _MOST_POINTS / 2:
         return 1.0
-    frequency = 2 * math.pi * np.arange(size // 2 + 1) / size
+    size = fft.next_fast_len(math.ceil(2 * chain.width + 2), real=True)
+    number = np.arange(size // 2 + 1)
+    waves = _Waves(-2 * np.sin(math.pi * number / size) ** 2, np.sin(2 * math.pi * number / size))
 
     def moved(spectrum: ComplexArray, start: Fraction | None, end: Fraction, tilt: float) -> ComplexArray:
         shift = chain.centre(end) - (0 if start is None else chain.centre(start))
-        turns = (np.arange(size // 2 + 1) * (shift % size)) % size / size
-        # Its conjugate: numpy's transforms take e**-iwz, characteristic functions e**iwz.
-        factor = chain.transform(start, end, tilt, frequency) * np.exp(-2j * math.pi * turns)
-        return np.asarray(spectrum * np.conj(factor))
+        # The conjugate: Fourier transforms take e**-iwz, characteristic functions e**iwz.
+        factor = np.conj(chain.transform(start, end, tilt, waves))
+        if shift:
+            factor *= np.exp(2j * math.pi / size * ((number * (shift % size)) % size))
+        return np.asarray(factor * spectrum)
 
-    place = np.fft.fftfreq(size, 1 / size)
+    place = np.arange(size)
+    place[place > size // 2] -= size
     spectrum, known = np.ones(size // 2 + 1, complex), None
     for step in finer:
-        inside = np.fft.irfft(moved(spectrum, known, step, chain.tilt), size)
+        inside = fft.irfft(moved(spectrum, known, step, chain.tilt), size)
         inside[chain.centre(step) + place > upper[step]] = 0.0
-        spectrum, known = np.fft.rfft(inside), step
+        spectrum, known = fft.rfft(inside), step
     beyond = chain.centre(level) + place - margin
     weight = np.exp(-chain.tilt * np.maximum(beyond - 1, 0)) * (beyond > 0)
-    free = np.fft.irfft(moved(np.ones_like(spectrum), None, level, chain.tilt), size) * weight
-    inside = np.fft.irfft(moved(spectrum, known, level, chain.tilt), size) * weight / float(free.sum())
+    free = fft.irfft(moved(np.ones_like(spectrum), None, level, chain.tilt), size) * weight
+    inside = fft.irfft(moved(spectrum, known, level, chain.tilt), size) * weight / float(free.sum())
     if level in upper:
         inside[beyond > upper[level] - margin] = 0.0
     known = level
     for step in coarser:
-        inside = np.fft.irfft(moved(np.fft.rfft(inside), known, step, 0.0), size)
+        inside = fft.irfft(moved(fft.rfft(inside), known, step, 0.0), size)
         inside[chain.centre(step) + place > upper[step]] = 0.0
         known = step
     return min(1.0, max(0.0, float(inside.sum())))
@@ -113,11 +124,10 @@ def _poisson(level: Fraction, coarsest: Fraction, margin: int, *, negative: bool
     def rates(tilt: float) -> tuple[float, float]:
         return math.exp(tilt), math.exp(-tilt) if negative else 0.0
 
-    def transform(start: Fraction | None, end: Fraction, tilt: float, frequency: FloatArray) -> ComplexArray:
+    def transform(start: Fraction | None, end: Fraction, tilt: float, waves: _Waves) -> ComplexArray:
         time = float(poisson_mean(end) - (0 if start is None else poisson_mean(start)))
         up, down = rates(tilt)
-        less = -2 * np.sin(frequency / 2) ** 2
-        return np.asarray(np.exp(time * ((up + down) * less + 1j * (up - down) * np.sin(frequency))))
+        return np.asarray(np.exp(time * ((up + down) * waves.cosine_less_1 + 1j * (up - down) * waves.sine)))
 
     def centre(known: Fraction) -> int:
         time = float(poisson_mean(known))
@@ -136,14 +146,16 @@ def _discrete_laplace(family: DiscreteLaplace, level: Fraction, coarsest: Fracti
     left = 1 / (beyond / _RARITY + 1 / rate)  # the rate that the tilt leaves
     tilt = rate - left
 
-    def denominator(known: Fraction, tilt: float, frequency: FloatArray) -> ComplexArray:
-        decay, turn = float(family.rate(known)), 1j * frequency
-        over = np.expm1(tilt - decay + turn) * np.expm1(-tilt - decay - turn)
-        return np.asarray(over / (math.expm1(tilt - decay) * math.expm1(-tilt - decay)))
+    def denominator(known: Fraction, tilt: float, waves: _Waves) -> ComplexArray:
+        """At s = tilt + iw, over itself at s = tilt."""
+        decay = float(family.rate(known))
+        share = 2 * math.exp(-decay) / (math.expm1(tilt - decay) * math.expm1(-tilt - decay))
+        real = 1.0 - share * math.cosh(tilt) * waves.cosine_less_1
+        return np.asarray(real - 1j * share * math.sinh(tilt) * waves.sine)
 
-    def transform(start: Fraction | None, end: Fraction, tilt: float, frequency: FloatArray) -> ComplexArray:
-        above = 1.0 if start is None else denominator(start, tilt, frequency)
-        return np.asarray(above / denominator(end, tilt, frequency))
+    def transform(start: Fraction | None, end: Fraction, tilt: float, waves: _Waves) -> ComplexArray:
+        above = 1.0 if start is None else denominator(start, tilt, waves)
+        return np.asarray(above / denominator(end, tilt, waves))
 
     width = _DECAY / left + _DECAY / slowest + _ALLOWANCE
     return _Chain(transform, lambda _: 0, tilt, width)

@@ -156,15 +156,26 @@ def threshold_for_exceedance(family: Family, past: Past, level: Level, probabili
         exceeds = first_exceedance(family, known, new, effective_threshold(place * step, step))
         return math.log(exceeds / probability) if exceeds > 0 else -math.inf
 
-    # Without the past it would exceed more often: the inverse tail is high enough, but for rounding.
-    alone = 1.0 + float(family.inverse_log_tail(math.log(probability), new))
-    enough = math.ceil(alone / step)
+    def exceeding_alone(place: int) -> float:
+        bound = effective_threshold(place * step, step) - 1
+        return float(family.log_tail(bound, new))
+
+    def alone(log_probability: float) -> int:
+        """Where a release without a past would exceed so often."""
+        return math.ceil((1.0 + float(family.inverse_log_tail(log_probability, new))) / step)
+
+    # The past hides a share of what exceeds, and that share changes slowly with the threshold.
+    place = alone(math.log(probability))
+    for _ in range(2 if known else 0):
+        hidden = min(0.0, excess(place) + math.log(probability) - exceeding_alone(place))
+        # Not below the median: what is hidden almost surely there says little about elsewhere.
+        place = alone(max(math.log(probability), min(math.log(probability) - hidden, -math.log(2))))
+    short, enough, stride = place - 1, place, 1
     while excess(enough) > 0:
-        enough += 1
-    stride = max(1, round(family.std(new) / (64 * step)))
-    short = enough - 1
+        short, enough, stride = enough, enough + stride, 4 * stride
+    stride = 1
     while excess(short) <= 0:
-        enough, short, stride = short, short - stride, 4 * stride
+        short, enough, stride = short - stride, short, 4 * stride
     return step * _first_allowed(excess, short, enough)
 
 

@@ -138,6 +138,21 @@ def test_the_order_of_releases_changes_terms_and_not_their_sum(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", EXACT)
+def test_the_order_does_not_matter_for_levels_at_random(name: str) -> None:
+    """Pairs of levels up to a factor of thirty apart, with thresholds that either may decide."""
+    (family, _), rng = SCENES[name], seeded(63)
+    for _ in range(20):
+        levels = [f"{level:.4g}" for level in 10 ** rng.uniform(-2.5, -1, size=2)]
+        chances = 10 ** rng.uniform(-8, -3, size=2)
+        releases = [
+            (level, threshold_for_exceedance(family, [], level, chance) + 0.5 * family.integer)
+            for level, chance in zip(levels, chances.tolist(), strict=True)
+        ]
+        sums = [math.fsum(first_exceedances(family, order)) for order in (releases, releases[::-1])]
+        assert sums[0] == pytest.approx(sums[1], rel=1e-11)
+
+
+@pytest.mark.parametrize("name", EXACT)
 def test_the_order_does_not_matter_however_small_delta_is(name: str) -> None:
     """At 1e-200 and below, with levels close and far."""
     family, _ = SCENES[name]

@@ -26,6 +26,8 @@ from sparsehist.privacy.exact import Number, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 _SMALLEST_EXPONENT = 400
+# An event that nearly always happens leaves no guarantee to speak of.
+_MOST_APART = Fraction(1, 2)
 
 
 @dataclass(frozen=True, init=False)
@@ -127,7 +129,7 @@ class Rho:
 
     Attributes:
         value: rho, exact; at least 0.
-        delta_infinity: Probability of that event; at least 0, below 1.
+        delta_infinity: Probability of that event; from 0 to 1/2.
 
     Example:
         >>> print(Rho("0.1"), "and", Rho("0.1", "1e-9"))
@@ -141,7 +143,7 @@ class Rho:
 
     def __init__(self, value: Level, delta_infinity: Level = 0) -> None:
         object.__setattr__(self, "value", _amount(value, "rho"))
-        object.__setattr__(self, "delta_infinity", _chance(delta_infinity, "delta_infinity"))
+        object.__setattr__(self, "delta_infinity", _chance(delta_infinity, "delta_infinity", _MOST_APART))
 
     def delta(self, epsilon: Number) -> float:
         """The smallest delta for an epsilon that follows from it: `zcdp.delta`."""
@@ -178,7 +180,7 @@ class EpsilonDelta:
 
     Attributes:
         epsilon: Exact; at least 0.
-        delta: Exact; at least 0, below 1.
+        delta: Exact; from 0 to 1, where it says nothing.
 
     Example:
         >>> goal = EpsilonDelta(1, 1e-6)
@@ -191,7 +193,7 @@ class EpsilonDelta:
 
     def __init__(self, epsilon: Level, delta: Level) -> None:
         object.__setattr__(self, "epsilon", _amount(epsilon, "epsilon"))
-        object.__setattr__(self, "delta", _chance(delta, "delta"))
+        object.__setattr__(self, "delta", _chance(delta, "delta", 1))
 
     def weakened(self, *, epsilon: Number | None = None, delta: Number | None = None) -> EpsilonDelta:
         """What it implies at another epsilon, or at another delta: delta + (1 - delta) * (that of pure epsilon).
@@ -268,8 +270,8 @@ def _amount(value: Level, name: str) -> Fraction:
         raise DeclarationError(f"{name} must be 0, or from 1e-60 to 1e60, got {value!r}") from None
 
 
-def _chance(value: Level, name: str) -> Fraction:
-    """A probability below 1, perhaps 0, and perhaps far smaller than a level may be."""
+def _chance(value: Level, name: str, most: Fraction | int) -> Fraction:
+    """A probability up to `most`, perhaps 0, and perhaps far smaller than a level may be."""
     try:
         if isinstance(value, str):
             number = Decimal(value)
@@ -278,6 +280,6 @@ def _chance(value: Level, name: str) -> Fraction:
             exact = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
     except (ArithmeticError, TypeError, ValueError):
         exact = Fraction(-1)
-    if isinstance(value, bool) or not 0 <= exact < 1:
-        raise DeclarationError(f"{name} must be at least 0 and below 1, got {value!r}")
+    if isinstance(value, bool) or not 0 <= exact <= most:
+        raise DeclarationError(f"{name} must be a probability from 0 to {float(most):g}, got {value!r}")
     return exact

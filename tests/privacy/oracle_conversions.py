@@ -15,6 +15,7 @@ Number = float | int | Fraction
 
 
 def number(value: Number) -> mpf:
+    """The exact value, to the digits in use."""
     return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(value)
 
 
@@ -25,15 +26,15 @@ def apart(value: float, exact: mpf) -> float:
 
 def solved(function: Callable[[mpf], mpf], start: float) -> mpf:
     """The zero next to `start`, by secant steps."""
-    here = mpf(start)
-    there = here * (1 + mpf(10) ** -10)
-    value_here, value_there = function(here), function(there)
+    before = mpf(start)
+    here = before * (1 + mpf(10) ** -10)
+    value_before, value = function(before), function(here)
     for _ in range(12):
-        if value_here == value_there:
+        if value == value_before:
             break
-        here, there = there - value_there * (there - here) / (value_there - value_here), there
-        value_here, value_there = function(here), value_here if there == here else function(there)
-        if abs(here / there - 1) < mpf(10) ** -30:
+        before, value_before, here = here, value, here - value * (here - before) / (value - value_before)
+        value = function(here)
+        if abs(here / before - 1) < mpf(10) ** -30:
             break
     return here
 
@@ -71,15 +72,18 @@ def least(function: Callable[[mpf], mpf], low: float = -400.0, high: float = 400
 
 
 def zcdp_delta(epsilon: Number, rho: Number) -> mpf:
+    """The least delta over all orders."""
     return mp.exp(least(lambda t: zcdp_log_delta(t, epsilon, rho)))
 
 
 def zcdp_epsilon(delta: Number, rho: Number) -> mpf:
+    """The least epsilon over all orders."""
     log_delta, rate = mp.log(number(delta)), number(rho)
     return max(mpf(0), least(lambda t: (zcdp_log_delta(t, 0, rate) - log_delta) / t))
 
 
 def zcdp_rho(epsilon: Number, delta: Number) -> mpf:
+    """The largest rho over all orders."""
     log_delta = mp.log(number(delta))
     return -least(lambda t: (zcdp_log_delta(t, epsilon, 0) - log_delta) / (t * (1 + t)))
 

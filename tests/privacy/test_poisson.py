@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import poisson
-from sparsehist.privacy.poisson import delta, delta_added, delta_removed
+from sparsehist.privacy.poisson import delta, delta_added, delta_removed, epsilon
 
 
 def by_enumeration(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
@@ -62,11 +63,71 @@ def test_many_keys_do_not_depend_on_the_grid(direction: Callable[..., float], ke
     assert direction("0.01", 0.7, keys, grid=1 << 16) == pytest.approx(fine, rel=2e-4)
 
 
-def test_the_grid_agrees_with_the_sum_of_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four keys both ways: by pairs without a grid, and by the Fourier transform."""
-    halves = delta_removed("1/50", 0.8, 4), delta_added("1/50", 0.8, 4)
-    monkeypatch.setattr(poisson, "_MOST_PAIRS", 0)
-    assert (delta_removed("1/50", 0.8, 4), delta_added("1/50", 0.8, 4)) == pytest.approx(halves, rel=1e-9)
+@pytest.mark.parametrize("keys", [4, 6])
+def test_the_grid_agrees_with_the_sum_of_halves(monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
+    """A few keys both ways: by sums of half of them without a grid, and by the Fourier transform."""
+    halves = poisson.delta_removed("1/20", 0.8, keys), poisson.delta_added("1/20", 0.8, keys)
+    monkeypatch.setattr(poisson, "_MOST_SUMS", 0)
+    assert (delta_removed("1/20", 0.8, keys), delta_added("1/20", 0.8, keys)) == pytest.approx(halves, rel=1e-8)
+
+
+def by_products(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
+    """delta from the law of the product of the counts, a whole number whose logarithm is the loss."""
+    shift = 0 if removed else 1
+    one = {k: math.exp((k - shift) * math.log(mean) - mean - gammaln(k - shift + 1)) for k in range(1, 30)}
+    law = {1: 1.0}
+    for _ in range(keys):
+        following: dict[int, float] = defaultdict(float)
+        for product, chance in law.items():
+            for k, mass in one.items():
+                if chance * mass > 1e-24:
+                    following[product * k] += chance * mass
+        law = following
+    loss = np.log(np.array(list(law), np.float64)) - keys * math.log(mean)
+    loss = -loss if removed else loss
+    impossible = 1 - (1 - math.exp(-mean)) ** keys if removed else 0.0
+    return impossible + math.fsum(np.array(list(law.values())) * np.maximum(0.0, -np.expm1(epsilon - loss)))
+
+
+@pytest.mark.parametrize(("mean", "keys", "epsilon"), [(1, 5, 3.0), (2, 7, 3.3), (1, 9, 4.0)])
+def test_five_keys_and_more_have_twelve_digits(mean: int, keys: int, epsilon: float) -> None:
+    """Where all outputs can be listed, against them."""
+    for removed, direction in ((True, delta_removed), (False, delta_added)):
+        exact = by_products(mean, epsilon, keys, removed=removed)
+        assert exact > 1e-9
+        assert direction(f"1/{mean}", epsilon, keys) == pytest.approx(exact, rel=5e-13)
+
+
+@pytest.mark.parametrize("keys", [5, 6])
+def test_a_key_apart_changes_nothing(keys: int) -> None:
+    """One key's losses listed one by one, the others halved: the same to twelve digits as halving all of them."""
+    for sign in (1.0, -1.0):
+        tilt = poisson._saddle(8.0, 2.0 / keys, sign)
+        atoms, logs = poisson._tilted_atoms(8.0, sign, tilt)
+        mass = np.exp(logs - np.logaddexp.reduce(logs))
+        apart = math.fsum(
+            weight * poisson._from_halves(atoms, mass, keys - 1, 2.0 - loss, tilt)
+            for loss, weight in zip(atoms, mass, strict=True)
+        )
+        assert poisson._from_halves(atoms, mass, keys, 2.0, tilt) == pytest.approx(apart, rel=5e-13)
+
+
+@pytest.mark.parametrize(("mean", "keys", "target"), [(100, 1, 1e-6), (50, 2, 1e-18), (5, 5, 0.1)])
+def test_epsilon_is_where_delta_is_the_target(mean: int, keys: int, target: float) -> None:
+    """To twelve digits of delta, and no smaller epsilon would do."""
+    level = f"1/{mean}"
+    at = epsilon(target, level, keys)
+    assert delta(level, at, keys) == pytest.approx(target, rel=1e-12)
+    assert delta(level, at * (1 - 1e-9), keys) > target
+
+
+def test_a_target_no_epsilon_reaches_is_refused() -> None:
+    """Below the chance of an output that only one world can give; and 0 where even that holds."""
+    with pytest.raises(DeclarationError, match="no epsilon gives delta 1e-06"):
+        epsilon(1e-6, "0.1", 3)
+    assert epsilon(0.999, "0.1") == 0.0
+    with pytest.raises(DeclarationError, match="strictly between"):
+        epsilon(0.0, "0.1")
 
 
 def test_small_deltas_keep_their_digits_and_fall_in_order() -> None:

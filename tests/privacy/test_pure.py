@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -10,13 +11,14 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy import pure
+from sparsehist.privacy import gaussian, pure
 from tests.privacy import oracle_conversions as oracle
 
 TWELVE = 5e-13
 
 
 def check(each: float, times: int) -> None:
+    """One number of releases: delta at several epsilons and epsilon at several deltas."""
     with mp.workdps(60):
         for share in (0.0, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6):
             epsilon = share * times * each
@@ -53,15 +55,11 @@ def test_twelve_digits_on_a_dense_grid(times: int) -> None:
 
 def test_a_thousand_releases_have_the_reference_value() -> None:
     """k = 1000, epsilon 1/20, together 7.5: the decimal 0.05 is not quite the number."""
-    from fractions import Fraction
-
     assert pure.delta(7.5, Fraction(1, 20), 1000) == pytest.approx(9.7683797028869858238e-6, rel=1e-15)
 
 
 def test_a_million_releases_are_a_gaussian_but_for_what_a_million_leaves() -> None:
     """Their loss is nearly normal: mu = 2 sqrt(k) sinh(e/2)/cosh(e/2), and delta agrees to three digits."""
-    from sparsehist.privacy import gaussian
-
     each, times = 1e-3, 10**6
     mu = 2 * math.sqrt(times) * math.tanh(each / 2)
     for epsilon in (0.0, 0.5, 3.0):
@@ -76,7 +74,9 @@ def test_a_million_releases_are_a_gaussian_but_for_what_a_million_leaves() -> No
     step=st.floats(1e-9, 1),
     power=st.floats(-300, -1e-9),
 )
-def test_every_answer_is_finite_and_monotone(each: float, times: int, share: float, step: float, power: float) -> None:
+def test_every_answer_is_finite_and_monotone(
+    each: float, times: int, share: float, step: float, power: float
+) -> None:
     """delta falls with epsilon and rises with each release and each epsilon; epsilon falls with delta."""
     epsilon, delta = share * each * times, 10.0**power
     here = pure.delta(epsilon, each, times)

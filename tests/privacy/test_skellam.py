@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
 from scipy.special import i0, i1, ive, logsumexp
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import skellam
 from sparsehist.privacy.skellam import delta, epsilon, renyi, zcdp
+from tests.privacy import oracle_conversions as oracle
 
 
 def exact_renyi(alpha: float, variance: float) -> float:
@@ -51,17 +57,43 @@ def test_a_gaussian_of_its_variance_is_more_private_at_orders_near_one() -> None
         zcdp("0.02", 3)
 
 
-def test_the_expansion_meets_the_bessel_functions() -> None:
-    """ln(I0/I1) from its expansion continues the ratio itself."""
-    inside, beyond = skellam._log_bessel_ratio(1e3 * (1 - 1e-12)), skellam._log_bessel_ratio(1e3)
-    assert inside == pytest.approx(beyond, rel=1e-11)
+@pytest.mark.parametrize("variance", [1e-5, 0.3, 0.999, 1.0, 1.5, 10.0, 300.0, 999.9, 1000.0, 1e4, 1e8])
+def test_the_ratio_of_bessel_functions_is_exact_to_rounding(variance: float) -> None:
+    """ln(I0/I1) on either side of both changes of its form."""
+    with mp.workdps(40):
+        exact = mp.log(mp.besseli(0, variance) / mp.besseli(1, variance))
+        assert oracle.apart(skellam._log_bessel_ratio(variance), exact) < 2e-15
+
+
+@pytest.mark.parametrize(
+    ("mean", "keys"), [(Fraction(1, 50), 1), (Fraction(1), 5), (Fraction(50), 20), (Fraction(5000), 1)]
+)
+def test_the_best_order_to_twelve_digits(mean: Fraction, keys: int) -> None:
+    """The printed bounds at every order up to 300 and at the two beyond that are best, down to a delta of 1e-300."""
+    level = 1 / mean
+    with mp.workdps(40):
+        lines = [oracle.skellam_divergence(order, level, keys) for order in range(2, 301)]
+
+        def best(function: Callable[[int, mpf], mpf]) -> mpf:
+            return min(function(order, divergence) for order, divergence in enumerate(lines, start=2))
+
+        for target in (0.5, 1e-6, 1e-60, 1e-300):
+            log_target = mp.log(mpf(target))
+            exact = best(lambda a, d, goal=log_target: d + mp.log1p(-mpf(1) / a) - (goal + mp.log(a)) / (a - 1))
+            at = epsilon(target, level, keys)
+            # Never above what the orders listed give, and equal where the best is among them.
+            assert at <= max(exact, 0) * (1 + mpf(10) ** -15)
+            if at > 0 and target >= 1e-60 and mean < 5000:
+                assert oracle.apart(at, exact) < 5e-13
+            if at > 0:
+                assert delta(at, level, keys) == pytest.approx(target, rel=1e-12 * (1 - math.log(target)))
 
 
 def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
     """The conversion is its own inverse, and not below the hockey-stick divergence of one key."""
     for target in (1e-4, 1e-9):
         at = epsilon(target, "0.01", 4)
-        assert delta(at, "0.01", 4) == pytest.approx(target, rel=1e-6)
+        assert delta(at, "0.01", 4) == pytest.approx(target, rel=1e-12)
     k = np.arange(-400, 401)
     here, shifted = ive(np.abs(k), 200.0), ive(np.abs(k - 1), 200.0)
     for asked in (0.1, 0.3):
@@ -79,3 +111,19 @@ def test_orders_and_parameters_that_cannot_be_are_refused() -> None:
         epsilon(0.0, "0.01")
     with pytest.raises(DeclarationError):
         delta(-1.0, "0.01")
+
+
+@given(
+    mean=st.floats(-3, 9).map(lambda power: Fraction(10.0**power).limit_denominator(10**6)),
+    keys=st.integers(1, 50),
+    at=st.floats(-6, 1.7).map(lambda power: 10.0**power),
+    power=st.floats(-300, -1e-9),
+    step=st.floats(1e-9, 3),
+)
+def test_every_answer_is_finite_and_monotone(mean: Fraction, keys: int, at: float, power: float, step: float) -> None:
+    """delta falls with epsilon and rises with keys; epsilon falls with delta."""
+    level, target = 1 / mean, 10.0**power
+    assert 0.0 <= delta(at * (1 + step), level, keys) <= delta(at, level, keys) <= delta(at, level, keys + 1) <= 1.0
+    here = epsilon(target, level, keys)
+    assert 0.0 <= epsilon(min(target * (1 + step), 1 - 1e-9), level, keys) <= here * (1 + 1e-15) or target > 0.9
+    assert here <= epsilon(target, level, keys + 1) < math.inf

@@ -69,11 +69,9 @@ def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:
 POSITIVE = st.floats(-60, 6).map(lambda power: 10.0**power)
 
 
-@given(
-    epsilon=st.one_of(st.just(0.0), POSITIVE), rho=POSITIVE, power=st.floats(-300, -1e-9), step=st.floats(1e-9, 3)
-)
+@given(epsilon=st.one_of(st.just(0.0), POSITIVE), rho=POSITIVE, power=st.floats(-300, -1e-9), step=st.floats(1e-9, 3))
 def test_every_answer_is_finite_and_monotone(epsilon: float, rho: float, power: float, step: float) -> None:
-    """delta falls with epsilon and rises with rho; epsilon falls with delta and rises with rho; rho rises with both."""
+    """delta falls with epsilon and rises with rho; epsilon falls with delta, rises with rho; rho rises with both."""
     delta = 10.0**power
     more = min(delta * (1 + step), 1 - 1e-9)
     here = zcdp.delta(epsilon, rho)

@@ -103,21 +103,24 @@ class Foreseen:
 
     def _path(self, declaration: Declaration, head: MakeRelease) -> Path:
         """The noise path of a release, opened if it is new."""
-        kind = "cells" if head.workload is None else "workload"
-        name = {"kind": kind, "workload": head.workload, "strategy": head.strategy}
+        name = {"kind": "cells", "workload": None} if head.workload is None else _workload(head, declaration)
         series_id = self._ids[declaration.name]
         for path in self._paths:
             if path["series_id"] == series_id and all(path[field] == value for field, value in name.items()):
                 return path
-        new = name | {
-            "series_id": series_id,
-            "population": declaration.population,
-            "family": declaration.noise,
-            "level": None,
-            "max_keys": declaration.max_keys,
-            "delta_infinity": 0.0,
-            "numerical_slack": 0.0,
-        }
+        new = (
+            {"strategy": None}
+            | name
+            | {
+                "series_id": series_id,
+                "population": declaration.population,
+                "family": declaration.noise,
+                "level": None,
+                "max_keys": declaration.max_keys,
+                "delta_infinity": 0.0,
+                "numerical_slack": 0.0,
+            }
+        )
         self._paths.append(new)
         return new
 
@@ -136,3 +139,21 @@ class Foreseen:
         if cost.amount is not None:
             return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
         return "no sum" if cost.rho is None else f"rho ≈ {cost.rho:.6g}"
+
+
+def _workload(head: MakeRelease, declaration: Declaration) -> Path:
+    """What names a workload's path in the ledger; a strategy that is not given is the one that was taken before."""
+    from sparsehist.workload import strategy_named
+    from sparsehist.workload_releasing import requested
+
+    asked = requested(
+        declaration,
+        str(head.name),
+        head.workload,
+        level=None,
+        strategy=head.strategy or "auto",
+        post_processing=None,
+    ).workload
+    assert asked is not None
+    strategy = {} if head.strategy in (None, "auto") else {"strategy": strategy_named(str(head.strategy), asked).name}
+    return {"kind": "workload", "workload": str(asked), **strategy}

@@ -95,7 +95,8 @@ def _starts_query(words: Words) -> bool:
 
 def _release(words: Words, *, only_plan: bool) -> Head:
     # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
-    of_workload = words.keyword() == "WORKLOAD" and words.keyword(1) != "FROM"
+    unnamed = only_plan and words.keyword(3) == "USING"
+    of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
     if of_workload:
         words.skip()
     name = None if only_plan and words.keyword() == "FROM" else words.name("release")

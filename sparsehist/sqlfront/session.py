@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.counting import Query
 from sparsehist.creation import create
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError, raise_alone
-from sparsehist.release import refuse_to_replace
+from sparsehist.release import Release, refuse_to_replace
 from sparsehist.series import Series, Store
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
@@ -21,6 +21,7 @@ from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Sho
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.readable import rows_of
+from sparsehist.sqlfront.released import made_before, releases
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Place, pointed
 from sparsehist.store import is_store
@@ -105,10 +106,7 @@ class Session:
 
     def _is_release(self, series: str, name: str) -> bool:
         store = self._existing()
-        return series in store.series_names() and name in self._release_names(series)
-
-    def _release_names(self, series: str) -> list[str]:
-        return [] if self.store is None else self.store.series(series).releases()["name"].to_list()
+        return series in store.series_names() and name in releases(store, series)["name"]
 
     def _existing(self) -> Store:
         if self.store is None:
@@ -160,9 +158,8 @@ class Session:
             self._check_target(head)
         level = head.levels[0] if head.levels else None
         if head.workload is not None:
-            release = _method(series, "release_workload")(
-                head.name, head.workload, level=level, **_given(strategy=head.strategy, who=self._who)
-            )
+            asked = _given(strategy=head.strategy, who=self._who)
+            release: Release = series.release_workload(str(head.name), head.workload, level=level, **asked)
         else:
             asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, who=self._who)
             release = series.release(str(head.name), level=level, **asked)
@@ -215,10 +212,11 @@ class Session:
             return
         named = set(release_tables.dotted_names(piece.tokens, piece.script))
         wanted = {pair for pair in named if not release_tables.has_table(self.connection, *pair)}
-        for series in {series for series, _ in wanted} & set(store.series_names()) if wanted else ():
-            for name in self._release_names(series):
-                if (series, name) in wanted:
-                    release_tables.put(self.connection, series, store.series(series).release(name))
+        known = set(store.series_names()) if wanted else set()
+        for series, name in sorted(pair for pair in wanted if pair[0] in known):
+            release = made_before(store, series, name)
+            if release is not None:
+                release_tables.put(self.connection, series, release)
 
     def _bound(self, names: object) -> dict[str, Any]:
         from sparsehist.sqlfront.parameters import bindable
@@ -245,17 +243,10 @@ def _path(head: MakeRelease) -> Any:
 
 def _planned(series: Series, head: MakeRelease) -> pl.DataFrame:
     asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta)
-    if head.workload is not None:
-        asked |= _given(workload=head.workload, strategy=head.strategy)
-    frame: pl.DataFrame = _method(series, "plan")(list(head.levels), **asked).levels
-    return frame
-
-
-def _method(series: Series, name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] | None = getattr(series, name, None)
-    if found is None:
-        raise StatementError(f"this version of sparsehist has no {name.replace('_', ' ')} yet")
-    return found
+    if head.workload is None:
+        return series.plan(list(head.levels), **asked).levels
+    planned = series.plan_workload(head.workload, list(head.levels))
+    return planned if head.strategy is None else planned.filter(strategy=head.strategy)
 
 
 def _shows_place(problem: SparsehistError) -> bool:

@@ -6,6 +6,7 @@ import polars as pl
 
 from sparsehist.series import Series, Store
 from sparsehist.sqlfront.heads import Show
+from sparsehist.sqlfront.released import releases
 
 
 def shown(store: Store, head: Show) -> pl.DataFrame:
@@ -13,11 +14,9 @@ def shown(store: Store, head: Show) -> pl.DataFrame:
     if head.what == "ledger":
         return store.ledger()
     names = store.series_names() if head.series is None else [head.series]
-    found = [store.series(name) for name in names]
     if head.what == "series":
-        return pl.DataFrame([_row(series) for series in found], schema=_SERIES)
-    releases = [series.releases().select(pl.lit(series.name).alias("series"), pl.all()) for series in found]
-    return pl.concat(releases) if releases else pl.DataFrame({"series": []}, schema={"series": pl.String})
+        return pl.DataFrame([_row(store, store.series(name)) for name in names], schema=_SERIES)
+    return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
 
 
 _SERIES = {
@@ -34,7 +33,7 @@ _SERIES = {
 }
 
 
-def _row(series: Series) -> dict[str, object]:
+def _row(store: Store, series: Series) -> dict[str, object]:
     declared = series.declaration.as_json()
     kept = {field: declared[field] for field in _SERIES if field in declared}
     return {
@@ -42,5 +41,5 @@ def _row(series: Series) -> dict[str, object]:
         **kept,
         "key": ", ".join(series.declaration.key),
         "domain": series.declaration.domain.describe(),
-        "releases": series.releases().height,
+        "releases": releases(store, series.name).height,
     }

@@ -329,3 +329,28 @@ def test_a_refusal_keeps_its_type(store, ran):
         store.sql("release a from queries at level 3")
     with pytest.raises(errors.StatementError, match=r"(?s)2 statements are wrong.*line 1.*line 2"):
         store.sql("selec 1;\nrelease a from nothing at level 1")
+
+
+def test_workloads_are_released_planned_and_read_like_cells(store, ran):
+    """Their rows are a table too, in this session and in later ones; a dry run knows their path."""
+    numbers = pl.DataFrame({"user_id": range(400), "n": [i % 10 for i in range(400)]})
+    store.sql(
+        "create series numbers with (unit = user_id, key = n, max_keys = 1, domain = integers(10), cap = 3) "
+        "as select user_id, n from numbered",
+        tables={"numbered": numbers},
+    )
+    make = "release workload sums from numbers using 'prefix()' strategy 'square_root' at level 1"
+    foreseen, _ = ran(make, dry_run=True)
+    assert foreseen[0].said == "population default: nothing before, rho 1 after"
+    outcomes, problems = ran(
+        f"plan workload from numbers using 'prefix()' at level 1, 2; {make}; release cells from numbers at level 1;"
+        "show releases from numbers; select max(noisy_answer) as most from numbers.sums;"
+    )
+    assert problems == []
+    assert set(outcomes[0].frame["level"]) == {"1", "2"}
+    assert outcomes[3].frame.select("name", "workload").rows() == [("sums", "prefix(10)"), ("cells", None)]
+    assert abs(outcomes[4].frame.item() - 400) < 50
+    assert store.sql("select count(*) from numbers.sums").frame.item() == 10
+    finer = make.replace("sums", "finer").replace("level 1", "level 2")
+    assert ran(finer, dry_run=True)[0][0].said == "population default: rho 2 before, rho 3 after"
+    assert "its cap is 3" in ran(finer.replace("level 2", "level 5"), dry_run=True)[1][0]

@@ -35,7 +35,7 @@ def open_parameters(
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
-            "never published, so there are no false keys. Give delta= or threshold=, or neither"
+            "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
     family, level = declaration.family, request.level
     past = [(known.level, known.threshold) for known in made]

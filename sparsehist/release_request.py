@@ -53,7 +53,7 @@ def requested(
     if threshold is not None and false_keys is not None:
         raise DeclarationError("give threshold= or false_keys=, not both")
     if delta is not None and not (threshold is None and false_keys is None):
-        raise DeclarationError("give delta= or threshold=, not both; false_keys= is for domains that are not open")
+        raise DeclarationError("give a delta or a threshold, not both; false keys are for declared domains")
     return Request(
         checked_name("release", name),
         None if level is None else as_level(level),

@@ -147,7 +147,10 @@ def _looks_like_sql(path: str) -> bool:
 
 def _run(query: Query) -> duckdb.DuckDBPyRelation:
     """Turn a query into a relation, which is executed when it is read."""
-    connection = query.connection if query.connection is not None else duckdb.connect(":memory:")
+    connection = query.connection
+    if connection is None:
+        connection = duckdb.connect(":memory:")
+        connection.execute("set enable_progress_bar = false")
     statements = connection.extract_statements(query.sql)
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         raise DeclarationError("a Query must hold one SELECT statement")

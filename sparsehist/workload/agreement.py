@@ -77,13 +77,10 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
     cells = min(n_cells, math.prod(gram.sizes))
     if not gram.sizes or cells == 1:
         return Bounds(cells * cells * whole, cells * cells * whole)
-    upper = min(
-        cells * cells * whole,
-        cells * largest_eigenvalue,
-        cells * whole + 2.0 * _sum_of_pairs(gram, cells),
-    )
+    closer = min(cells * largest_eigenvalue, cells * whole + 2.0 * _sum_of_pairs(gram, cells))
+    upper = min(cells * cells * whole, closer * (1.0 + _ROUNDING))
     lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
-    return Bounds(upper * (1.0 + _ROUNDING), min(lower, upper))
+    return Bounds(upper, min(lower, upper))
 
 
 def value_at(gram: Columns, differing: Sequence[int]) -> float:

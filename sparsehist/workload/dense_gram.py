@@ -69,13 +69,10 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
     beside = np.maximum(gram, 0.0)
     np.fill_diagonal(beside, 0.0)
     rows = diagonal + _sum_of_largest(beside, cells - 1)
-    upper = min(
-        float(_sum_of_largest(rows, cells)),
-        cells * float(np.linalg.eigvalsh(gram)[-1]),
-        float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2,
-    )
+    closer = min(float(_sum_of_largest(rows, cells)), cells * float(np.linalg.eigvalsh(gram)[-1]))
+    upper = min(closer * (1.0 + _ROUNDING), float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2)
     lower = max(_climb(gram, start, cells) for start in (_best_run(gram, cells), int(np.argmax(rows)), None))
-    return Sums(upper * (1.0 + _ROUNDING), min(lower, upper))
+    return Sums(upper, min(lower, upper))
 
 
 def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:

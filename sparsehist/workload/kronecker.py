@@ -109,16 +109,14 @@ class Kronecker(Workload):
         """Say which query each row is.
 
         Returns:
-            "column_i" for every column of the domain where each factor asks for values or sums over all, -1 for all;
-            else, for the factor that begins at column i, "low_i" and "high_i" where it has ranges, or what it says of
-            its own queries with the i behind.
+            For the factor that begins at column i: "column_i" where it asks for values or for all, which is -1;
+            "low_i" and "high_i" where it has ranges; else what it says of its own queries, with the i behind.
         """
-        plain = all(isinstance(factor, Identity | Total) for factor in self.factors)
         described: dict[str, IntegerArray] = {}
         before, first = 1, 0
         for factor in self.listed:
             after = self.n_queries // before // factor.n_queries
-            for name, numbers in _description(factor, first, plain=plain).items():
+            for name, numbers in _description(factor, first).items():
                 described[name] = np.tile(np.repeat(numbers, after), before)
             before, first = before * factor.n_queries, first + len(factor.columns)
         return described
@@ -180,10 +178,10 @@ def _listed(factor: Workload) -> Workload:
     return factor
 
 
-def _description(factor: Workload, first: int, *, plain: bool) -> dict[str, IntegerArray]:
-    if plain:
-        whole = isinstance(factor, Total)
-        return {f"column_{first}": np.full(1, -1) if whole else np.arange(factor.n_queries, dtype=np.int64)}
+def _description(factor: Workload, first: int) -> dict[str, IntegerArray]:
+    if isinstance(factor, Identity | Total):
+        number = np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)
+        return {f"column_{first}": number.astype(np.int64)}
     if isinstance(factor, RangeRows):
         low, high = factor.bounds()
         return {f"low_{first}": low, f"high_{first}": high}

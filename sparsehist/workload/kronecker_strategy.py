@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
@@ -113,6 +114,11 @@ class KroneckerStrategy(Strategy):
 
     def mean_variance(self) -> float:
         return math.prod(strategy.mean_variance() for strategy in self.strategies)
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """Compare L·(R·x) with A·x factor by factor."""
+        for strategy in self.strategies:
+            strategy.check(rng=rng, probes=probes)
 
     def _rows(self) -> list[int]:
         return [strategy.n_noise for strategy in self.strategies]

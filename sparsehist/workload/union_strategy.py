@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
@@ -97,3 +98,8 @@ class UnionStrategy(Strategy):
             strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in parts
         )
         return total / self.workload.n_queries
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """Compare L·(R·x) with A·x part by part."""
+        for strategy in self.strategies:
+            strategy.check(rng=rng, probes=probes)

@@ -43,6 +43,8 @@ _MOST_LOSSES = 1 << 14
 _WORTH_IT = 0.999
 _ORDERS = np.array([*range(2, 257), *(1 << k for k in range(9, 24))], dtype=np.float64)
 _LARGEST_EPSILON = 1e4
+_LITTLE = 1e-2
+_MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
 # Poisson noise for five keys or more is convolved on a grid: four digits of delta, or all of them in up to a second.
 _GRID, _GRID_ERROR = 1 << 16, 1e-3
 
@@ -78,14 +80,33 @@ def guarantee(cost: Cost, delta: float) -> float:
         found = _of_parts(parts, left * (1.0 - _GRID_ERROR))
         if (1.0 + math.exp(min(found, 700.0))) * cost.numerical_slack <= left * _GRID_ERROR:
             return found
-    epsilon = 0.0
-    for step in range(200):
-        rest = left - (1.0 + math.exp(min(epsilon, 700.0))) * cost.numerical_slack
-        found = _of_parts(parts, rest) if rest >= 0 else math.inf
-        if found <= epsilon or found == math.inf:
-            return found if found == math.inf else epsilon
-        epsilon = found if step < 30 else found * (1.0 + 1e-6)  # near the limit it would creep for ever
-    return math.inf
+    return _with_slack(parts, left, cost.numerical_slack)
+
+
+def _with_slack(parts: tuple[Part, ...], left: float, slack: float) -> float:
+    """The smallest epsilon that is enough for what it leaves of delta itself: more epsilon leaves less delta."""
+
+    def needed(epsilon: float) -> float:
+        rest = left - (1.0 + math.exp(min(epsilon, 700.0))) * slack
+        return _of_parts(parts, rest) if rest >= 0 else math.inf
+
+    # From below every step is too small until one is enough; near the last epsilon there is they would creep for
+    # ever, so after the first they are stretched, and what they overshot is taken back by halves.
+    stretch = 1.0 + (_GRID_ERROR if any(part.law == POISSON for part in parts) else _STRETCH)
+    low = high = needed(0.0)
+    for step in range(_MOST_STEPS):
+        more = needed(high)
+        if more == math.inf or more <= high:
+            break
+        low, high = high, more if step < _PLAIN_STEPS else more * stretch
+    else:
+        return math.inf
+    if more == math.inf:
+        return math.inf
+    while high - low > _STRETCH**2 * high and stretch < 1.0 + _GRID_ERROR and step >= _PLAIN_STEPS:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if needed(middle) <= middle else (middle, high)
+    return high
 
 
 @lru_cache(maxsize=4096)
@@ -188,11 +209,14 @@ def _shared_out(rest: tuple[Part, ...], convolved: Sequence[Part], delta: float)
     shares = np.full(len(terms), 1.0 / len(terms))
     best = math.inf
     for _ in range(2):
-        at = [_term(term, delta * share) for term, share in zip(terms, shares, strict=True)]
-        finer = [_term(term, delta * share / 2.0) for term, share in zip(terms, shares, strict=True)]
+        at = np.array([_term(term, delta * share) for term, share in zip(terms, shares, strict=True)])
         best = min(best, math.fsum(at) * _UP)
-        slopes = np.array(finer) - np.array(at)
-        if not np.isfinite(slopes).all() or slopes.sum() <= 0:
+        finer = np.array([_term(term, delta * share / 2.0) for term, share in zip(terms, shares, strict=True)])
+        if np.isfinite(finer).all():
+            slopes = finer - at
+        else:  # Poisson noise of a small mean has no epsilon below some delta: it gets nearly all
+            slopes = np.where(np.isfinite(finer), _LITTLE, 1.0)
+        if slopes.sum() <= 0:
             break
         shares = np.maximum(slopes / slopes.sum(), 1e-6)
         shares = shares / shares.sum() * (1.0 - 1e-12)

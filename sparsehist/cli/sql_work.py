@@ -127,7 +127,8 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
         shown.append(escape(f"line {outcome.line}: {outcome.said}"))
     if outcome.frame is not None and outcome.kind != "release":
         if outcome.frame.width:
-            shown.append(rows_table(_for_people(outcome.frame).head(MOST_ROWS)))
+            exact = outcome.kind == "duckdb"
+            shown.append(rows_table(_for_people(outcome.frame).head(MOST_ROWS), exact=exact))
         if outcome.more:
             shown.append(f"… the first {outcome.frame.height:,} rows; --rows prints more")
         elif not outcome.frame.height:

@@ -27,14 +27,15 @@ def parameters_table(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = ()) -> Table:
-    """A short frame as a table: numbers to the right, nulls as a dash; keys as they are, to be copied."""
+def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = (), exact: bool = False) -> Table:
+    """A short frame as a table: numbers to the right, nulls as a dash; keys, and all if `exact`, as they are."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name, dtype in frame.schema.items():
         table.add_column(
             name, justify="right" if dtype.is_numeric() else "left", overflow="fold", min_width=len(name)
         )
     writers = [str if name in keys and dtype.is_integer() else cell_text for name, dtype in frame.schema.items()]
+    writers = [exact_text] * frame.width if exact else writers
     for row in frame.iter_rows():  # a screenful, already published
         table.add_row(*(escape(write(value)) for write, value in zip(writers, row, strict=True)))
     return table
@@ -47,6 +48,11 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+
+
+def exact_text(value: Any) -> str:
+    """A value as it is: to be copied, not read."""
+    return MISSING if value is None else printable(str(value))
 
 
 def printable(text: str) -> str:

@@ -212,10 +212,9 @@ def _shared_out(rest: tuple[Part, ...], convolved: Sequence[Part], delta: float)
         at = np.array([_term(term, delta * share) for term, share in zip(terms, shares, strict=True)])
         best = min(best, math.fsum(at) * _UP)
         finer = np.array([_term(term, delta * share / 2.0) for term, share in zip(terms, shares, strict=True)])
-        if np.isfinite(finer).all():
-            slopes = finer - at
-        else:  # Poisson noise of a small mean has no epsilon below some delta: it gets nearly all
-            slopes = np.where(np.isfinite(finer), _LITTLE, 1.0)
+        # Poisson noise of a small mean has no epsilon below some delta: it gets nearly all.
+        finite = np.isfinite(finer)
+        slopes = finer - at if finite.all() else np.where(finite, _LITTLE, 1.0)
         if slopes.sum() <= 0:
             break
         shares = np.maximum(slopes / slopes.sum(), 1e-6)

@@ -13,6 +13,9 @@ from sparsehist.errors import DeclarationError
 from sparsehist.store import SeriesFiles
 from sparsehist.workload import Cells
 
+_NUMBERED = 2**63
+"""A column of so many values, such as text, has no numbers for them."""
+
 _ALL_VALUES = -1
 """Stands in a query for a key column it sums over."""
 
@@ -32,9 +35,14 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     counted = files.all_counted()
     columns = key_domains(domain)
     coordinates = tuple(
-        column.index(counted.select(pl.col(f"key_{i}").alias("key_0"))) for i, column in enumerate(columns)
+        _numbers(column, counted.select(pl.col(f"key_{i}").alias("key_0"))) for i, column in enumerate(columns)
     )
     return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
+
+
+def _numbers(column: Domain, keys: pl.DataFrame) -> NDArray[np.int64]:
+    # Queries are at most 2**31, so none tells the values of such a column apart: they are summed over.
+    return np.zeros(keys.height, np.int64) if column.size >= _NUMBERED else column.index(keys)
 
 
 def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
@@ -62,5 +70,7 @@ def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, name
 
 def _values(numbers: NDArray[np.int64], domain: Domain, name: str) -> pl.Series:
     given = numbers != _ALL_VALUES
+    if not given.any():
+        return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
     values = domain.keys(np.where(given, numbers, 0))["key_0"].alias(name)
     return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()

@@ -109,6 +109,21 @@ def test_marginals_are_sums_of_the_bounded_counts():
         assert round(answer) == truth.get((country, day), 0)
 
 
+def test_a_column_of_text_is_summed_over():
+    """A column too large to be numbered has marginals of the other columns, and none of its own."""
+    frame = pl.DataFrame({"country": ["DE", "DE", "US"], "query": ["a", "b", "a"], "users": [3, 4, 5]})
+    series = sh.create(
+        ":memory:", sh.Counts(frame, count="users"), name="asked", key=["country", "query"], max_keys=2, seed=1,
+        domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
+    )  # fmt: skip
+    released = series.release_workload("by_country", sh.Marginals([["country"], []]), level=FINE).frame
+    assert released.select("country", "query").rows() == [("DE", None), ("US", None), (None, None)]
+    assert released["query"].dtype == pl.String
+    np.testing.assert_allclose(released["noisy_answer"], [7, 5, 12], atol=0.5)
+    with pytest.raises(DeclarationError, match="too many"):
+        series.release_workload("by_query", sh.Marginals([["query"]]), level=FINE)
+
+
 def test_a_matrix_is_a_workload(tmp_path):
     """Queries of a matrix are answered, and the release is made again from the store without the matrix."""
     series, counts = _hours(tmp_path / "store")

@@ -27,7 +27,10 @@ def run(*arguments, before=()):
         "release",
         "create",
         "workload",
-        *(pytest.param(work, marks=pytest.mark.slow) for work in ("create_series", "drop", "adopt", "backup")),
+        *(
+            pytest.param(work, marks=pytest.mark.slow)
+            for work in ("create_series", "drop", "adopt", "backup", "migrate")
+        ),
     ],
 )
 def test_a_store_killed_at_any_call_is_before_or_after(tmp_path, work):

@@ -15,6 +15,7 @@ from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.optimised import Optimised
 from sparsehist.workload.rows_of_ranges import Prefix, RangeRows, Ranges, Total
+from sparsehist.workload.spectral import Spectral
 from sparsehist.workload.strategy import Sensitivity, Strategy
 from sparsehist.workload.strategy_text import strategy_named
 from sparsehist.workload.union import Union
@@ -24,8 +25,9 @@ _LONGEST_PRICED = 4096
 # Lists of queries times cells beyond this are priced on some of the queries.
 _LARGEST_PRICED = 2**21
 _SAMPLED = 64
-# Dense strategies take the cube of this.
-_LARGEST_OPTIMISED = 256
+# Dense strategies take a time that grows with the cube of this.
+_LARGEST_OPTIMISED = 128
+_MOST_DIRECT = 2**16
 _LARGEST_IDENTITY = 2**31
 
 
@@ -69,9 +71,10 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy
         ('spectral', 'hierarchical(branching=4)')
     """
     shorter = _shorter(workload, max_keys)
-    priced = [
-        (_error(strategy, max_keys, pure=pure), strategy) for strategy in _strategies(shorter, max_keys, pure=pure)
-    ]
+    strategies = _strategies(shorter, max_keys, pure=pure)
+    if shorter is not workload and _may_be_direct(workload):  # priced by all of its queries, which overlap
+        strategies = [one for one in strategies if one.name != "direct"] + [strategy_named("direct", workload)]
+    priced = [(_error(strategy, max_keys, pure=pure), strategy) for strategy in strategies]
     finite = [(error, strategy) for error, strategy in priced if math.isfinite(error) and error > 0]
     if not finite:
         raise DeclarationError(f"no strategy answers {workload.describe()} with a finite error")
@@ -94,7 +97,7 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Ca
     """
     chosen = choose(workload, max_keys, pure=pure)
     names = {chosen.name: chosen}
-    for name in _plain_names(workload):
+    for name in [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]:
         try:
             strategy = strategy_named(name, workload)
         except DeclarationError:
@@ -136,8 +139,8 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 def _on(strategy: Strategy, workload: Workload) -> Strategy:
     """The same strategy for another workload: its length follows the number of cells."""
-    if hasattr(strategy, "blend") and hasattr(strategy, "window"):
-        return strategy_named(f"spectral(blend={strategy.blend!r}, window={strategy.window})", workload)
+    if isinstance(strategy, Spectral):
+        return Spectral(workload, blend=strategy.blend, window=strategy.window)
     return strategy_named(strategy.name, workload)
 
 
@@ -145,8 +148,6 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     if isinstance(workload, Kronecker):
         return _of_product(workload, max_keys, pure=pure)
     names = _plain_names(workload)
-    if len(workload.columns) == 1 and "spectral" in names and not pure:
-        names += _spectral_names(workload.n_cells, max_keys)
     made: list[Strategy] = []
     if isinstance(workload, Union):
         parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
@@ -156,7 +157,12 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
             made.append(strategy_named(name, workload))
         except DeclarationError:
             continue
-    if workload.n_cells <= _LARGEST_OPTIMISED and not isinstance(workload, Marginals | Total) and not pure:
+    if "spectral" in names and not pure:
+        made += _blended(workload, max_keys)
+    if "direct" not in names and _may_be_direct(workload):
+        made.append(strategy_named("direct", workload))
+    dense = not isinstance(workload, Marginals | Total | Prefix) and workload.n_cells <= _LARGEST_OPTIMISED
+    if dense and not pure:
         made.append(Optimised.for_unit(workload, max_keys))
     return made
 
@@ -170,10 +176,9 @@ def _plain_names(workload: Workload) -> list[str]:
     if isinstance(workload, Marginals):
         small = workload.n_cells <= 2**20
         return ["residual", "direct", "weighted", *(["identity"] if small else [])]
-    names = ["identity", "direct"] if not _is_many(workload) else ["identity"]
     if len(workload.columns) > 1 or (isinstance(workload, MatrixWorkload) and workload.matrix is None):
         return ["identity"]
-    names += ["spectral", "haar", *(f"hierarchical(branching={branching})" for branching in (2, 4, 16))]
+    names = ["identity", "spectral", "haar", *(f"hierarchical(branching={branching})" for branching in (2, 4, 16))]
     if isinstance(workload, Prefix) and workload.n <= 2**14:
         names += ["square_root", "square_root(scaled=True)"]
     if isinstance(workload, RangeRows) and workload.explicit:
@@ -181,18 +186,37 @@ def _plain_names(workload: Workload) -> list[str]:
     return names
 
 
-def _is_many(workload: Workload) -> bool:
-    return not workload.explicit or workload.n_queries > 64 * 1024
+def _may_be_direct(workload: Workload) -> bool:
+    """Whether the queries could be measured as they are: not many, and not the prefix sums, which all overlap."""
+    if isinstance(workload, Prefix | Marginals | Kronecker) or not workload.explicit:
+        return False
+    return workload.n_queries <= _MOST_DIRECT and getattr(workload, "matrix", workload) is not None
 
 
-def _spectral_names(cells: int, max_keys: int) -> list[str]:
-    """Blends from nothing to nearly the identity, with the scaling of one cell and that of half a unit."""
-    keys = min(max_keys, cells)
+def _blended(workload: Workload, max_keys: int) -> list[Strategy]:
+    """For each window of the scaling the best blend, found by going up or down from one of half a unit."""
+    keys = min(max_keys, workload.n_cells)
     if keys == 1:
         return []
-    windows = sorted({0, min(keys // 4, cells - 1), min(keys // 2, cells - 1)})
-    blends = [0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 5)]
-    return [f"spectral(blend={blend:g}, window={window})" for window in windows for blend in (0.0, *blends)]
+    blends = [0.0, *(0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 6))]
+    best: list[Strategy] = []
+    for window in sorted({min(keys // share, workload.n_cells - 1) for share in (2, 4, 2 * keys)}):
+        prices: dict[int, float] = {}
+
+        def price(at: int, window: int = window, prices: dict[int, float] = prices) -> float:
+            if not 0 <= at < len(blends):
+                return math.inf
+            if at not in prices:
+                prices[at] = _error(Spectral(workload, blend=blends[at], window=window), max_keys, pure=False)
+            return prices[at]
+
+        place = start = len(blends) // 2
+        while price(place + 1) < price(place):
+            place += 1
+        while place <= start and price(place - 1) < price(place):
+            place -= 1
+        best.append(Spectral(workload, blend=blends[place], window=window))
+    return best
 
 
 def _of_product(workload: Kronecker, max_keys: int, *, pure: bool) -> list[Strategy]:

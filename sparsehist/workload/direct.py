@@ -8,10 +8,13 @@ from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.dense_gram import LARGEST_GRAM, gram_of, largest_sum
+from sparsehist.workload.dense_gram import gram_of, largest_sum
 from sparsehist.workload.rows_of_ranges import RangeRows, Total
 from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
 from sparsehist.workload.union import Union
+
+# Of AᵀA all eigenvalues are taken.
+_LARGEST_GRAM = 256
 
 
 class Direct(Strategy):
@@ -40,7 +43,7 @@ class Direct(Strategy):
         return self.workload.n_queries
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """By the largest columns of A; for up to 1,024 cells also from AᵀA."""
+        """By the largest columns of A; for up to 256 cells also from AᵀA."""
         keys = min(max_keys, self.workload.n_cells)
         if isinstance(self.workload, Total):  # of any number of cells
             return Sensitivity(float(keys), float(keys), float(keys))
@@ -50,7 +53,7 @@ class Direct(Strategy):
         first = np.zeros(self.workload.n_cells)
         first[np.argsort(-squares, kind="stable")[:keys]] = 1.0
         lower = max(lower, float(np.linalg.norm(self.workload.apply(first))))
-        if self.workload.n_cells <= LARGEST_GRAM:
+        if self.workload.n_cells <= _LARGEST_GRAM:
             bounds = largest_sum(gram_of(self.workload), keys)
             upper, lower = min(upper, bounds.upper**0.5), max(lower, bounds.lower**0.5)
         return Sensitivity(upper, min(lower, upper), float(np.sort(sums)[::-1][:keys].sum()))

@@ -139,6 +139,16 @@ def test_small_deltas_keep_their_digits_and_fall_in_order() -> None:
     assert 0 < delta_added("0.01", 2.0, 4) < 1e-30
 
 
+def test_losses_that_cannot_be_reached_cost_nothing_more() -> None:
+    """A mean of 1: falling counts lose nothing but what is certain, for few keys and for many."""
+    for keys in (1, 4, 5, 12, 30):
+        assert delta_removed(1, 2.0, keys) == pytest.approx(1 - (1 - math.exp(-1)) ** keys, rel=1e-14)
+    # All counts at 1, the only way to lose 24 ln 2, beside an epsilon a little smaller.
+    last = math.exp(24 * (math.log(2) - 2)) * -math.expm1(-0.01)
+    certain = 1 - (1 - math.exp(-2)) ** 24
+    assert delta_removed("1/2", 24 * math.log(2) - 0.01, 24) == pytest.approx(certain + last, rel=1e-14)
+
+
 def test_what_is_no_question_is_refused() -> None:
     """A negative epsilon, and a unit without keys."""
     with pytest.raises(DeclarationError, match=r"-0\.5"):

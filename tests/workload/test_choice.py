@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sparsehist.workload import Identity, Prefix, Ranges, Total, Workload, choose, compare, strategy_named
+
+
+@pytest.mark.parametrize(
+    "workload", [Prefix(300), Ranges(300), Prefix(1), Ranges(2), Identity(50), Total(9)], ids=str
+)
+@pytest.mark.parametrize("keys", [1, 8])
+@pytest.mark.parametrize("pure", [False, True])
+def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
+    """What `choose` takes is priced in the table, and nothing there is better."""
+    chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
+    errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
+    assert errors[chosen.name] == pytest.approx(min(errors.values()))
+    assert errors == dict(sorted(errors.items(), key=lambda item: item[1]))
+    for candidate in table:
+        made = strategy_named(candidate.strategy, workload)
+        scale = made.sensitivity(keys).l1 if pure else made.sensitivity(keys).l2
+        assert candidate.mean_squared_error == pytest.approx(scale**2 * made.mean_variance())
+        assert math.isfinite(candidate.mean_squared_error) and candidate.mean_squared_error > 0
+        assert candidate.ratio is None if pure else candidate.ratio >= 1 - 1e-9
+
+
+def test_the_choice_depends_on_the_cells_of_a_unit():
+    """At many cells a unit the plain spectral strategy loses to the identity, and what is chosen beats both."""
+    table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
+    chosen = choose(Prefix(256), 80).name
+    assert table["identity"] < table["spectral"] / 1.8
+    assert table[chosen] < table["identity"]
+
+
+def test_a_long_column_is_priced_on_a_shorter_one():
+    """The choice for ten million cells is made at once, and keeps the length of its transform in its name."""
+    assert choose(Prefix(10**7), 1).name == "spectral(length=10005187)"
+    assert choose(Ranges(10**7), 1, pure=True).name.startswith("hierarchical")
+
+
+def test_a_total_is_measured_as_it_is():
+    """One query is one noise, whatever the number of cells."""
+    strategy = choose(Total(1000), 3)
+    assert (strategy.name, strategy.n_noise, strategy.sensitivity(3).l2) == ("direct", 1, 3.0)
+
+
+def test_a_small_matrix_has_a_strategy_of_its_own():
+    """For a small matrix the optimised strategy is among those compared, and its choice is no worse than others."""
+    matrix = [[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 1]]
+    table = compare(Workload(matrix), 1)
+    assert table[0].strategy == choose(Workload(matrix), 1).name

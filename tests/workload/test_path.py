@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from sparsehist.entropy import seeded
+from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace
+from sparsehist.workload import Prefix, Ranges, Workload, answers_of_state, cells_of_state, next_state, strategy_named
+from tests.stats import assert_consistent, assert_detected, gaussian_vector_test, mean_test, two_sample_vectors
+
+LEVELS = (Fraction(1, 10), Fraction(2, 5), Fraction(3))
+ROWS = Workload([[1, 2, 0, 0, 1], [0, 0, 1, 1, 0]])
+STRATEGIES = [
+    strategy_named("spectral", Prefix(4)),
+    strategy_named("spectral(blend=2, window=1, length=7)", Ranges(4)),
+    strategy_named("identity", ROWS),
+    strategy_named("square_root(scaled=True)", Prefix(4)),
+    strategy_named("banded(bands=2)", Prefix(4)),
+    strategy_named("hierarchical(branching=3)", Ranges(4)),
+    strategy_named("haar", Ranges(5)),
+    strategy_named("tree", Prefix(4)),
+    strategy_named("direct", ROWS),
+]
+
+
+class Coefficients:
+    """In the place of a generator: a draw is the matrix of its coefficients on all independent normals ever drawn."""
+
+    def __init__(self, draws):
+        self.draws, self.drawn = draws, 0
+
+    def standard_normal(self, size):
+        block = np.zeros((size, self.draws * size))
+        block[:, self.drawn * size : (self.drawn + 1) * size] = np.eye(size)
+        self.drawn += 1
+        return block
+
+
+def _answers(strategy, order, sensitivity):
+    family, states, rng = Gaussian(sensitivity=sensitivity), {}, Coefficients(len(order))
+    for level in order:
+        states[level] = next_state(family, strategy, states, level, rng=rng)
+    if strategy.workload.explicit:
+        return {level: answers_of_state(family, strategy, state) for level, state in states.items()}
+    return {
+        level: strategy.workload.apply(cells_of_state(family, strategy, state)) for level, state in states.items()
+    }
+
+
+def _gap(strategy, answers, sensitivity):
+    """Greatest deviation of any covariance from L·Lᵀ·Δ²/(2 max), relative to the largest."""
+    unit = strategy.to_state(np.eye(strategy.n_noise))
+    L = strategy.state_answers(unit) if strategy.workload.explicit else strategy.workload.apply(unit)
+    law = L @ L.T * sensitivity**2 / 2
+    pairs = [(one, other) for one in answers for other in answers]
+    gaps = [np.abs(answers[a] @ answers[b].T * float(max(a, b)) - law).max() for a, b in pairs]
+    return max(gaps) / np.abs(law).max()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
+    """The covariance of answers at two levels is L·Lᵀ·Δ²/(2·finer level), entry by entry, in all six orders."""
+    sensitivity = strategy.sensitivity(2).l2
+    for order in permutations(LEVELS):
+        assert _gap(strategy, _answers(strategy, order, sensitivity), sensitivity) < 1e-12
+
+
+def test_a_wrong_path_has_another_covariance():
+    """A level drawn afresh, or a sensitivity 5 % off, is seen in the algebra."""
+    strategy, sensitivity = STRATEGIES[0], 1.0
+    assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
+    family, states, rng = Gaussian(), {}, Coefficients(3)
+    for level in LEVELS:
+        states[level] = answers_of_state(family, strategy, next_state(family, strategy, {}, level, rng=rng))
+    assert _gap(strategy, states, sensitivity) > 0.5
+
+
+DRAWS = 40_000
+
+
+def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
+    """Answers at all levels, draws side by side; shape (draws, levels · queries), levels from coarse to fine.
+
+    One strategy of many independent copies is what is drawn: states are filled column by column.
+    """
+    rng, columns = seeded(seed), []
+    for _ in range(draws // 100):
+        states = {}
+        for level in order:
+            known = {} if forget else states
+            states[level] = next_state(family, _Copies(strategy, 100), known, level, rng=rng)
+        answers = [strategy.noise_answers(_Copies.split(states[level], 100)) for level in LEVELS]
+        columns.append(np.concatenate(answers))
+    return np.concatenate(columns, axis=1).T
+
+
+class _Copies:
+    """A strategy many times over, its states one after the other: Z is kept, whatever the family."""
+
+    def __init__(self, strategy, copies):
+        self.n_noise = strategy.n_noise * copies
+
+    def to_state(self, z):
+        return z
+
+    @staticmethod
+    def split(state, copies):
+        return np.asarray(state, float).reshape(-1, copies)
+
+
+ORDER = (LEVELS[2], LEVELS[0], LEVELS[1])
+
+
+def test_draws_follow_the_joint_law():
+    """40,000 draws at three levels in scrambled order are jointly normal with the covariance of the algebra."""
+    strategy = strategy_named("spectral", Prefix(3))
+    L = strategy.noise_answers(np.eye(3))
+    finer = np.maximum.outer([float(level) for level in LEVELS], [float(level) for level in LEVELS])
+    law = np.kron(1 / (2 * finer), L @ L.T)
+    drawn = _drawn(Gaussian(), strategy, ORDER, 11)
+    assert_consistent(gaussian_vector_test(drawn, law), "answers at three levels")
+    assert_detected(gaussian_vector_test(_drawn(Gaussian(), strategy, ORDER, 12, forget=True), law), "fresh noise")
+    assert_detected(gaussian_vector_test(_drawn(Gaussian(1.05), strategy, ORDER, 13), law), "a scale 5 % off")
+
+
+@pytest.mark.parametrize("family", [Laplace(1.0), DiscreteLaplace(2)], ids=["laplace", "discrete_laplace"])
+def test_other_families_keep_their_noise(family):
+    """Laplace noise on a tree, in scrambled order, has the joint law of noise coarsened step by step."""
+    strategy = strategy_named("tree", Prefix(2))
+    state = next_state(family, strategy, {}, LEVELS[0], rng=seeded(1))
+    assert state.shape == (3,) and state.dtype == (np.int64 if family.integer else np.float64)
+    drawn = _drawn(family, strategy, ORDER, 21, draws=20_000)
+    straight = _drawn(family, strategy, LEVELS[::-1], 22, draws=20_000)
+    assert_consistent(two_sample_vectors(drawn, straight, directions=4), "answers at three levels")
+    variance = np.tile(strategy.query_variance(), 3) * np.repeat([family.std(level) ** 2 for level in LEVELS], 2)
+    for column, wanted in zip(drawn.T, variance, strict=True):
+        assert_consistent(mean_test(column**2, wanted, float(np.var(column**2))), "the variance of an answer")
+    assert_detected(
+        two_sample_vectors(_drawn(family, strategy, ORDER, 23, draws=20_000, forget=True), straight, directions=1),
+        "fresh noise",
+    )
+
+
+def test_the_kept_state_serves_every_query():
+    """R⁻¹·Z answers each range as L·Z does, under Gaussian noise and where Z itself is kept."""
+    strategy = strategy_named("spectral", Ranges(6))
+    for family in (Gaussian(), Laplace()):
+        state = next_state(family, strategy, {}, Fraction(1), rng=seeded(5))
+        cells = cells_of_state(family, strategy, state)
+        listed = answers_of_state(family, strategy, state)
+        np.testing.assert_allclose(listed, strategy.workload.apply(cells))

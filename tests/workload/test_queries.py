@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import DeclarationError
+from sparsehist.workload import Cells
+
+MATRIX = np.array([[1, 0, -1, 2], [0, 3, 0, 0], [1, 1, 1, 1]])
+WORKLOADS = [
+    (sh.Prefix(4), np.tril(np.ones((4, 4)))),
+    (sh.Identity(4), np.eye(4)),
+    (sh.Total(4), np.ones((1, 4))),
+    (sh.Ranges(3), [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]),
+    (sh.Ranges(4, [(1, 2), (0, 3), (3, 3)]), [[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]),
+    (sh.Workload(MATRIX), MATRIX),
+    (sh.Workload(sparse.coo_matrix(MATRIX)), MATRIX),
+    (sh.Workload(aslinearoperator(MATRIX.astype(float))), MATRIX),
+    (sh.Union(sh.Total(), sh.Identity(4)), np.vstack([np.ones((1, 4)), np.eye(4)])),
+    (sh.Union(sh.Prefix(4), sh.Workload(MATRIX)), np.vstack([np.tril(np.ones((4, 4))), MATRIX])),
+]
+
+
+@pytest.mark.parametrize(("workload", "matrix"), WORKLOADS, ids=lambda value: str(value)[:24])
+def test_a_workload_is_its_matrix(workload, matrix):
+    """Applied, transposed, on counts and row by row, a workload is the matrix it stands for."""
+    matrix, rng = np.asarray(matrix, float), seeded(1)
+    x, y = rng.standard_normal((workload.n_cells, 3)), rng.standard_normal((workload.n_queries, 2))
+    assert workload.shape == matrix.shape
+    np.testing.assert_allclose(workload.apply(x), matrix @ x)
+    np.testing.assert_allclose(workload.apply(x[:, 0]), matrix @ x[:, 0])
+    np.testing.assert_allclose(workload.apply_transposed(y), matrix.T @ y)
+    np.testing.assert_allclose(workload.apply_transposed(y[:, 0]), matrix.T @ y[:, 0])
+    np.testing.assert_allclose(workload.row_squares(), np.sum(matrix**2, axis=1))
+    cells = Cells((workload.n_cells,), (np.array([2, 0]),), np.array([7, 5]))
+    answers = workload.answers(cells)
+    np.testing.assert_array_equal(answers, matrix[:, 2] * 7 + matrix[:, 0] * 5)
+    assert answers.dtype == (np.int64 if workload.integral else np.float64)
+    if workload.explicit:
+        assert {len(column) for column in workload.queries().values()} == {len(matrix)}
+
+
+@pytest.mark.parametrize("workload", [workload for workload, _ in WORKLOADS], ids=lambda value: str(value)[:24])
+def test_the_text_of_a_workload_is_read_back(workload):
+    """Text and attachments say all there is to say of a workload; an operator has to be handed in again."""
+    assert pickle.loads(pickle.dumps(sh.Prefix(3))) == sh.Prefix(3)
+    if str(workload).startswith("matrix") and not workload.attachments():
+        with pytest.raises(DeclarationError, match="hand in the workload itself"):
+            sh.Workload.parse(str(workload))
+        return
+    back = sh.Workload.parse(str(workload), attachments=workload.attachments())
+    assert back == workload and hash(back) == hash(workload) and back.integral == workload.integral
+    x = np.arange(workload.n_cells) ** 2.0
+    np.testing.assert_array_equal(back.apply(x), workload.apply(x))
+
+
+def test_a_long_list_of_ranges_is_an_attachment():
+    """Ranges beyond a few stand in a file beside the text, and come back exactly."""
+    ranges = [(i, i + j) for i in range(20) for j in range(5)]
+    workload = sh.Ranges(30, ranges)
+    assert "sha256" in str(workload) and len(str(workload)) < 100
+    assert sh.Workload.parse(str(workload), attachments=workload.attachments()) == workload
+    assert sh.Ranges(30, ranges[::-1]) != workload
+
+
+def test_a_size_left_out_is_that_of_the_domain():
+    """Without a size a workload takes it from the domain, and refuses another."""
+    assert sh.Prefix().for_domain((7,)) == sh.Prefix(7)
+    assert sh.Ranges(ranges=[(0, 6)]).for_domain((7,)) == sh.Ranges(7, [(0, 6)])
+    assert sh.Union(sh.Total(), sh.Prefix()).for_domain((7,)).shape == (8, 7)
+    with pytest.raises(DeclarationError, match="no range"):
+        sh.Ranges(ranges=[(0, 7)]).for_domain((7,))
+    with pytest.raises(DeclarationError, match="asks about columns"):
+        sh.Prefix(8).for_domain((7,))
+    with pytest.raises(DeclarationError, match="takes its size"):
+        sh.Prefix().shape  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: sh.Workload([[1.0, np.nan]]), "NaN"),
+        (lambda: sh.Workload(sparse.csr_matrix([[np.inf, 1.0]])), "infinity"),
+        (lambda: sh.Workload(aslinearoperator(np.array([[np.nan, 1.0]]))), "NaN"),
+        (lambda: sh.Workload(np.zeros((0, 4))), "at least one query"),
+        (lambda: sh.Workload(np.zeros((3, 0))), "at least one query"),
+        (lambda: sh.Workload(np.zeros(3)), "queries by cells"),
+        (lambda: sh.Workload([[1, 2], [3]]), "queries by cells"),
+        (lambda: sh.Workload([["a"]]), "real matrix"),
+        (lambda: sh.Workload(np.eye(2) * 1j), "real matrix"),
+        (lambda: sh.Prefix(0), "number of cells"),
+        (lambda: sh.Prefix(2.5), "number of cells"),
+        (lambda: sh.Ranges(4, []), "at least one query"),
+        (lambda: sh.Ranges(4, [(2, 1)]), "no range"),
+        (lambda: sh.Ranges(4, [(0, 4)]), "no range"),
+        (lambda: sh.Ranges(4, [(0.5, 2)]), "pairs of integers"),
+        (sh.Union, "at least one query"),
+        (lambda: sh.Union(sh.Ranges(4)), "not a list"),
+        (lambda: sh.Union(sh.Prefix(4), sh.Prefix(5)), "one domain"),
+        (lambda: sh.Prefix(4).apply(np.zeros(5)), "does not fit"),
+        (lambda: sh.Workload.parse("prefix(4"), "cannot read"),
+        (lambda: sh.Workload.parse("suffix(4)"), "no workload 'suffix'"),
+        (lambda: sh.Workload.parse("prefix(n=4, m=3)"), "prefix"),
+        (lambda: sh.Workload.parse("prefix(__import__('os'))"), "no workload"),
+        (lambda: sh.Workload.parse("4"), "is no workload"),
+        (lambda: sh.Ranges(10**6).apply(np.zeros(10**6)), "not listed"),
+    ],
+)
+def test_what_is_no_workload_is_refused(build, message):
+    """Bad matrices, sizes, ranges and texts are errors that say what would be right."""
+    with pytest.raises(DeclarationError, match=message):
+        build()
+
+
+def test_nothing_secret_is_printed():
+    """Counts and their number do not show in what prints cells."""
+    cells = Cells((1000,), (np.array([123]),), np.array([98765]))
+    assert "98765" not in repr(cells) and "123" not in repr(cells)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sparsehist.entropy import seeded
+from sparsehist.errors import DeclarationError
+from sparsehist.workload import Identity, Prefix, Ranges, Total, Union, Workload, lower_bound, strategy_named
+from sparsehist.workload.rank_bound import (
+    bound_of_gram,
+    gram_matrix,
+    squared_sensitivity_bound,
+    squared_sensitivity_reached,
+)
+from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel
+from sparsehist.workload.toeplitz import Banded, windows_by_rank
+
+NAMES = [
+    *("spectral", "spectral(blend=2)", "spectral(window=1, blend=1)", "identity", "square_root", "direct"),
+    *("square_root(scaled=True)", "banded(bands=3)", "hierarchical(branching=2)", "hierarchical(branching=3)"),
+    *("haar", "tree"),
+]
+SIZES = (1, 2, 3, 5, 8, 9)
+
+
+def _served(name, n):
+    """The strategy for every workload of n cells that it serves."""
+    rows = Workload(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
+    lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
+    for workload in (Prefix(n), Ranges(n), *lists, rows):
+        try:
+            yield strategy_named(name, workload)
+        except DeclarationError:
+            assert name in {"tree", "direct"} or "window" in name
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", SIZES)
+def test_a_strategy_factors_its_workload(name, n):
+    """L·R is A, variances are the diagonal of L·Lᵀ, and their mean is that, listed or not."""
+    for strategy in _served(name, n):
+        strategy.check(rng=seeded(1))
+        workload, R, unit = strategy.workload, strategy.apply(np.eye(n)), np.eye(strategy.n_noise)
+        state = strategy.to_state(unit)
+        L = strategy.state_answers(state) if workload.explicit else workload.apply(state)
+        np.testing.assert_allclose(L @ R, workload.apply(np.eye(n)), atol=1e-9)
+        assert state.shape == (strategy.state_size, strategy.n_noise)
+        variances = np.sum(L**2, axis=1)
+        assert strategy.mean_variance() == pytest.approx(variances.mean())
+        if workload.explicit:
+            np.testing.assert_allclose(strategy.query_variance(), variances)
+            np.testing.assert_allclose(strategy.noise_answers(unit), L)
+        else:
+            each = [strategy.range_variance(a, b) for a in range(n) for b in range(a, n)]
+            np.testing.assert_allclose(each, variances)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", SIZES)
+def test_no_unit_moves_more_than_the_sensitivity(name, n):
+    """Over all units the greatest move is never above the stated one, and at least 97 % of it for these workloads."""
+    for strategy in _served(name, n):
+        R = strategy.apply(np.eye(n))
+        for keys in range(1, n + 1):
+            moves = np.array([R[:, list(cells)].sum(axis=1) for cells in combinations(range(n), keys)])
+            stated = strategy.sensitivity(keys)
+            largest = np.sqrt(np.max(np.sum(moves**2, axis=1)))
+            assert largest <= stated.l2 * (1 + 1e-12)
+            assert stated.l2_lower <= largest * (1 + 1e-9)
+            assert np.abs(moves).sum(axis=1).max() <= stated.l1 * (1 + 1e-9)
+            if isinstance(strategy.workload, Prefix | Ranges) and name != "direct":
+                assert largest >= 0.97 * stated.l2
+
+
+@pytest.mark.parametrize("kind", [PrefixKernel, RangesKernel])
+@pytest.mark.parametrize("window", [0, 3])
+def test_bounds_by_rank_hold_over_all_sets(kind, window):
+    """The bounds that larger columns rely on hold where every set can be tried; neither is the value itself."""
+    n = 22
+    kernel = kind(n + 3, 0.5, window)
+    gram = gram_matrix(kernel, n)
+    for keys in (2, 3, 4):
+        sets = np.array(list(combinations(range(n), keys)))
+        largest = max(gram[np.ix_(cells, cells)].sum() for cells in sets)
+        for bound in (bound_of_gram(gram, keys), squared_sensitivity_bound(kernel, n, keys)):
+            assert largest <= bound <= 1.2 * largest
+        assert squared_sensitivity_reached(kernel, n, keys) <= largest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("workload", [Prefix(5000), Ranges(5000), Prefix(300), Ranges(300)], ids=str)
+@pytest.mark.parametrize("keys", [1, 2, 20, 300])
+def test_the_sensitivity_is_tight_in_long_columns(workload, keys):
+    """For long columns the bound is within 3 % of what some unit does, far above √l for many cells."""
+    stated = strategy_named("spectral", workload).sensitivity(keys)
+    assert 0.97 * stated.l2 <= stated.l2_lower <= stated.l2
+    if keys >= 20:
+        assert stated.l2_lower > 2 * keys**0.5
+
+
+def test_the_sensitivity_of_prefix_sums_is_not_a_root():
+    """Twenty cells of 256 move the spectral prefix sums by √266 at least, not by √20."""
+    assert strategy_named("spectral", Prefix(256)).sensitivity(20).l2_lower ** 2 > 266
+
+
+def test_toeplitz_bounds_in_groups_are_bounds():
+    """Where windows are bounded in groups of ranks, the bound stays above that of each rank by itself."""
+    strategy = strategy_named("square_root(scaled=True)", Prefix(400))
+    fine = windows_by_rank(strategy.coefficients, strategy.norms, 100)
+    assert fine <= strategy.sensitivity(100).l2 ** 2 * (1 + 1e-12)
+    import sparsehist.workload.toeplitz as module
+
+    most, module._WINDOWS = module._WINDOWS, 0
+    try:
+        coarse = windows_by_rank(strategy.coefficients, strategy.norms, 100)
+    finally:
+        module._WINDOWS = most
+    assert fine <= coarse <= 1.5 * fine
+
+
+def test_a_stream_in_small_state_is_the_noise_of_the_whole():
+    """Noise drawn in pieces, with as many values in between as bands, is that of one piece."""
+    strategy, z = Banded(Prefix(1000), bands=8), seeded(3).standard_normal(1000)
+    state, parts = strategy.beginning, []
+    for piece in np.split(z, [1, 2, 10, 500]):
+        state, noise = strategy.stream(state, piece)
+        assert state.shape == (8,)
+        parts.append(noise)
+    np.testing.assert_allclose(np.concatenate(parts), strategy.noise_answers(z), atol=1e-9)
+
+
+def test_a_wrong_factorization_is_noticed():
+    """A strategy whose L·R is off A is refused before anything is drawn."""
+    strategy = strategy_named("spectral", Prefix(30))
+    strategy.kernel.scales[7] *= 1.001  # in R and in its inverse alike: still a factorization
+    strategy.check(rng=seeded(1))
+    right = strategy.solve
+    strategy.solve = lambda z: right(z) * (1 + 1e-5)
+    with pytest.raises(DeclarationError, match="L·R is off A"):
+        strategy.check(rng=seeded(1))
+    strategy.solve = lambda z: right(z) * np.nan
+    with pytest.raises(DeclarationError, match="L·R is off A"):
+        strategy.check(rng=seeded(1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("spectra", "no strategy 'spectra'"),
+        ("spectral(blend=", "cannot read"),
+        ("spectral(4)", "parameters are named"),
+        ("spectral(colour=4)", "colour"),
+        ("hierarchical(branching=1)", "at least 2"),
+        ("hierarchical(branching=[2])", "no parameter"),
+        ("banded(bands=0)", "at least 1"),
+        ("residual", "marginals"),
+        (7, "written as text"),
+    ],
+)
+def test_what_is_no_strategy_is_refused(text, message):
+    """Names and parameters that make no strategy are errors that say what would."""
+    with pytest.raises(DeclarationError, match=message):
+        strategy_named(text, Prefix(8))
+
+
+@pytest.mark.parametrize("workload", [Prefix(24), Ranges(24)], ids=str)
+def test_lower_bounds_are_below_every_strategy(workload):
+    """At no number of cells a unit is any strategy's error below the bound, and the best is within 70 % for few."""
+    for keys in (1, 2, 6, 24):
+        bound = lower_bound(workload, keys).mean_squared_error
+        errors = []
+        for name in [name for name in NAMES if workload.explicit or name not in {"tree", "direct"}]:
+            strategy = strategy_named(name, workload)
+            errors.append(strategy.sensitivity(keys).l2_lower ** 2 * strategy.mean_variance())
+        assert bound <= min(errors) * (1 + 1e-9)
+        assert keys == 24 or min(errors) <= 1.7 * bound

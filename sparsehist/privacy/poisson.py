@@ -85,7 +85,7 @@ def epsilon(target: float, level: Level, keys: int = 1) -> float:
 
     Example:
         >>> epsilon(1e-6, "0.01")
-        0.476...
+        0.46780587232...
     """
     goal = float(probability(target))
     mean = _checked(level, 0.0, keys)

@@ -26,17 +26,22 @@ from sparsehist.errors import SparsehistError
 
 _WORDS = (
     "cap",
+    "delta",
     "domain",
     "engine",
+    "epsilon",
     "key",
     "level",
     "name",
     "noise",
     "population",
+    "reason",
+    "rho",
     "threads",
     "threshold",
     "unit",
     "wait",
+    "who",
 )
 _UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
 # A word is a parameter where it is given a value, a name with an underscore always.
@@ -133,6 +138,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
     _INTERRUPTED.set()
     signal.default_int_handler(number, frame)
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came since this was last asked."""
+    came = _INTERRUPTED.is_set()
+    _INTERRUPTED.clear()
+    return came
 
 
 def _interrupted(*, as_json: bool) -> int:

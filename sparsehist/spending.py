@@ -53,11 +53,18 @@ def check_spending(
         CapExceededError: If the sum over the series' paths would exceed its cap.
         BudgetExceededError: If the population would exceed its budget.
     """
+    limits = Limits(state.events())
+    declared = None if declaration.cap is None else level_text(declaration.cap)
+    cap = limits.cap(record.series_id, declared, None).now
+    budget = limits.budget(record.population, None).now
+    if cap is None and budget is None:
+        return
     before: list[Path] = state.ledger().to_dicts()
     requested = {"delta_infinity": delta_infinity, "numerical_slack": numerical_slack}
-    after = with_release(before, record, path_id, level, family, requested, declaration.max_keys)
+    after = _with_release(before, record, path_id, level, family, requested, declaration.max_keys)
     try:
-        check_limits(state, record, declaration, before, after, level)
+        _check_cap(cap, after, record, level, declaration.noise)
+        _check_budget(budget, before, after, record.population)
     except RefusedError as refusal:
         said: dict[str, Any] = {"refused by": type(refusal).__name__, "because": str(refusal)}
         state.record_refusal(

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 WRITING = """\
 Statements end with a semicolon; they may take several lines.
-  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…') AS SELECT …;
-  RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS TO 'file.parquet';
+  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…')
+    AS SELECT …;
+  RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS
+    TO 'file.parquet';
   PLAN FROM series AT LEVEL 0.01, 0.1;
   SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
-  SELECT * FROM series.release LIMIT 20;      and all of DuckDB's SQL
+  SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
 Tab completes, the arrow keys bring back earlier statements.
 Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
 READING = """\
@@ -31,6 +33,7 @@ Queries end with a semicolon; they may take several lines.
   SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
 Tab completes, the arrow keys bring back earlier queries.
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
+_INTERRUPTED = "interrupted; what was committed stays"
 _LEAVE = {".quit", ".exit", "exit", "quit"}
 
 
@@ -80,16 +83,19 @@ def converse(
 
 
 def _told(console: Any, run: Callable[[str], Answer], text: str) -> None:
+    from sparsehist.cli.running import was_interrupted
+
     try:
         answer = run(text)
     except KeyboardInterrupt:
-        print_error("interrupted; what was committed stays", "", as_json=False)
+        answer = Answer({}, [], complaint=_INTERRUPTED)
     except SparsehistError as problem:
-        print_error(str(problem), "", as_json=False)
-    else:
-        print_shown(console, answer.shown)
-        if answer.complaint:
-            print_error(answer.complaint, "", as_json=False)
+        answer = Answer({}, [], complaint=str(problem))
+    print_shown(console, answer.shown)
+    # An engine that was stopped may say so in its own way.
+    stopped = was_interrupted()
+    if answer.complaint:
+        print_error(_INTERRUPTED if stopped else answer.complaint, "", as_json=False)
 
 
 def is_complete(text: str) -> bool:

@@ -120,6 +120,8 @@ class Session:
         try:
             relation = self.connection.sql(piece.text, params=self._bound(names) or None)
             frame, more = rows_of(relation, self._rows)
+        except RuntimeError:  # how DuckDB tells that Ctrl-C stopped it
+            raise_alone(KeyboardInterrupt())
         except duckdb.Error as problem:
             self._failed(piece.script, piece.place, self._bound(names), problem)
         self._lineage = self._lineage.after(piece)

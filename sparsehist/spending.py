@@ -61,7 +61,7 @@ def check_spending(
         return
     before: list[Path] = state.ledger().to_dicts()
     requested = {"delta_infinity": delta_infinity, "numerical_slack": numerical_slack}
-    after = _with_release(before, record, path_id, level, family, requested, declaration.max_keys)
+    after = with_release(before, record, path_id, level, family, requested, declaration.max_keys)
     try:
         _check_cap(cap, after, record, level, declaration.noise)
         _check_budget(budget, before, after, record.population)

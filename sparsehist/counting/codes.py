@@ -20,7 +20,7 @@ Codes32 = NDArray[np.uint32]
 
 MOST_CODES = 2**32 - 2
 _FIRST_BITS = 12
-_SPACIOUS = 3  # slots per code at least: with a full third, four of five values are found at once
+_SPACIOUS = 2  # slots per code at least: half full, two of three values are found at once
 _FREE = np.uint32(0)
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 

@@ -7,7 +7,9 @@ of the time go into reading and coding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -17,11 +19,14 @@ from sparsehist.counting import bounding
 from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
 from sparsehist.counting.contract import Request
 from sparsehist.counting.keys import missing_error, place
+from sparsehist.counting.row_groups import pieces, row_group_sizes
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.words import CODE_BITS, Words, distinct, first_of_runs, key_totals, low_codes, unit_starts
 from sparsehist.domain.base import key_names
 
-BATCH_ROWS = 500_000
+BATCH_ROWS = 400_000
+LARGEST_PIECE = 4_000_000
+PAIRS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,11 @@ def _read(log: Log, wanted: Request) -> tuple[NDArray[np.uint64], UnitCodes, pl.
     unit, *key = wanted.columns
     units, keys = UnitCodes(log.dtypes[unit]), KeyCodes([log.dtypes[name] for name in key])
     with engine_errors(log.label, log):
-        words = Words(_rows_known(log))
+        row_groups = {file: row_group_sizes(file) for file in log.files} if log.kind == "parquet" else {}
+        words = Words(log.content.height if log.kind == "frame" else sum(map(sum, row_groups.values())))
         incomplete: set[str] = set()
-        rows = log.lazy(wanted.columns).select(plain(name, log.dtypes[name]) for name in wanted.columns)
         # Values are coded here and not inside the query: threads that wait for one another's turn burn time.
-        for batch in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
+        for batch in _batches(log, wanted, row_groups):
             complete = _without_missing(batch, unit, incomplete)
             column = complete[unit].rechunk()
             if not units.fit(column):
@@ -95,13 +100,17 @@ def _read(log: Log, wanted: Request) -> tuple[NDArray[np.uint64], UnitCodes, pl.
     return words.array(), units, keys.keys()
 
 
-def _rows_known(log: Log) -> int:
-    """How many rows there will be, if that can be told without reading them; 0 if not."""
-    if log.kind == "frame":
-        return int(log.content.height)
-    if log.kind == "parquet":
-        return sum(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item() for file in log.files)
-    return 0
+def _batches(log: Log, wanted: Request, row_groups: Mapping[str, Sequence[int]]) -> Iterator[pl.DataFrame]:
+    """Read the columns in batches, as what codes are made of."""
+    values = [plain(name, log.dtypes[name]) for name in wanted.columns]
+    if max(map(max, row_groups.values()), default=LARGEST_PIECE + 1) > LARGEST_PIECE:
+        rows = log.lazy(wanted.columns).select(values)
+        yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
+        return
+    # A stream reads ahead as far as it gets, and holds what it has read: here that took a third of all memory.
+    scans = {file: replace(log, files=(file,)).lazy(wanted.columns) for file in row_groups}
+    for piece in pieces(row_groups, BATCH_ROWS):
+        yield pl.concat([scans[file].slice(start, size) for file, start, size in piece]).select(values).collect()
 
 
 def _without_missing(batch: pl.DataFrame, unit: str, incomplete: set[str]) -> pl.DataFrame:
@@ -143,12 +152,30 @@ def _dropped(pairs: Pairs, wanted: Request) -> NDArray[np.intp]:
     if not over.size:
         return over
     starts, sizes = starts[over], sizes[over]
-    group = np.repeat(np.arange(over.size, dtype=np.uint32), sizes)
+    key_hashes = bounding.salted_hash(pairs.cells, wanted.salt, b"key")
+    block = np.cumsum(sizes) // PAIRS_AT_ONCE
+    cuts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), over.size]
+    return np.concatenate(
+        [
+            _dropped_of_units(pairs, starts[low:high], sizes[low:high], key_hashes, wanted)
+            for low, high in pairwise(cuts)
+        ]
+    )
+
+
+def _dropped_of_units(
+    pairs: Pairs,
+    starts: NDArray[np.intp],
+    sizes: NDArray[np.intp],
+    key_hashes: NDArray[np.uint64],
+    wanted: Request,
+) -> NDArray[np.intp]:
+    """Find what some units above the bound must give up, given where their pairs begin and how many there are."""
+    group = np.repeat(np.arange(starts.size, dtype=np.uint32), sizes)
     rows = np.arange(group.size) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
     keys = low_codes(pairs.words[rows])
-    over_units = pairs.units.values(low_codes(pairs.words[starts] >> np.uint64(CODE_BITS))).to_frame("unit")
-    unit_hashes = bounding.salted_hash(over_units, wanted.salt, b"unit")
-    key_hashes = bounding.salted_hash(pairs.cells, wanted.salt, b"key")
+    units = pairs.units.values(low_codes(pairs.words[starts] >> np.uint64(CODE_BITS))).to_frame("unit")
+    unit_hashes = bounding.salted_hash(units, wanted.salt, b"unit")
     hashes = bounding.mix(unit_hashes[group], key_hashes[keys])
     kept = bounding.first_keys(group, hashes, wanted.max_keys, lambda tied: _ranks(pairs.cells, keys[tied]))
     dropped: NDArray[np.intp] = rows[~kept]

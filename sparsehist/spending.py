@@ -53,18 +53,13 @@ def check_spending(
         CapExceededError: If the sum over the series' paths would exceed its cap.
         BudgetExceededError: If the population would exceed its budget.
     """
-    limits = Limits(state.events())
-    declared = None if declaration.cap is None else level_text(declaration.cap)
-    cap = limits.cap(record.series_id, declared, None).now
-    budget = limits.budget(record.population, None).now
-    if cap is None and budget is None:
+    if _limits_of(state, record, declaration) == (None, None):
         return
     before: list[Path] = state.ledger().to_dicts()
     requested = {"delta_infinity": delta_infinity, "numerical_slack": numerical_slack}
     after = with_release(before, record, path_id, level, family, requested, declaration.max_keys)
     try:
-        _check_cap(cap, after, record, level, declaration.noise)
-        _check_budget(budget, before, after, record.population)
+        check_limits(state, record, declaration, before, after, level)
     except RefusedError as refusal:
         said: dict[str, Any] = {"refused by": type(refusal).__name__, "because": str(refusal)}
         state.record_refusal(
@@ -93,10 +88,16 @@ def check_limits(
         CapExceededError: If the sum over the series' paths would exceed its cap.
         BudgetExceededError: If the population would exceed its budget.
     """
+    cap, budget = _limits_of(state, record, declaration)
+    _check_cap(cap, after, record, level, declaration.noise)
+    _check_budget(budget, before, after, record.population)
+
+
+def _limits_of(state: State, record: SeriesRecord, declaration: Declaration) -> tuple[Fraction | None, Budget | None]:
+    """The cap and the budget in force."""
     limits = Limits(state.events())
     declared = None if declaration.cap is None else level_text(declaration.cap)
-    _check_cap(limits.cap(record.series_id, declared, None).now, after, record, level, declaration.noise)
-    _check_budget(limits.budget(record.population, None).now, before, after, record.population)
+    return limits.cap(record.series_id, declared, None).now, limits.budget(record.population, None).now
 
 
 def with_release(

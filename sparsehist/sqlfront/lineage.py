@@ -16,7 +16,7 @@ from sparsehist.sqlfront.script import Piece, is_word, spelled
 
 _HARMLESS = frozenset(
     "SELECT FROM VALUES TABLE WITH ( SHOW DESCRIBE DESC SUMMARIZE EXPLAIN PRAGMA CALL SET RESET USE ATTACH DETACH "
-    "INSTALL LOAD EXPORT ANALYZE VACUUM CHECKPOINT COMMENT COPY PIVOT UNPIVOT DEALLOCATE FORCE "
+    "INSTALL LOAD EXPORT ANALYZE VACUUM CHECKPOINT COMMENT PIVOT UNPIVOT DEALLOCATE FORCE "
     "UPDATE_EXTENSIONS".split()
 )
 _MODIFIERS = frozenset({"OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "PERSISTENT", "UNLOGGED", "RECURSIVE"})
@@ -34,6 +34,7 @@ class Lineage:
         unknown: Names of what cannot be followed, with the line of the statement that made it so.
         blind: The line of a statement after which nothing can be followed; 0 if there is none.
         tables: Names of tables made with columns and no query.
+        files: Files written by COPY … TO, with the query behind each.
         in_transaction: What was known when the transaction began, and the names touched since.
     """
 
@@ -41,6 +42,7 @@ class Lineage:
     unknown: dict[str, int] = field(default_factory=dict)
     blind: int = 0
     tables: frozenset[str] = frozenset()
+    files: dict[str, str] = field(default_factory=dict)
     in_transaction: Lineage | None = None
 
     def after(self, piece: Piece) -> Lineage:
@@ -58,6 +60,8 @@ class Lineage:
             return self  # VALUES: rows of the log, written out
         if first in _CHANGES or first == "ALTER":
             return self._with_unknown(_changed(piece, words), piece.line)
+        if first == "COPY":
+            return self._copied(piece)
         if first == "DROP":
             return self._dropped(piece, words)
         if first == "SET" and words[1:2] and words[1].upper() == "VARIABLE":
@@ -118,6 +122,15 @@ class Lineage:
             query = f"select * from ({query}) as named {columns}"  # noqa: S608  checked, never run
         known = self._without(name)
         return replace(known, queries={**known.queries, name: query})
+
+    def _copied(self, piece: Piece) -> Lineage:
+        tokens = piece.tokens
+        to = next((i for i, token in enumerate(tokens) if spelled(token, piece.script).upper() == "TO"), None)
+        if to is None or to + 1 >= len(tokens) or tokens[to + 1].token_type != TokenType.STRING:
+            return self
+        source = piece.script[tokens[1].start : tokens[to - 1].end + 1]
+        query = f"select * from {source}"  # noqa: S608  checked, never run
+        return replace(self, files={**self.files, str(tokens[to + 1].text): query})
 
     def _dropped(self, piece: Piece, words: list[str]) -> Lineage:
         at = 4 if [word.upper() for word in words[2:4]] == ["IF", "EXISTS"] else 2

@@ -192,6 +192,25 @@ LINEAGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("written", "refused"),
+    [
+        ("(select * from log limit 5)", True),
+        ("(select * from log where query <> 'bus 1')", False),
+        ("(select 'u' || i as user_id, 'weather' as query from range(500) t(i))", False),
+        ("sampled", True),
+        ("log", False),
+    ],
+)
+def test_files_are_checked_by_what_the_script_wrote_into_them(ran, here, written, refused):
+    """What breaks the guarantee does so by way of a file, too; made-up rows are a log like any other."""
+    made = f"create view sampled as from log using sample 5; copy {written} to 'x.parquet' (format parquet);"
+    _, problems = ran(made + CREATE.replace("from log", "from 'x.parquet'"))
+    assert len(problems) == refused
+    if refused:
+        assert "in x.parquet, as this script wrote it" in problems[0]
+
+
 @pytest.mark.parametrize(("made", "reason"), LINEAGE)
 def test_views_and_tables_are_checked_down_to_the_log(ran, made, reason):
     """What breaks the guarantee on the way to the query breaks it there."""

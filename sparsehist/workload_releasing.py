@@ -153,7 +153,9 @@ def release(
     family = family_for(declaration.noise, strategy, declaration.max_keys)
     metadata = _public_parameters(declaration, family, strategy, request)
     path_id = None if path.record is None else path.record.path_id
-    check_spending(state, record, declaration, path_id=path_id, level=level, family=declaration.noise)
+    check_spending(
+        state, record, declaration, path_id=path_id, level=level, family=declaration.noise, name=request.name, who=who
+    )
     spent = set() if path_id is None else set(state.levels(path_id))
     size = _state_size(strategy, declaration)
     neighbours = {at: state.noise(path_id, at, size) for at in adjacent(spent, level)} if path_id is not None else {}

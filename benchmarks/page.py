@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from _markdown import figure, milliseconds, table
+from _pictures import PICTURES, save_picture
+from _sections_compared import dense_sparse, lossless, peers, planned
+from _sections_grown import noise, pipeline, scale
+from _sections_workload import workload_error, workload_speed
 
 Result = Mapping[str, Any]
 HERE = Path(__file__).resolve().parent
@@ -24,22 +29,6 @@ Made by `python benchmarks/page.py` from `benchmarks/results/*.json`; `make benc
 Contenders take turns in one run, so that ratios stand where clocks do not. Figures are medians, in parentheses
 quartiles. CPU is user plus system time.
 """
-
-
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; the first column to the left, the others to the right."""
-    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def milliseconds(found: Result) -> str:
-    """Median and quartiles, from seconds."""
-    return f"{1e3 * found['median']:.1f} ({1e3 * found['lower']:.1f}–{1e3 * found['upper']:.1f})"
-
-
-def figure(found: Result) -> str:
-    """Median and quartiles of a ratio."""
-    return f"{found['median']:.3f} ({found['lower']:.3f}–{found['upper']:.3f})"
 
 
 def measured_on(result: Result) -> str:
@@ -223,78 +212,26 @@ def _times(found: Mapping[str, float]) -> str:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
+    "pipeline": ("From a log to a published file", pipeline),
+    "peers": ("The same release elsewhere", peers),
+    "dense_sparse": ("Dense against sparse", dense_sparse),
+    "lossless": ("Lossless against independent releases and doubling", lossless),
+    "scale": ("How time and memory grow", scale),
     "release": ("A release all in all", release),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
-    "dense_round": ("A dense round", dense_round),
-    "discrete_laplace": ("Exact integers", discrete_laplace),
+    "workload_error": ("Workloads: error beside its lower bound", workload_error),
+    "workload_speed": ("Workloads of ten million cells", workload_speed),
     "marginals": ("All pairs of 30 columns", marginals),
+    "dense_round": ("A dense round", dense_round),
+    "noise": ("A draw of every family and step", noise),
+    "discrete_laplace": ("Exact integers", discrete_laplace),
     "sql_front": ("SQL over Python", sql_front),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
+    "planned": ("Plans beside what happened", planned),
 }
-
-
-def picture_of_release(result: Result) -> Any:
-    """Stacked phases of every case, and how long it may take."""
-    import altair as alt
-
-    total: Counter[str] = Counter()
-    for at in result["cases"].values():
-        total.update({phase: found["wall_s"]["median"] for phase, found in at["phases"].items()})
-    shown = [phase for phase, _ in total.most_common(9)]
-    rows = [
-        {"case": case, "phase": phase if phase in shown else "small ones", "ms": 1e3 * found["wall_s"]["median"]}
-        for case, at in result["cases"].items()
-        for phase, found in at["phases"].items()
-    ]
-    targets = [
-        {"case": case, "ms": 1e3 * (at["left_of_target_s"]["wall_s"]["median"] + whole["wall_s"]["median"])}
-        for case, at in result["cases"].items()
-        for whole in [at["medians"]["release, all in all"]]
-    ]
-    y = alt.Y("case:N", title=None, sort=None, axis=alt.Axis(labelLimit=240))
-    colour = alt.Color("phase:N", title=None, sort=[*shown, "small ones"], scale=alt.Scale(scheme="tableau10"))
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar()
-    ticks = alt.Chart(alt.Data(values=targets)).mark_tick(color="black", thickness=3, height=24)
-    stacked = bars.encode(x=alt.X("sum(ms):Q", title="wall, ms; black: the target"), y=y, color=colour)
-    return (stacked + ticks.encode(x="ms:Q", y=y)).properties(width=520)
-
-
-def picture_of_real_logs(result: Result) -> Any:
-    """Share of the cells published, by size of their count."""
-    import altair as alt
-
-    rows = [
-        {"log": name, "release": f"level {made['level']}", "count": 10 ** decade["decade"],
-         "share": (decade["published"] or 0) / decade["cells"]}
-        for name, found in result["cases"].items()
-        for made in found["releases"]
-        for decade in made["by_decade"]
-    ]  # fmt: skip
-    decades = alt.Axis(values=[10**exponent for exponent in range(8)], format="~s")
-    lines = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
-    return lines.encode(
-        x=alt.X("count:Q", title="true count, from", scale=alt.Scale(type="log"), axis=decades),
-        y=alt.Y("share:Q", title="share of the keys published", axis=alt.Axis(format="%")),
-        color=alt.Color("release:N", title=None, sort=None),
-        facet=alt.Facet("log:N", title=None, columns=3, sort=None),
-    ).properties(width=170, height=130)
-
-
-PICTURES = {"release": picture_of_release, "real_logs": picture_of_real_logs}
-
-
-def save_picture(name: str, result: Result, results: Path) -> str:
-    """Draw a picture where the extra is installed; the Markdown that shows it."""
-    try:
-        import altair as alt
-    except ImportError:
-        return ""
-    chart: alt.TopLevelMixin = PICTURES[name](result)
-    chart.save(results / f"{name}.svg")
-    return f"\n![{SECTIONS[name][0]}](results/{name}.svg)\n"
 
 
 def _errors(decades: Sequence[Result]) -> str:
@@ -319,7 +256,7 @@ def main() -> None:
         if not file.exists():
             continue
         result = json.loads(file.read_text(encoding="utf-8"))
-        picture = save_picture(name, result, options.results) if name in PICTURES else ""
+        picture = save_picture(name, title, result, options.results) if name in PICTURES else ""
         parts.append(f"## {title}\n\n{section(result)}{picture}\n{measured_on(result)}")
     options.page.write_text("\n".join(parts), encoding="utf-8")
     print(f"wrote {options.page}")

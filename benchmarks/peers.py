@@ -186,7 +186,7 @@ def main() -> None:
     result["versions_of_peers"] = [
         versions(python, peer) for peer, python in contenders.items() if peer in REQUIREMENTS
     ]
-    result["given_up"] = {name: options.timeout for name in given_up}
+    result["given_up"] = dict.fromkeys(given_up, options.timeout)
     report("what the same release costs elsewhere", started, result, runs, options.out)
 
 

@@ -1,0 +1,126 @@
+"""Sections of the page that set releases beside something else: dense ones, independent ones, peers, plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from _markdown import figure, short, table
+
+Result = Mapping[str, Any]
+
+
+def dense_sparse(result: Result) -> str:
+    """Dense beside sparse, and how sparse releases grow."""
+    rows = []
+    for row in result["compared"]:
+        rows.append([f"{row['cells']}{' in chunks' if row['chunked'] else ''}", str(row["m"]), f"{row['nonzero']:,}"])
+        for what in ("rounds_wall_s", "peak_mb"):
+            rows[-1] += [short(row[way][what]["median"]) for way in ("dense", "sparse")]
+        rows[-1].append(figure(row["times_faster"]["rounds_wall_s"]))
+    heading = [
+        "cells",
+        "rounds",
+        "nonzero",
+        "dense s",
+        "sparse s",
+        "dense MB",
+        "sparse MB",
+        "dense over sparse, clock",
+    ]
+    words = (
+        "A gradual release, each round finer than the one before. Dense: every cell drawn, nothing written. Sparse: "
+        "whole durable releases of a store. Target: 10⁹ cells with 10⁶ of them nonzero at least "
+        f"{result['target']} times faster than dense in chunks.\n"
+    )
+    text = [words, table(heading, rows)]
+    for name, grown in result["growth"].items():
+        lines = [
+            [_changed(name, row), short(row["sparse"]["rounds_cpu_s"]["median"]),
+             short(row["sparse"]["rounds_wall_s"]["median"]), short(row["sparse"]["peak_mb"]["median"])]
+            for row in grown
+        ]  # fmt: skip
+        text.append(f"\nSparse, by {name}:\n\n" + table([name, "CPU s", "wall s", "peak MB"], lines))
+    return "\n".join(text)
+
+
+def _changed(name: str, row: Result) -> str:
+    if name == "rounds":
+        return str(row["m"])
+    return str(row[name]) if name == "domain" else f"{row[name]:,}"
+
+
+def lossless(result: Result) -> str:
+    """Lossless releases beside independent ones and doubling."""
+    variances = result["variances"]
+    numbers = sorted({row["releases"] for row in variances})
+    ways = list(dict.fromkeys(row["way"] for row in variances))
+    rows = []
+    for m in numbers:
+        rows.append([str(m)])
+        for way in ways:
+            times = [row["times_lossless"] for row in variances if (row["releases"], row["way"]) == (m, way)]
+            rows[-1].append(f"{min(times):.2f} to {max(times):.2f}")
+    words = (
+        "Variance of the noise over that of a single release, from the least to the most affected of m audiences at "
+        f"levels from ρ = 0.001 to 5; measured over {result['cells']:,} cells, at most {result['furthest_off']:.1%} "
+        "off the formulas. The picture is Figure 2 of Andersson, Retschmeier, Nelson and Pagh made anew. Target: 1 "
+        "for lossless releases.\n"
+    )
+    text = [words, table(["audiences", *ways], rows)]
+    for log in dict.fromkeys(row["log"] for row in result["end_to_end"]):
+        text += [f"\n{log}, ten audiences at the same total budget: published keys, mean error in units.\n"]
+        levels = list(dict.fromkeys(row["audience"] for row in result["end_to_end"] if row["log"] == log))
+        lines = []
+        for level in levels:
+            lines.append([f"{level:g}"])
+            for way in ways:
+                (row,) = (
+                    row
+                    for row in result["end_to_end"]
+                    if (row["log"], row["audience"], row["way"]) == (log, level, way)
+                )
+                lines[-1].append(f"{row['published']:,.0f}, {row['mean_error']:.1f}")
+        text.append(table(["ρ", *ways], lines))
+    return "\n".join(text)
+
+
+def peers(result: Result) -> str:
+    """The same release elsewhere."""
+    ratios = result["ratios"]
+    rows = []
+    for name, found in result["medians"].items():
+        rows.append([name])
+        for what in ("wall_s", "cpu_s", "peak_mb"):
+            rows[-1] += [short(found[what]["median"]), figure(ratios[name][what]) if name in ratios else ""]
+    heading = ["", "wall s", "times ours", "CPU s", "times ours", "peak MB", "times ours"]
+    versions = ", ".join(result["versions_of_peers"]) or "no peer was installed"
+    given_up = "".join(f" {name} was given up after {limit:,.0f} s." for name, limit in result["given_up"].items())
+    return (
+        f"{result['rows']:,} generated rows, from Parquet to a published Parquet file, each in a process and "
+        f"environment of its own ({versions}).{given_up} Target: OpenDP at least 10 times "
+        "slower, Tumult Analytics 80 times.\n\n"
+    ) + table(heading, rows)
+
+
+def planned(result: Result) -> str:
+    """Plans beside what happened."""
+    rows = [
+        [row["log"], row["level"], *_seen(row, ("published", "total_error", "false_keys"))]
+        for row in result["compared"]
+    ]
+    text = (
+        f"Planned and seen, and how many standard deviations apart; at most {result['furthest']:.2f}, target "
+        f"{result['target']:g}.\n\n"
+    )
+    heading = ["log", "level"]
+    for what in ("published keys", "sum of errors", "false keys"):
+        heading += [f"{what}: planned", "seen", "apart"]
+    return text + table(heading, rows)
+
+
+def _seen(row: Result, what: Sequence[str]) -> list[str]:
+    cells = []
+    for name in what:
+        cells += [short(row[f"{name}_planned"]), short(row[name]), f"{row[f'{name}_z']:+.1f}"]
+    return cells

@@ -1,0 +1,94 @@
+"""Sections of the page on growth and on single draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from _markdown import figure, short, table
+
+Result = Mapping[str, Any]
+
+
+def scale(result: Result) -> str:
+    """How time and memory grow."""
+    targets = result["targets"]
+    nonzero = [
+        [f"{row['nonzero']:,}", short(row["create_wall_s"]["median"]), short(1e3 * row["release_wall_s"]["median"]),
+         short(row["peak_mb"]["median"])]
+        for row in result["nonzero"]
+    ]  # fmt: skip
+    tracked = [
+        [f"{row['tracked']:,}", *(short(row["net"][what]["median"]) for what in ("release_wall_s", "release_cpu_s")),
+         figure(row["bytes_a_cell"]), short(row["peak_mb"]["median"])]
+        for row in result["tracked"]["rows"]
+    ]  # fmt: skip
+    exponents = ", ".join(
+        f"{row['from']:,} to {row['to']:,}: {row['release_wall_s']:.2f} (CPU {row['release_cpu_s']:.2f})"
+        for row in result["tracked"]["exponents"]
+    )
+    again = result["releases"]
+    capped = [
+        [f"{row['engine']}, {'no limit' if row['limit'] is None else row['limit']}", f"{row['rows']:,}",
+         short(row["create_cpu_s"]["median"]), short(row["create_wall_s"]["median"]), short(row["peak_mb"]["median"])]
+        for row in result["capped"]
+    ]  # fmt: skip
+    of_tracked = (
+        "\nA second release over tracked cells, less one that tracks nothing. Exponent of the growth on the clock: "
+        f"{exponents}; target {targets['exponent']} from 10⁶ to 10⁷. Memory beyond what was resident before, a "
+        f"tracked cell with its key of 8 bytes; target {targets['bytes_a_cell']} beyond the key.\n"
+    )
+    of_releases = (
+        f"\nRelease {again['number']} of a path over release 10, {again['cells']:,} tracked cells: "
+        f"{again['release_wall_s']['ratio']:.2f} on the clock, {again['release_cpu_s']['ratio']:.2f} of CPU; target "
+        f"{targets['hundredth']}.\n"
+    )
+    of_memory = (
+        "Counting a log with and without a limit of memory; target: 50 million rows within "
+        f"{targets['memory_mb']:,} MB.\n"
+    )
+    return "\n".join(
+        [
+            "Making a series of given counts, and its first release of 5,000 rows:\n",
+            table(["nonzero cells", "made, s", "released, ms", "peak MB"], nonzero),
+            of_tracked,
+            table(["tracked cells", "wall s", "CPU s", "bytes a cell", "peak MB"], tracked),
+            of_releases,
+            of_memory,
+            table(["engine, limit", "rows", "CPU s", "wall s", "peak MB"], capped),
+        ]
+    )
+
+
+def noise(result: Result) -> str:
+    """A draw of every family and step."""
+    found = result["nanoseconds"]
+    families = [name.removesuffix(", sample") for name in found if name.endswith(", sample")]
+    steps = ["sample", "coarsen", "refine", "between", "sample_tail", "carry of a pair"]
+    rows = [[family, *(f"{found[f'{family}, {step}']['median']:.1f}" for step in steps)] for family in families]
+    others = [name for name in found if not any(name.startswith(f"{family},") for family in families)]
+    beside = [[name, f"{found[name]['median']:,.1f}"] for name in others]
+    return (
+        f"{result['sizes']['draws']:,} draws, CPU nanoseconds a draw.\n\n"
+        + table(["ns", *steps], rows)
+        + f"\nBeside them; normals from AES over normals from PCG64: {figure(result['stream'])}, target "
+        f"{result['target']:g}.\n\n" + table(["", "ns"], beside)
+    )
+
+
+def pipeline(result: Result) -> str:
+    """From a log to a published file, beside the cheaper plain count."""
+    target = result["target"]
+    words = (
+        "Of the cheaper plain count of distinct units per key (Polars streaming, DuckDB; nothing is bounded there, "
+        f"nothing is private) in the same turn. Target at {target['rows']:,} rows, up to the first published file: "
+        f"{target['cpu_s']} of its CPU, {target['peak_mb']} of its memory.\n"
+    )
+    text = [words]
+    for case, found in result["cases"].items():
+        rows = [
+            [phase, *(figure(measures[what]) for what in ("cpu_s", "wall_s", "peak_mb"))]
+            for phase, measures in found["ratios"].items()
+        ]
+        text.append(f"{case}:\n\n" + table(["up to and with", "CPU", "clock", "memory"], rows))
+    return "\n".join(text)

@@ -17,11 +17,25 @@ SCRIPTS = {
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],
     "dense_round": ["--runs", "1", "--size", "2000"],
+    "dense_sparse": ["--runs", "1", "--sizes", "10000", "--rounds", "1", "2", "--nonzero", "400", "--published", "100"],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
+    "lossless": ["--cells", "2000"],
     "marginals": ["--runs", "1", "--cells", "500"],
+    "noise": ["--runs", "1", "--draws", "2000", "--opendp-draws", "20"],
+    "peers": ["--runs", "1", "--rows", "2000", "--peers", ""],
+    "pipeline": ["--runs", "1", "--rows", "2000", "--units", "integer"],
+    "planned": [],
+    "scale": [
+        *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
+        *("--rows", "2000"),
+    ],
     "sql_front": ["--runs", "1", "--rows", "2000"],
     "start": ["--runs", "1"],
+    "workload_error": ["--exponents", "4", "6", "--max-keys", "1", "3"],
+    "workload_speed": ["--runs", "1", "--cells", "3000"],
 }
+
+MANY_PROCESSES = {"dense_sparse", "lossless", "scale"}
 
 
 def run(script: str, *arguments: str) -> None:
@@ -37,7 +51,7 @@ def run(script: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES)) for s in SCRIPTS])
 def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path: Path, script: str) -> None:
     """Commit, versions, machine and every run stand beside the figures, and the page says what was aimed at."""
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"

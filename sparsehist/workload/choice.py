@@ -161,7 +161,7 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made += _blended(workload, max_keys)
     if "direct" not in names and _may_be_direct(workload):
         made.append(strategy_named("direct", workload))
-    dense = not isinstance(workload, Marginals | Total | Prefix) and workload.n_cells <= _LARGEST_OPTIMISED
+    dense = not isinstance(workload, Marginals | Total) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
         made.append(Optimised.for_unit(workload, max_keys))
     return made

@@ -1,0 +1,58 @@
+"""Sections of the page on workloads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from _markdown import figure, milliseconds, table
+
+Result = Mapping[str, Any]
+
+
+def workload_error(result: Result) -> str:
+    """Error of workloads beside its lower bound."""
+    targets = ", ".join(f"{name} {target}" for name, target in result["targets"].items())
+    words = (
+        "Mean squared error of a query, over a bound that no factorization beats; **what is chosen**. At one cell a "
+        f"unit that is the singular-value bound; target there, from 256 cells on: {targets}. At more cells the "
+        "bounds are less tight, those of more than 1,024 cells least.\n"
+    )
+    text = [words]
+    places = dict.fromkeys((row["max_keys"], row["workload"]) for row in result["rows"])
+    for max_keys, workload in places:
+        rows = [row for row in result["rows"] if (row["max_keys"], row["workload"]) == (max_keys, workload)]
+        sizes = sorted({row["cells"] for row in rows})
+        ratios: dict[str, dict[int, str]] = {}
+        for row in rows:
+            shown = f"{row['ratio']:.3f}"
+            ratios.setdefault(_kind(row["strategy"]), {})[row["cells"]] = f"**{shown}**" if row["chosen"] else shown
+        text.append(f"**{workload}, {max_keys} {'cell' if max_keys == 1 else 'cells'} a unit**\n")
+        table_rows = [[name, *(found.get(size, "") for size in sizes)] for name, found in ratios.items()]
+        text.append(table(["cells", *(f"{size:,}" for size in sizes)], table_rows))
+    tightest = min(row["sensitivity_lower"] / row["sensitivity"] for row in result["rows"])
+    text.append(f"Certified sensitivities are at most {1 / tightest - 1:.1%} above what some unit reaches.\n")
+    return "\n".join(text)
+
+
+def workload_speed(result: Result) -> str:
+    """Releases of ten million cells beside a pair of transforms."""
+    rows = []
+    for name, found in result["medians"].items():
+        ratios = [result["ratios"][what].get(name) for what in ("cpu_s", "wall_s")]
+        compared = [figure(one) if one else "" for one in ratios]
+        rows.append([name, milliseconds(found["cpu_s"]), milliseconds(found["wall_s"]), *compared])
+    words = (
+        f"{result['cells']:,} cells, the exact answers and the rounding included. Target: at most {result['target']} "
+        f"of a pair of real transforms of that length. Peak {result['peak_mb']:,.0f} MB, with both strategies and a "
+        "level of each held.\n\n"
+    )
+    return words + table(["", "CPU ms", "wall ms", "ratio, CPU", "ratio, wall"], rows)
+
+
+def _kind(strategy: str) -> str:
+    """The name without what depends on the number of cells; parameters that fit the unit are one kind."""
+    plain = re.sub(r"(, )?length=[0-9]+", "", strategy).replace("()", "")
+    name = plain.split("(")[0]
+    return f"{name}, fitted to the unit" if name in {"spectral", "optimised"} and name != plain else plain

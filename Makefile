@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-slow test-faults bench clean
+.PHONY: help setup demo test lint format test-slow test-faults bench bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -50,11 +50,26 @@ test-faults: $(STAMP)  ## kill the process at every write, fsync and rename; nee
 		{ echo 'strace is missing and could not be installed; install it and try again' >&2; exit 1; }
 	$(BIN)/python -m pytest -q -m faults
 
-# A script that answers a question takes --out; the others there only make its input.
-bench: $(STAMP)  ## every benchmark, results as JSON in .bench/
+# A script that answers a question takes --out; the others there only make its input, or are run by one of these.
+# Peers need environments of their own and Java 17 for Spark, so they come with bench-full only.
+bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as JSON in .bench/
+	@mkdir -p .bench
+	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py | grep -v -e /peers.py -e /counting.py); do \
+		name=$$(basename "$$script" .py); case $$name in pipeline) size='--rows 1_000_000 --runs 3';; \
+			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 8 10 12';; \
+			sql_front) size='--rows 1_000_000 --runs 3';; domain_size|release) size='--runs 10';; *) size=;; esac; \
+		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
+	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
+
+# CRAN=DIRECTORY adds the download log of the CRAN mirror where a script takes one.
+bench-full: $(STAMP)  ## all of them at full size, peers included: hours, 24 GB of memory, Java 17
 	@mkdir -p .bench
 	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py); do \
-		echo "== $$script"; $(BIN)/python "$$script" --out ".bench/$$(basename "$$script" .py).json"; done
+		name=$$(basename "$$script" .py); case $$name in dense_sparse|scale) size=--full;; \
+			real_logs|lossless|planned) size='$(if $(CRAN),--cran $(CRAN))';; \
+			pipeline) size='--rows 1_000_000 10_000_000 50_000_000 --runs 5';; *) size=;; esac; \
+		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
+	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info

@@ -156,8 +156,16 @@ def main() -> None:
     errors = [row for case in logs for row in end_to_end(case)]
     columns = ["log", "way", "audience", "given", "published", "mean_error", "share_of_counts_published"]
     print(table([columns, *([_shown(row[column]) for column in columns] for row in errors)]))
-    result = {"cells": options.cells, "variances": found, "furthest_off": worst, "end_to_end": errors}
-    report("lossless against independent releases and doubling", started, result, {}, options.out)
+    result = {
+        "runs": options.runs,
+        "cells": options.cells,
+        "variances": found,
+        "furthest_off": worst,
+        "end_to_end": errors,
+    }
+    report(
+        "lossless against independent releases and doubling", started, result, {"cells": options.cells}, options.out
+    )
 
 
 def _shown(value: object) -> str:

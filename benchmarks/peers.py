@@ -213,7 +213,7 @@ def _result(runs: Mapping[str, list[Run]], rows: int) -> dict[str, object]:
         for name, found in runs.items()
         if found and name != "sparsehist"
     }
-    return {"rows": rows, "medians": medians, "ratios": ratios}
+    return {"runs": len(ours), "rows": rows, "medians": medians, "ratios": ratios}
 
 
 def _table(result: Mapping[str, object]) -> str:

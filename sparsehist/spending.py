@@ -90,7 +90,7 @@ def check_limits(
     """
     cap, budget = _limits_of(state, record, declaration)
     _check_cap(cap, after, record, level, declaration.noise)
-    _check_budget(budget, before, after, record.population)
+    check_budget(budget, before, after, record.population)
 
 
 def _limits_of(state: State, record: SeriesRecord, declaration: Declaration) -> tuple[Fraction | None, Budget | None]:
@@ -165,7 +165,12 @@ def _in_currency(path: Path, currency: str) -> Fraction:
     )
 
 
-def _check_budget(budget: Budget | None, before: Sequence[Path], after: Sequence[Path], population: str) -> None:
+def check_budget(budget: Budget | None, before: Sequence[Path], after: Sequence[Path], population: str) -> None:
+    """Compare what a population would have spent with its budget.
+
+    Raises:
+        BudgetExceededError: If that is more, and more than before.
+    """
     if budget is None:
         return
     then = [path for path in before if path["population"] == population]

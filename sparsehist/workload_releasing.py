@@ -272,6 +272,7 @@ def _public_parameters(
         "domain": declaration.domain.describe(),
         "domain_size": str(declaration.domain.size),
         "cap": None if declaration.cap is None else level_text(declaration.cap),
+        **declaration.remarks,
     }
 
 

@@ -17,7 +17,19 @@ SCRIPTS = {
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],
     "dense_round": ["--runs", "1", "--size", "2000"],
-    "dense_sparse": ["--runs", "1", "--sizes", "10000", "--rounds", "1", "2", "--nonzero", "400", "--published", "100"],
+    "dense_sparse": [
+        "--runs",
+        "1",
+        "--sizes",
+        "10000",
+        "--rounds",
+        "1",
+        "2",
+        "--nonzero",
+        "400",
+        "--published",
+        "100",
+    ],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
     "lossless": ["--cells", "2000"],
     "marginals": ["--runs", "1", "--cells", "500"],
@@ -51,7 +63,9 @@ def run(script: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("script", [pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES)) for s in SCRIPTS])
+@pytest.mark.parametrize(
+    "script", [pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES)) for s in SCRIPTS]
+)
 def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path: Path, script: str) -> None:
     """Commit, versions, machine and every run stand beside the figures, and the page says what was aimed at."""
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"

@@ -8,9 +8,10 @@ from typing import Any
 from sparsehist.declaration import Declaration
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
 from sparsehist.ledger import cost_of_paths
-from sparsehist.limits import Limits
+from sparsehist.limits import Budget, Limits
 from sparsehist.privacy import as_level, level_text
 from sparsehist.series import Store, declaration_of
+from sparsehist.spending import check_budget
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
@@ -33,11 +34,12 @@ class Foreseen:
         self._caps: dict[str, Fraction | None] = {}
         self._ids: dict[str, str] = {}
         self._made: dict[str, set[str]] = {}
+        self._limits: Limits | None = None
         if store is None or not is_store(store.path):
             return
         with store.state() as state:
             self._paths = state.ledger().to_dicts()
-            limits = Limits(state.events())
+            self._limits = limits = Limits(state.events())
             for record in state.all_series():
                 declaration = declaration_of(record)
                 self._add(declaration, record.series_id)
@@ -88,12 +90,13 @@ class Foreseen:
             return "was made before; spends nothing"
         if not head.levels:
             raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
-        before = self._of_population(declaration)
+        before, paths_before = self._of_population(declaration), [dict(path) for path in self._paths]
         path = self._path(declaration, head)
         was, level = path["level"], as_level(head.levels[0])
         path["level"] = level_text(max(level, as_level(was)) if was else level)
         try:
             self._check_cap(declaration)
+            check_budget(self._budget(declaration.population), paths_before, self._paths, declaration.population)
         except SparsehistError:
             path["level"] = was
             raise
@@ -133,6 +136,9 @@ class Foreseen:
                 f"the series would have spent {level_text(cost.amount)}, its cap is {level_text(cap)}, "
                 f"difference {level_text(cost.amount - cap)}"
             )
+
+    def _budget(self, population: str) -> Budget | None:
+        return None if self._limits is None else self._limits.budget(population, None).now
 
     def _of_population(self, declaration: Declaration) -> str:
         cost = cost_of_paths([path for path in self._paths if path["population"] == declaration.population])

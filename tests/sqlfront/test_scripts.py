@@ -120,6 +120,17 @@ def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
     assert store.ledger().filter(scope="population")["level"].to_list() == ["1.5"]
 
 
+def test_a_dry_run_knows_the_budget_of_a_population(begun):
+    """A release beyond the budget is shown as refused, and nothing is written down about it."""
+    store, session = begun
+    run_script(session, f"create series s0 with ({OPTIONS}) as from log")
+    store.set_budget("default", rho="0.5")
+    before = store.events().height
+    (outcome,) = run_script(session, "release x from s0 at level 0.6", dry_run=True)
+    assert outcome.said == "would be refused" and "0.5" in str(outcome.error)
+    assert store.events().height == before
+
+
 def test_a_dry_run_needs_no_store():
     """Nothing is made where there is none."""
     with Session(None, tables={"log": pl.DataFrame({"user_id": ["a"], "query": ["b"]})}) as session:

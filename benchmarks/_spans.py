@@ -14,7 +14,7 @@ from unittest.mock import patch
 import polars as pl
 
 from sparsehist import publication, releasing
-from sparsehist.store import committing, opening, state
+from sparsehist.store import committing, opening, state, state_ledger
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles
 
@@ -35,7 +35,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (releasing, "published_frame", "frame"),
     (committing, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
-    (state, "raise_mark", "marks: write"),
+    (state_ledger, "raise_mark", "marks: write"),
     (publication, "publish_ledger", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),

@@ -69,7 +69,7 @@ GOOD = {
     "a window and its range": """
         select user_id, query from log
         qualify count(*) over (partition by user_id order by n range between 1 preceding and current row) > 1""",
-    "join to public": "select user_id, region as query from log join areas on log.country = areas.country",
+    "join to public": "select log.user_id, region as query from log join areas on log.country = areas.country",
     "join using": "select log.user_id, query from log join areas using (country)",
     "left join to public": """
         select l.user_id, coalesce(a.region, 'none') as query from log l left join areas a on a.country = l.country""",
@@ -149,7 +149,7 @@ GOOD = {
     "csv with types": """
         select user_id, query from read_csv('log.csv', auto_detect = false, header = true, delim = ',',
         columns = {'user_id': 'VARCHAR', 'query': 'VARCHAR'})""",
-    "a public file": "select user_id, query from log join read_csv('areas.csv') using (country)",
+    "a public file": "select log.user_id, query from log join read_csv('areas.csv') using (country)",
     "a view": "select user_id, query from clean",
     "a view with other names": "select u as user_id, q as query from renamed",
     "a public view": "select user_id, query from log where country in (select region from region_names)",
@@ -174,7 +174,10 @@ BAD = {
     "fetch": ("select user_id, query from log fetch first 2 rows only", "can read|LIMIT"),
     "sample": ("select user_id, query from log using sample 50%", "sample"),
     "tablesample": ("select user_id, query from log tablesample reservoir(2 rows)", "sample"),
-    "sample of public": ("select user_id, query from log join (from areas using sample 2) using (country)", "sample"),
+    "sample of public": (
+        "select log.user_id, query from log join (from areas using sample 2) using (country)",
+        "sample",
+    ),
     "limit of public, no order": (
         "with t as (select country from areas limit 2) select user_id, query from log semi join t using (country)",
         "ORDER BY",
@@ -203,7 +206,7 @@ BAD = {
     "distinct on": ("select distinct on (user_id) user_id, query from log order by ts", "DISTINCT ON"),
     "distinct on the key": ("select distinct on (query) user_id, query from log", "DISTINCT ON"),
     "distinct without the unit": (
-        "select l.user_id, q.query from log l join (select distinct query from log) q using (query)",
+        "select l.user_id, q.query from log l join (select distinct page as query from clicks) q using (query)",
         "DISTINCT",
     ),
     "an aggregate of all": ("select max(user_id) as user_id, query from log group by query", "GROUP BY"),
@@ -224,7 +227,7 @@ BAD = {
         "select user_id % 2 as user_id, max(query) as query from log group by user_id % 2",
         "GROUP BY",
     ),
-    "a window over all": ("select user_id, query from log qualify count(*) over () > 2", "partition by"),
+    "a window over all": ("select user_id, query from log qualify count(*) over () > 5", "partition by"),
     "a window over the key": (
         "select user_id, query from log qualify count(*) over (partition by query) > 1",
         "partition by",
@@ -337,13 +340,16 @@ BAD = {
         "select user_id, query from log semi join clicks on query = page",
         "partner",
     ),
-    "a positional join": ("select user_id, region as query from log positional join areas", "positional|where they"),
+    "a positional join": (
+        "select log.user_id, region as query from log positional join areas",
+        "positional|where they",
+    ),
     "an asof join of rows that tie": (
         "select l.user_id, page as query from log l asof join clicks c on l.user_id = c.user_id and l.ts >= c.ts",
         "tie",
     ),
     "a count of all as condition": (
-        "select user_id, query from log where (select count(*) from clicks) > 3",
+        "select user_id, query from log where (select count(*) from clicks) > 2",
         "all units",
     ),
     "exists for all": (
@@ -360,7 +366,7 @@ BAD = {
     ),
     "exists for an alias": (
         "select u as user_id, query from (select user_id as u, query from log) l "
-        "where exists (select c.page as u from clicks c where u = c.user_id)",
+        "where exists (select c.user_id + 0 as u from clicks c where u = c.user_id)",
         "all units",
     ),
     "the key in": ("select user_id, query from log where query in (select page from clicks)", "all units"),
@@ -382,7 +388,7 @@ BAD = {
         "all units",
     ),
     "a deviation from the mean": (
-        "select user_id, query from log where n > (select max(n) from log)",
+        "select user_id, query from log where n >= (select max(n) from log)",
         "all units",
     ),
     "a public sum of private numbers": (
@@ -470,12 +476,12 @@ BAD = {
     ),
     "a pivot over all": ("select * from (pivot log on country in ('DE', 'FR') using count(*))", "pivot"),
     "a recursion that loses the unit": (
-        "with recursive r as (select user_id, query from log union all "
-        "select l.user_id, r.query from r join log l on l.query = r.query) select * from r",
+        "with recursive r as (select user_id, ts, query from log union "
+        "select l.user_id, l.ts, r.query from r join log l on l.ts = r.ts) select user_id, query from r",
         "different units",
     ),
     "a recursion that gathers": (
-        "with recursive r as (select user_id, n from log union all "
+        "with recursive r as (select user_id, n from log union "
         "select max(user_id), 1 from r where n > 1) select user_id, n::varchar as query from r",
         "GROUP BY",
     ),
@@ -511,5 +517,5 @@ BAD = {
     "summarize": ("summarize log", "not known"),
     "two statements": ("select user_id, query from log; select 1", "more than one"),
     "no select": ("delete from log", "one SELECT"),
-    "a column by number of all": ("select user_id, max(query) as query from log group by 2", "GROUP BY"),
+    "a column by number of all": ("select query, max(user_id) as user_id from log group by 1", "GROUP BY"),
 }

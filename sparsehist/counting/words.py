@@ -73,8 +73,8 @@ def low_codes(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
 def key_totals(words: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
     """Count the words of each key code from 0 to size − 1."""
     totals = np.zeros(size, dtype=np.int64)
-    # Every block adds an array of `size`, so blocks are no smaller than that.
-    for block in _blocks(words.size, max(BLOCK, 2 * size)):
+    # Every block adds an array of `size`, so blocks are not much smaller than that.
+    for block in _blocks(words.size, max(BLOCK, size // 2)):
         totals += np.bincount(low_codes(words[block]), minlength=size)
     return totals
 

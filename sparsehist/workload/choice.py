@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import NamedTuple
 
@@ -163,7 +164,8 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made.append(strategy_named("direct", workload))
     dense = not isinstance(workload, Marginals | Total) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
-        made.append(Optimised.for_unit(workload, max_keys))
+        with contextlib.suppress(DeclarationError):  # queries of too different sizes
+            made.append(Optimised.for_unit(workload, max_keys))
     return made
 
 

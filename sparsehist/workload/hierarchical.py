@@ -204,7 +204,7 @@ class Tree(Hierarchical):
             odd_end = np.flatnonzero((low < end) & (end % 2 == 1) & ~(to_the_end & (size > 1)))
             taken.append((level, odd_end, end[odd_end] - 1))
             end[odd_end] -= 1
-            low, end = low // 2, np.where(to_the_end, (end + 1) // 2, end // 2)
+            low, end = low // 2, np.where(to_the_end & (low < end), (end + 1) // 2, end // 2)
         return taken
 
 

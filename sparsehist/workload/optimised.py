@@ -38,6 +38,15 @@ _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 _RANK = 1e-11
 """Eigenvalues of AᵀA below this share of the largest are rounding: their vectors are asked by no query."""
 
+_MISSED = 1e-9
+"""A query may lie outside of what is measured by this share of its norm: rounding."""
+
+_TOO_UNEVEN = (
+    "queries differ too much in size for an optimised strategy: the smaller ones would be lost in rounding; take "
+    "another strategy, or ask them apart"
+)
+_BLOCK = 32
+
 _LEAST = 1e-8
 """Weights stay above this share of the largest: those of cells that others cover tend to 0, where they are lost."""
 
@@ -90,7 +99,8 @@ class Optimised(Strategy):
         share: t in percent, the part of X that asks every cell by itself.
 
     Raises:
-        DeclarationError: If there are more than 512 cells, a parameter is no percentage, or A is 0.
+        DeclarationError: If there are more than 512 cells, a parameter is no percentage, A is 0, or queries differ so
+            much in size that some would be lost in rounding.
 
     Example:
         >>> from sparsehist.workload import Ranges
@@ -120,6 +130,7 @@ class Optimised(Strategy):
         overlap = _mixture(_powers(self._gram, one_cell_optimum(self._gram).weights), power, share)
         values, vectors = np.linalg.eigh(overlap)
         kept = values > _RANK * values[-1]
+        _require_all_asked(workload, vectors[:, ~kept])
         root = np.sqrt(values[kept])
         self._strategy = (vectors[:, kept] * root) @ vectors[:, kept].T
         self._inverse = (vectors[:, kept] / root) @ vectors[:, kept].T
@@ -176,8 +187,8 @@ class Optimised(Strategy):
         return cells
 
     def query_variance(self) -> FloatArray:
-        pieces = range(0, self.n_noise, 32)
-        squares = [np.sum(self.workload.apply(self._inverse[:, at : at + 32]) ** 2, axis=1) for at in pieces]
+        pieces = range(0, self.n_noise, _BLOCK)
+        squares = [np.sum(self.workload.apply(self._inverse[:, at : at + _BLOCK]) ** 2, axis=1) for at in pieces]
         total: FloatArray = np.sum(squares, axis=0)
         return total
 
@@ -186,6 +197,15 @@ class Optimised(Strategy):
 
     def mean_variance(self) -> float:
         return float(np.sum(self._inverse * (self._gram @ self._inverse))) / self.workload.n_queries
+
+
+def _require_all_asked(workload: Workload, left_out: FloatArray) -> None:
+    """Refuse to leave out a direction that some query asks about: what it says there would carry no noise."""
+    missed = np.zeros(workload.n_queries)
+    for at in range(0, left_out.shape[1], _BLOCK):
+        missed += np.sum(workload.apply(left_out[:, at : at + _BLOCK]) ** 2, axis=1)
+    if left_out.size and np.any(missed > _MISSED**2 * workload.row_squares()):
+        raise DeclarationError(f"{workload.describe()}: {_TOO_UNEVEN}")
 
 
 class _Family(NamedTuple):
@@ -213,6 +233,8 @@ def _mixture(family: _Family, power: int, share: int) -> FloatArray:
     if share == 0 and np.count_nonzero(family.values) < np.count_nonzero(used):
         # Columns scaled one by one would no longer span what the workload asks about.
         norms = np.full_like(norms, norms[used].max())
+    if not norms.all():
+        raise DeclarationError(_TOO_UNEVEN)
     part = share / 100.0
     mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.diag(used.astype(np.float64))
     return np.where(np.outer(used, used), mixed, 0.0)

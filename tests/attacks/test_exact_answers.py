@@ -1,0 +1,55 @@
+"""Attempts to be told an answer, or a sum of answers, that carries no noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.errors import DeclarationError
+from sparsehist.workload import Identity, Workload, choose, strategy_named
+
+UNEVEN = {
+    "two cells, one weighted": np.diag([1e7, 1.0]),
+    "every cell beside a heavy total": np.vstack([np.full(8, 1e8), np.eye(8)]),
+    "powers": np.vander(100.0 * np.arange(8), 4).T,
+    "one light query": np.vstack([np.diag(np.full(6, 3e5)), np.arange(6.0) % 2]),
+}
+
+
+@pytest.mark.parametrize("matrix", UNEVEN.values(), ids=UNEVEN.keys())
+@pytest.mark.parametrize("max_keys", [1, 3])
+def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray, max_keys: int) -> None:
+    """What is measured determines every query: none is answered from the counts alone, not even in part."""
+    workload = Workload.from_matrix(matrix)
+    strategy = choose(workload, max_keys)
+    strategy.check(rng=entropy.seeded(1))
+    factored = strategy.noise_answers(strategy.apply(np.eye(workload.n_cells)))
+    size = np.linalg.norm(matrix, axis=1)
+    assert (np.abs(factored - matrix).max(axis=1) <= 1e-8 * size).all()
+    assert (strategy.query_variance() > 0).all()
+
+
+@pytest.mark.parametrize("matrix", list(UNEVEN.values())[:3], ids=list(UNEVEN)[:3])
+def test_a_strategy_that_would_lose_a_query_is_refused(matrix: np.ndarray) -> None:
+    """The numerical optimum leaves out what it takes for rounding; where a query asks about that, it says so."""
+    with pytest.raises(DeclarationError, match="differ too much in size"):
+        strategy_named("optimised", Workload.from_matrix(matrix))
+
+
+def test_two_answers_do_not_share_all_of_their_noise() -> None:
+    """The difference of two cells is not exact, though a query of large entries stands beside them."""
+    log = pl.DataFrame({"user": range(400), "key": [user % 8 for user in range(400)]})
+    series = sh.create(":memory:", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(8), seed=1)
+    released = series.release_workload(
+        "w", sh.Workload.from_matrix(UNEVEN["every cell beside a heavy total"]), level="0.01"
+    )
+    assert np.ptp(released.frame["noisy_answer"].to_numpy()[1:]) > 1.0
+
+
+def test_every_identity_query_has_its_own_node_in_a_tree() -> None:
+    """A range that ended on one level of a tree takes in nothing of the levels above."""
+    for cells in range(1, 40):
+        strategy_named("tree", Identity(cells)).check(rng=entropy.seeded(cells))

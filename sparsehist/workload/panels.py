@@ -16,34 +16,39 @@ _PLAIN = 64
 _NODES = 14
 
 
-def on_panels(size: int, at: Callable[[IntegerArray], FloatArray]) -> FloatArray:
+def on_panels(size: int, at: Callable[[IntegerArray], FloatArray], *, plain: int = _PLAIN) -> FloatArray:
     """Values at all cells 0, …, size − 1 from those at Chebyshev nodes of panels that double away from both ends.
 
     Args:
         size: Number of cells.
         at: Gives the values at some cells.
+        plain: Cells at both ends that are asked for one by one; longer panels are interpolated.
 
     Returns:
         Shape (size,).
     """
     values = np.empty(size)
-    for first, last in _panels(size):
-        count = last - first
-        if count <= _PLAIN:
+    for first, last in _panels(size, plain):
+        if last - first <= _PLAIN or first < plain or last > size - plain:
             values[first:last] = at(np.arange(first, last))
             continue
-        angles = (2 * np.arange(_NODES) + 1) * np.pi / (2 * _NODES)
-        nodes = np.unique(np.rint((first + last - 1 - (count - 1) * np.cos(angles)) / 2).astype(np.int64))
+        nodes = first + chebyshev_nodes(last - first)
         values[first:last] = _interpolated(nodes, at(nodes), first, last)
     return values
 
 
-def _panels(size: int) -> list[tuple[int, int]]:
-    edges, step = [0], _PLAIN
+def chebyshev_nodes(count: int) -> IntegerArray:
+    """The cells of 0, …, count − 1 next to the nodes of Chebyshev; sorted."""
+    angles = (2 * np.arange(_NODES) + 1) * np.pi / (2 * _NODES)
+    return np.unique(np.rint((count - 1 - (count - 1) * np.cos(angles)) / 2).astype(np.int64))
+
+
+def _panels(size: int, plain: int) -> list[tuple[int, int]]:
+    edges, step = [0], plain
     while edges[-1] + step < size // 2:
         edges.append(edges[-1] + step)
         step = edges[-1]
-    borders = sorted({*edges, *(size - edge for edge in edges), *([size // 2] if size > 2 * _PLAIN else [])})
+    borders = sorted({*edges, *(size - edge for edge in edges), *([size // 2] if size > 2 * plain else [])})
     return list(pairwise(borders))
 
 

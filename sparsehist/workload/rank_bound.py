@@ -50,7 +50,9 @@ _FEW_SETS = 20_000
 def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """An upper bound of 1ᵀ_S G 1_S over all sets of at most `max_keys` of the first `cells` cells."""
     keys = min(max_keys, cells)
-    table = kernel.table()
+    if keys == 1:
+        return 1.0
+    table = kernel.table
     sums = np.concatenate([np.zeros(1), np.cumsum(table)])
     squares = kernel.scales**2
     edges = graded(cells)
@@ -81,7 +83,9 @@ def _greatest(
 def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """The greatest 1ᵀ_S G 1_S over some contiguous sets S: a lower bound, reached by a unit."""
     keys = min(max_keys, cells)
-    table, scales = kernel.table(), kernel.scales
+    if keys == 1:
+        return float(np.max(kernel.diagonal()[:cells] / kernel.scales[:cells] ** 2))
+    table, scales = kernel.table, kernel.scales
     starts = graded(cells - keys + 1)
     chosen = starts[np.unique(np.linspace(0, starts.size - 1, 64).astype(np.int64))]
     return max(
@@ -91,7 +95,7 @@ def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: in
 
 def gram_matrix(kernel: SpectralKernel, cells: int) -> FloatArray:
     """G written out; shape (cells, cells)."""
-    table, scales, i = kernel.table(), kernel.scales[:cells], np.arange(cells)
+    table, scales, i = kernel.table, kernel.scales[:cells], np.arange(cells)
     entries = table[np.abs(i[:, np.newaxis] - i)] + kernel.sign * table[i[:, np.newaxis] + i + kernel.shift]
     return np.asarray(entries / np.outer(scales, scales))
 

@@ -8,6 +8,7 @@ and R⁻¹·z = d ∘ Sᵀ(z/κ^½): one transform for the noise of all queries.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,9 @@ from numpy.typing import ArrayLike
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray, Workload
 from sparsehist.workload.causal_sums import causal_sums, inverse_diagonal
+from sparsehist.workload.cells import IntegerArray
 from sparsehist.workload.invertible import Invertible
+from sparsehist.workload.panels import on_panels
 from sparsehist.workload.rank_bound import squared_sensitivity_bound, squared_sensitivity_reached
 from sparsehist.workload.rows_of_ranges import Prefix
 from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
@@ -66,6 +69,7 @@ class Spectral(Invertible):
         self.blend, self.window = blend, window
         self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend), window)
         self._cells = workload.n_cells
+        self._known: dict[int, Sensitivity] = {}
 
     @property
     def name(self) -> str:
@@ -81,6 +85,11 @@ class Spectral(Invertible):
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
         """Bounds by rank in L2 (`rank_bound`); in L1 by the columns, which are dense, so √n is lost there."""
+        if max_keys not in self._known:
+            self._known[max_keys] = self._sensitivity(max_keys)
+        return self._known[max_keys]
+
+    def _sensitivity(self, max_keys: int) -> Sensitivity:
         upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
         lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
         amplitude = math.sqrt(2 / (self.kernel.length + 0.5))
@@ -103,14 +112,25 @@ class Spectral(Invertible):
         return self.kernel.transform(scaled) / _along(self.kernel.root_spectrum, a)
 
     def prefix_variances(self) -> FloatArray:
-        """By running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
-        weights = self._scales
-        steps = 2 * weights * causal_sums(self.kernel, weights)
-        steps += weights**2 * inverse_diagonal(self.kernel, self._cells)
-        return np.cumsum(steps)
+        return self._prefix_variances
+
+    @cached_property
+    def _prefix_variances(self) -> FloatArray:
+        """By running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i], which are smooth but for the ends."""
+        kernel, entries, weights = self.kernel, self.kernel.inverse_entries(), self._scales
+        plain = max(64, 2 * self.window)
+
+        def steps(cells: IntegerArray) -> FloatArray:
+            before = causal_sums(kernel, entries, weights, cells, plain=plain)
+            return np.asarray(
+                weights[cells] * (2 * before + weights[cells] * inverse_diagonal(kernel, entries, cells))
+            )
+
+        return np.cumsum(on_panels(self._cells, steps, plain=plain))
 
     def cell_variances(self) -> FloatArray:
-        return np.asarray(self._scales**2 * inverse_diagonal(self.kernel, self._cells))
+        entries, cells = self.kernel.inverse_entries(), np.arange(self._cells)
+        return np.asarray(self._scales**2 * inverse_diagonal(self.kernel, entries, cells))
 
     @property
     def _scales(self) -> FloatArray:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import abc
 import heapq
+from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar
 
@@ -28,6 +29,9 @@ import numpy as np
 from scipy import fft
 
 from sparsehist.workload.base import FloatArray
+from sparsehist.workload.cells import IntegerArray
+
+Entries = Callable[[IntegerArray], FloatArray]
 
 # Up to this length every transform is quick enough, whatever its prime factors.
 _ANY_LENGTH = 4096
@@ -83,33 +87,35 @@ class SpectralKernel(abc.ABC):
         """The table whose matrix has this spectrum, and the value `last` at the highest frequency."""
 
     @property
-    @abc.abstractmethod
-    def _highest(self) -> float:
-        """What the alternating function (−1)^m has to be multiplied by to have 1 at the highest frequency."""
-
-    @property
     def spectrum(self) -> FloatArray:
         """Of K, in the order of `transform`; shape (length,)."""
         return self.singular_values + self.blend * self.unit
 
+    @cached_property
     def table(self) -> FloatArray:
-        """τ of K for m = 0, …, 2 length + shift − 1 at least; another array each time."""
+        """τ of K for m = 0, …, 2 length + shift − 1 at least."""
         table = self._series(self.singular_values, 0.0)
         table[0] += self.blend * self.unit
         return table
 
-    def inverse_table(self) -> tuple[FloatArray, float]:
-        """τ of K⁻¹ as a table that is smooth but for its ends, to which a·(−1)^m is added, and a.
+    def inverse_entries(self) -> Entries:
+        """τ of K⁻¹ as a function of places, smooth but for its ends.
 
-        The spectrum is smooth where it is continued beyond its highest frequency, and that one frequency is not
-        there: it is put in, and taken out again by the alternating function.
+        Without a blend it is known in closed form: series of a sine times cosines. With one it is a table. There the
+        spectrum goes on smoothly beyond its highest frequency, and that one is put in: it adds an alternating
+        function (−1)^m, which the Toeplitz and the Hankel part have alike with opposite signs.
         """
-        last = 1 / (self.unit + self.blend * self.unit)
-        return self._series(1 / self.spectrum, last), -last * self._highest
+        if not self.blend:
+            return self._inverse_of_root
+        return self._series(1 / self.spectrum, 1 / (self.unit + self.blend * self.unit)).__getitem__
+
+    @abc.abstractmethod
+    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+        """τ of W^-½, but for an alternating function (−1)^m."""
 
     def diagonal(self) -> FloatArray:
         """Of K; shape (length,)."""
-        table = self.table()
+        table = self.table
         return np.asarray(table[0] + self.sign * table[self.shift :: 2][: self.length])
 
     @cached_property
@@ -121,7 +127,8 @@ class SpectralKernel(abc.ABC):
         diagonal, reach = self.diagonal(), self.window
         if not reach:
             return np.sqrt(diagonal)
-        plain = self._series(self.singular_values, 0.0)
+        plain = self.table.copy()
+        plain[0] -= self.blend * self.unit
         around = np.concatenate([plain[reach:0:-1], plain, self._beyond * plain[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: -2 * reach - 1]
@@ -160,12 +167,14 @@ class RangesKernel(SpectralKernel):
         return float(np.sqrt(self.length + 1) / 2)
 
     @property
-    def _highest(self) -> float:
-        return 1 / (2 * self.length + 2)
-
-    @property
     def _beyond(self) -> float:
         return 1.0
+
+    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+        size = self.length + 1
+        angle = np.pi / (4 * size)
+        around = np.sin(angle * (2 * places + 1)) * np.sin(angle * (2 * places - 1))
+        return np.asarray(-np.sin(2 * angle) / (2 * size**1.5) / around)
 
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
         """A Fourier series of period 2 N."""
@@ -215,12 +224,14 @@ class PrefixKernel(SpectralKernel):
         return 0.5
 
     @property
-    def _highest(self) -> float:
-        return 1 / (2 * self.length + 1)
-
-    @property
     def _beyond(self) -> float:
         return -1.0
+
+    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+        size = 2 * self.length + 1
+        angle = np.pi / (2 * size)
+        around = np.sin(angle * (2 * places + 1)) * np.sin(angle * (2 * places - 1))
+        return np.asarray(-2 * np.sin(angle) / size * np.cos(2 * angle * places) / around)
 
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
         """A Fourier series of odd frequencies, so that τ(P − m) = −τ(m)."""

@@ -30,24 +30,23 @@ def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
     np.testing.assert_allclose(transform.T @ np.diag(kernel.singular_values**2) @ transform, W, atol=1e-9)
     values, vectors = np.linalg.eigh(W)
     root = vectors * (np.sqrt(values) + blend * kernel.unit) @ vectors.T
-    smooth, alternating = kernel.inverse_table()
-    inverse = smooth + alternating * (-1.0) ** np.arange(smooth.size)
-    for table, wanted in ((kernel.table(), root), (inverse, np.linalg.inv(root))):
-        entries = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
+    for tau, wanted in ((kernel.table.__getitem__, root), (kernel.inverse_entries(), np.linalg.inv(root))):
+        entries = tau(np.abs(i[:, None] - i)) + kernel.sign * tau(i[:, None] + i + kernel.shift)
         np.testing.assert_allclose(entries, wanted, atol=1e-10 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("kind", [PrefixKernel, RangesKernel])
-@pytest.mark.parametrize(("n", "length"), [(1, 1), (5, 5), (300, 311), (2000, 2000)])
-def test_causal_sums_are_those_of_the_matrix(kind, n, length):
+@pytest.mark.parametrize(("n", "length"), [(1, 1), (5, 5), (300, 311), (2000, 2000), (5000, 5100)])
+@pytest.mark.parametrize("blend", [0.0, 1.5])
+def test_causal_sums_are_those_of_the_matrix(kind, n, length, blend):
     """Interpolated sums over the cells before each cell agree with the matrix to eleven digits."""
-    kernel, i = kind(length, 1.5), np.arange(n)
-    smooth, alternating = kernel.inverse_table()
-    table = smooth + alternating * (-1.0) ** np.arange(smooth.size)
-    matrix = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
+    kernel, i = kind(length, blend), np.arange(n)
+    tau = kernel.inverse_entries()
+    matrix = tau(np.abs(i[:, None] - i)) + kernel.sign * tau(i[:, None] + i + kernel.shift)
     weights = kernel.scales[:n]
     wanted = np.tril(matrix, -1) @ weights
-    np.testing.assert_allclose(causal_sums(kernel, weights), wanted, atol=1e-11 * np.abs(matrix @ weights).max())
+    sums = causal_sums(kernel, tau, weights, i, plain=64)
+    np.testing.assert_allclose(sums, wanted, atol=1e-11 * np.abs(matrix @ weights).max())
 
 
 @pytest.mark.parametrize(

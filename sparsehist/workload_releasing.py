@@ -34,6 +34,7 @@ AUTO = "auto"
 Published = tuple[pl.DataFrame, dict[str, Any]]
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
+_LONG = 2**20
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,10 @@ def existing(
         return None
     path, made = found
     if path.kind != "workload":
-        raise NameTakenError(f"{request.name!r} is a release of the cells of {record.name!r}, not of a workload")
+        raise NameTakenError(
+            f"{request.name!r} is a release of the cells of {record.name!r}, not of a workload; "
+            "release gives it again"
+        )
     stored = {**made.request, "strategy": path.strategy}
     asked = request.as_json()
     free = (None, AUTO)
@@ -151,8 +155,9 @@ def release(
     path, level = _path_for(record, declaration, request, rng=rng), request.level
     workload, strategy = path.workload, path.strategy
     family = family_for(declaration.noise, strategy, declaration.max_keys)
-    metadata = _public_parameters(declaration, family, strategy, request)
     path_id = None if path.record is None else path.record.path_id
+    earlier = None if path_id is None else state.releases(path_id)[0].metadata
+    metadata = _public_parameters(declaration, family, strategy, request, earlier)
     check_spending(
         state, record, declaration, path_id=path_id, level=level, family=declaration.noise, name=request.name, who=who
     )
@@ -203,7 +208,7 @@ def _path_for(
             return _Path(path, workload, strategy_named(str(path.strategy), workload))
     if strategy is None:
         strategy = chosen_strategy(declaration, workload)
-    strategy.check(rng=rng)
+    strategy.check(rng=rng, probes=3 if workload.n_cells < _LONG else 1)
     return _Path(None, workload, strategy)
 
 
@@ -233,14 +238,18 @@ def _state_size(strategy: Strategy, declaration: Declaration) -> int:
 
 
 def _public_parameters(
-    declaration: Declaration, family: Family, strategy: Strategy, request: WorkloadRequest
+    declaration: Declaration,
+    family: Family,
+    strategy: Strategy,
+    request: WorkloadRequest,
+    earlier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Everything about a release that is known before anything is drawn."""
+    """Everything about a release that is known before anything is drawn; `earlier` is of the same path."""
     assert request.level is not None
     workload, level = strategy.workload, request.level
     sensitivity = strategy.sensitivity(declaration.max_keys)
     noise_std = family.std(level)
-    least, mean = _variances(strategy)
+    least, mean = _variances(strategy) if earlier is None else _variances_known(earlier)
     std = noise_std * math.sqrt(least)
     if not 2.0**-8 <= std <= _LARGEST_STD:
         raise LevelError(
@@ -259,6 +268,7 @@ def _public_parameters(
         "noise": declaration.noise,
         "noise_std": noise_std,
         "std": noise_std * math.sqrt(mean),
+        "least_std": std,
         "sensitivity": sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1,
         "sensitivity_lower": sensitivity.l2_lower if declaration.noise == "gaussian" else None,
         "grid": grid_step(std),
@@ -279,14 +289,19 @@ def _public_parameters(
 def _variances(strategy: Strategy) -> tuple[float, float]:
     """The least variance of a query that asks anything, and the mean over all queries, for Z of variance 1."""
     if not strategy.workload.explicit:
-        n = strategy.workload.n_cells
-        middle = n // 2
-        return min(strategy.range_variance(i, i) for i in {0, middle, n - 1}), strategy.mean_variance()
+        ends = (0, strategy.workload.n_cells // 2)  # a column is scaled least in the middle and most at its ends
+        return min(strategy.range_variance(i, i) for i in ends), strategy.mean_variance()
     variance = strategy.query_variance()
     asking = variance[variance > 0]
     if not asking.size:
         raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
     return float(asking.min()), float(variance.mean())
+
+
+def _variances_known(earlier: Mapping[str, Any]) -> tuple[float, float]:
+    """The same from a release of the path: they depend on its strategy alone."""
+    least, mean = (float(earlier[name]) / float(earlier["noise_std"]) for name in ("least_std", "std"))
+    return least**2, mean**2
 
 
 def _published(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.release import Release
+from sparsehist.workload.invertible import Invertible
 
 if TYPE_CHECKING:
     from sparsehist.workload import Strategy
@@ -109,10 +110,13 @@ class WorkloadRelease(Release):
 
     def _range_std(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
         strategy = self._read_strategy()
-        variances = [
-            strategy.range_variance(low, high) for low, high in zip(first.tolist(), last.tolist(), strict=True)
-        ]
-        return np.sqrt(np.array(variances, np.float64)) * float(self.metadata["noise_std"])
+        # Each range costs a transform of the whole column, and many may ask for the same one.
+        ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
+        if isinstance(strategy, Invertible):
+            variances = strategy.range_variances(*ends)
+        else:
+            variances = np.array([strategy.range_variance(low, high) for low, high in ends.T.tolist()])
+        return np.asarray(np.sqrt(variances)[which], np.float64) * float(self.metadata["noise_std"])
 
 
 def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:

@@ -71,7 +71,8 @@ class Release:
 
     def __repr__(self) -> str:
         """Name, rows and the parameters one reads a count by."""
-        shown = {key: self._metadata.get(key) for key in ("level", "std", "threshold", "expected_false_keys")}
+        telling = ("workload", "level", "std", "threshold", "expected_false_keys")
+        shown = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
         return f"Release({self._metadata.get('series')}.{self._metadata.get('name')}, rows={len(self)}, {shown})"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

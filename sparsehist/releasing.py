@@ -33,11 +33,16 @@ def existing(
     """The release of that name, made again from the state; None if there is none.
 
     Raises:
-        NameTakenError: If it was asked for with other parameters.
+        NameTakenError: If it was asked for with other parameters, or is one of a workload.
         NotFoundError: If there is none and no level to make one at.
     """
     made = next((known for known in state.releases(record.path_id) if known.name == request.name), None)
     if made is None:
+        if any(known.name == request.name for known in state.series_releases(record)):
+            raise NameTakenError(
+                f"{request.name!r} is a release of a workload of {record.name!r}, not of its cells; "
+                "release_workload gives it again"
+            )
         if request.level is None:
             raise NotFoundError(
                 f"the series {record.name!r} has no release {request.name!r}; give level= to make one"

@@ -293,14 +293,28 @@ class Series(PlannedSeries, WorkloadSeries):
             state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
 
     def releases(self) -> pl.DataFrame:
-        """Name, level, threshold and time of each release, in the order they were made."""
+        """Name, workload, level, threshold and time of each release, in the order they were made.
+
+        Returns:
+            A row a release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
+            (both null for a workload), released_at.
+        """
         with self.store.state() as state:
             record = state.series(self.name)
-            made = [] if record is None else state.releases(record.path_id)
-            columns = ("name", "level", "std", "threshold", "expected_false_keys", "released_at")
-            rows = {column: [release.metadata[column] for release in made] for column in columns}
-            schema = {"name": pl.String, "level": pl.String, "std": pl.Float64, "threshold": pl.Float64}
-            return pl.DataFrame(rows, schema={**schema, "expected_false_keys": pl.Float64, "released_at": pl.String})
+            made = [] if record is None else state.series_releases(record)
+            rows = [{column: release.metadata.get(column) for column in _RELEASES} for release in made]
+            return pl.DataFrame(rows, schema=_RELEASES)
+
+
+_RELEASES = {
+    "name": pl.String,
+    "workload": pl.String,
+    "level": pl.String,
+    "std": pl.Float64,
+    "threshold": pl.Float64,
+    "expected_false_keys": pl.Float64,
+    "released_at": pl.String,
+}
 
 
 def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.0, seed: int | None = None) -> Store:

@@ -55,16 +55,20 @@ def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, name
         names: Of its key columns.
 
     Returns:
-        low and high, or the key columns (null where the query sums over one), or query.
+        low and high, or the key columns (null where the query sums over one; name_low and name_high where it asks
+        for ranges of one), or the number of the query.
     """
     columns = key_domains(domain)
     if set(queries) == {"low", "high"}:
         if len(columns) != 1:
             raise DeclarationError(f"a range needs a domain of one column, got {len(columns)}")
         return pl.DataFrame({end: columns[0].keys(queries[end])["key_0"] for end in ("low", "high")})
-    if set(queries) == {f"column_{i}" for i in range(len(columns))}:
-        named = zip(names, columns, strict=True)
-        return pl.DataFrame([_values(queries[f"column_{i}"], own, name) for i, (name, own) in enumerate(named)])
+    known: dict[str, tuple[str, Domain]] = {}
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        known |= {f"column_{i}": (name, column)}
+        known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
+    if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
+        return pl.DataFrame([_values(numbers, known[kind][1], known[kind][0]) for kind, numbers in queries.items()])
     return pl.DataFrame(dict(queries))
 
 

@@ -62,6 +62,32 @@ def test_prefix_sums_are_those_of_the_counts():
     assert np.abs(frame["noisy_answer"].to_numpy() - np.cumsum(counts)).max() < 6 * frame["std"].max() < 1
 
 
+def test_products_of_workloads_say_their_queries_in_keys():
+    """A Kronecker product on several columns names the key columns and their values, and ends of ranges by name."""
+    series, rows = _places()
+    asked = "kronecker(identity(), prefix(), total())"
+    frame = series.release_workload("sums", asked, level=FINE, strategy="identity").frame
+    assert frame.columns == ["country", "day_low", "day_high", "page", "noisy_answer", "std"]
+    assert frame["page"].null_count() == 9 and frame["country"].to_list() == [c for c in ("DE", "US", "FR") for _ in "123"]
+    row = frame.filter(country="US", day_high=dt.date(2024, 5, 2)).row(0, named=True)
+    truth = rows.filter((pl.col("country") == "US") & (pl.col("day") <= dt.date(2024, 5, 2)))["users"].sum()
+    assert row["day_low"] == dt.date(2024, 5, 1) and abs(row["noisy_answer"] - truth) < 0.5
+    with pytest.raises(DeclarationError, match=r"kronecker\(prefix\(\), total\(\), total\(\)\)"):
+        series.release_workload("other", sh.Prefix(), level=1)
+
+
+def test_releases_of_workloads_are_listed_with_those_of_cells():
+    """`releases` lists both kinds, in order, and the name of one kind is refused for the other with the way to it."""
+    series, _ = _hours()
+    series.release("cells", level=1)
+    series.release_workload("sums", sh.Prefix(), level=1)
+    listed = series.releases().select("name", "workload", "level").rows()
+    assert listed == [("cells", None, "1"), ("sums", "prefix(24)", "1")]
+    for level in (None, 1):
+        with pytest.raises(NameTakenError, match="release_workload"):
+            series.release("sums", level=level)
+
+
 def test_all_ranges_are_answered_on_demand(tmp_path):
     """A workload of all ranges publishes one row a cell, and answers any range from the file alone."""
     series, counts = _hours(tmp_path / "store")

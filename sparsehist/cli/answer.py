@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 PIPED_WIDTH = 100
+_UNLIMITED = 100_000
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,19 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
-    """Print each part; indented lines are commands to copy, and lines for a pipe hold paths: neither is broken."""
+    """Print each part; indented lines are commands to copy, and lines for a pipe hold paths: neither is broken.
+
+    A table that needs more room than there is runs on: no column is left out.
+    """
+    from rich.measure import Measurement
+
     for part in shown:
-        whole = isinstance(part, str) and (part.startswith("  ") or not console.is_terminal)
-        console.print(part, soft_wrap=whole)
+        if isinstance(part, str):
+            console.print(part, soft_wrap=part.startswith("  ") or not console.is_terminal)
+            continue
+        unlimited = console.options.update(width=_UNLIMITED)
+        needed = Measurement.get(console, unlimited, part).minimum
+        console.print(part, width=max(console.width, needed), crop=False)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

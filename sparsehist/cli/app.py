@@ -27,8 +27,8 @@ Typical use:
 _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.
 Exit codes: 0 done or already done, 2 bad input, 3 refused by a limit, 4
-store in use; 1 an internal error or output that cannot be written, 130 interrupted,
-141 the reader of the output has gone."""
+store in use; 1 an internal error or output that cannot be written, 130
+interrupted, 141 the reader of the output has gone."""
 
 app = App(
     name="sparsehist",

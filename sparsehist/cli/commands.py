@@ -181,7 +181,8 @@ def show_store(store: Path, *, wait: float) -> Answer:
     shown: list[RenderableType] = [] if found else ["the store has no series"]
     for series, releases in found:
         shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series))]
-        shown.append(rows_table(releases) if releases.height else "  no releases yet")
+        unused = [column for column in ("workload", "threshold") if releases[column].null_count() == releases.height]
+        shown.append(rows_table(releases.drop(unused)) if releases.height else "  no releases yet")
     return Answer({"store": str(store), "series": listed}, shown)
 
 

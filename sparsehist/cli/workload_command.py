@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ABOUT_PLAN = (
     "nothing was released; std: root of the mean variance of a query, in units; lower_bound: no factorization "
-    "has less at one key a unit"
+    "has less at one key a unit; ratio: of the variances"
 )
 
 

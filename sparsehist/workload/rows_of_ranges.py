@@ -81,9 +81,18 @@ class RangeRows(Workload):
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         if self._n is None and len(columns) == 1:
+            if columns[0] > LARGEST:
+                raise DeclarationError(
+                    f"{self.word}() adds up cells in the order of the domain, and serves up to 2**31 of them; the "
+                    f"domain has {columns[0]}: declare a series over integers, dates or a catalogue for it"
+                )
             return type(self)(columns[0])
         if len(columns) != 1:
-            raise DeclarationError(f"{self.word}() asks about one column, and the domain has {len(columns)}")
+            factors = ", ".join([f"{self.word}()"] + ["total()"] * (len(columns) - 1))
+            raise DeclarationError(
+                f"{self.word}() asks about one column, and the domain has {len(columns)}: write a factor for each "
+                f"column, such as kronecker({factors})"
+            )
         self.require_domain(columns)
         return self
 
@@ -158,8 +167,9 @@ class Ranges(RangeRows):
     """All n(n+1)/2 ranges of cells, answered on demand; or a list of some of them, answered one by one.
 
     Args:
-        n: Number of cells, or None to take it from the domain of the series.
-        ranges: Pairs (low, high), both ends included, 0 <= low <= high < n; repeats allowed. None: all ranges.
+        n: Number of cells, or None to take it from the domain of the series; a list in its place is `ranges`.
+        ranges: Pairs (low, high) of numbers of cells in the order of the domain, both ends included, 0 <= low <=
+            high < n; repeats allowed. None: all ranges.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a range is not one of its cells.
@@ -167,14 +177,22 @@ class Ranges(RangeRows):
     Example:
         >>> Ranges(4, ranges=[(0, 1), (1, 3)]).apply([1, 2, 4, 8])
         array([ 3., 14.])
+        >>> str(Ranges([(0, 1), (1, 3)]))
+        'ranges([(0, 1), (1, 3)])'
         >>> Ranges(10**7).shape, Ranges(10**7).explicit
         ((50000005000000, 10000000), False)
     """
 
     word = "ranges"
 
-    def __init__(self, n: int | None = None, ranges: Sequence[tuple[int, int]] | ArrayLike | None = None) -> None:
-        super().__init__(n)
+    def __init__(
+        self,
+        n: int | Sequence[tuple[int, int]] | NDArray[np.integer] | None = None,
+        ranges: Sequence[tuple[int, int]] | ArrayLike | None = None,
+    ) -> None:
+        if isinstance(n, list | tuple | np.ndarray) and ranges is None:
+            n, ranges = None, n
+        super().__init__(None if n is None else as_size(n, self.word))
         self._pairs = None if ranges is None else as_pairs(ranges, self._n)
         self.explicit = self._pairs is not None
 

@@ -60,8 +60,6 @@ def _workload(node: ast.expr, attachments: Attachments) -> Workload:
 
 def _makers(attachments: Attachments) -> dict[str, Callable[..., Workload]]:
     def ranges(n: Any = None, ranges: Any = None, *, sha256: str | None = None) -> Workload:
-        if isinstance(n, list | tuple) and ranges is None:  # the size is left to the domain of the series
-            n, ranges = None, n
         if sha256 is None:
             return Ranges(n, ranges)
         return Ranges(n, np.frombuffer(_attached(attachments, sha256), "<i8").reshape(-1, 2))

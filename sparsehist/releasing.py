@@ -17,7 +17,6 @@ from sparsehist.errors import NameTakenError, NotFoundError
 from sparsehist.histogram import draw_round
 from sparsehist.histogram.exceeding import Exceeding
 from sparsehist.noise.family import NoiseArray
-from sparsehist.privacy import level_text
 from sparsehist.public_parameters import public_parameters
 from sparsehist.published_rows import published_frame
 from sparsehist.release_request import Request

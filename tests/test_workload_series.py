@@ -68,7 +68,8 @@ def test_products_of_workloads_say_their_queries_in_keys():
     asked = "kronecker(identity(), prefix(), total())"
     frame = series.release_workload("sums", asked, level=FINE, strategy="identity").frame
     assert frame.columns == ["country", "day_low", "day_high", "page", "noisy_answer", "std"]
-    assert frame["page"].null_count() == 9 and frame["country"].to_list() == [c for c in ("DE", "US", "FR") for _ in "123"]
+    assert frame["page"].null_count() == 9
+    assert frame["country"].to_list() == [country for country in ("DE", "US", "FR") for _ in range(3)]
     row = frame.filter(country="US", day_high=dt.date(2024, 5, 2)).row(0, named=True)
     truth = rows.filter((pl.col("country") == "US") & (pl.col("day") <= dt.date(2024, 5, 2)))["users"].sum()
     assert row["day_low"] == dt.date(2024, 5, 1) and abs(row["noisy_answer"] - truth) < 0.5

@@ -101,7 +101,12 @@ def release_series(
             with opened.state() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
         released = known.release(
-            name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys,
+            name,
+            level=level,
+            threshold=threshold,
+            false_keys=false_keys,
+            delta=delta,
+            max_false_keys=max_false_keys,
             who=who,
         )
     if out is not None:

@@ -40,7 +40,10 @@ def release_workload(
     ] = None,
     level: Annotated[str | None, Parameter(help="Privacy level, exact; needed for a new name.")] = None,
     strategy: Annotated[
-        str, Parameter(help="How it is answered; auto takes the least mean error and keeps to it.")
+        str,
+        Parameter(
+            help="How it is answered: auto takes the least mean error and keeps to it; --plan lists what there is."
+        ),
     ] = "auto",
     post_processing: Annotated[
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")

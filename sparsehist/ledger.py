@@ -177,6 +177,8 @@ def _columns(scope: str, paths: list[Path], delta: float) -> Path:
 def _why_none(cost: Cost, delta: float) -> str:
     if any(part.law == "none" for part in cost.parts):
         return "no epsilon: the noise has no guarantee that is known here"
+    if delta == 0:
+        return "no epsilon at delta 0: ask at one above it, such as 1e-6"
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
     if any(part.law == POISSON for part in cost.parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from sparsehist.ledger import costs_in_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from sparsehist.series import Store
 
 _LIMITS = ("cap", "budget", "limit_at_first_release")
 
@@ -95,12 +98,14 @@ def set_budget(
     with opening(store, wait) as opened:
         opened.set_budget(population, rho=rho, epsilon=epsilon, delta=delta, who=who, reason=reason)
         frame = opened.ledger().filter(pl.col("scope") == "population", pl.col("population") == population)
+        empty = _without_series(opened, [population])
     asked = {"rho": rho, "epsilon": epsilon, "delta": delta}
     data = {"store": str(store), "population": population, "budget": asked, "status": "set"}
     parts = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
     shown = [f"the budget of population {population} is {escape(parts)}"]
     if frame.height and frame["releases"].item():
         shown.append("It has releases already, so that the budget holds ex post: see sparsehist ledger")
+    shown += empty
     return Answer(data, shown)
 
 
@@ -116,5 +121,14 @@ def declare_disjoint(store: Path, populations: list[str], *, reason: str, who: s
     """Declare populations disjoint."""
     with opening(store, wait) as opened:
         opened.declare_disjoint(populations, reason=reason, who=who)
-    shown = [f"nobody is in two of {', '.join(populations)}: their costs no longer add up for anybody"]
+        empty = _without_series(opened, populations)
+    shown = [f"nobody is in two of {', '.join(populations)}: their costs no longer add up for anybody", *empty]
     return Answer({"store": str(store), "disjoint": populations, "status": "declared"}, shown)
+
+
+def _without_series(store: Store, populations: Sequence[str]) -> list[str]:
+    """Say which populations no series is in so far: the name may be a slip."""
+    known = sorted({store.series(name).declaration.population for name in store.series_names()})
+    missing = [population for population in populations if population not in known]
+    there = f"series are in {', '.join(known)}" if known else "the store has no series"
+    return [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []

@@ -134,7 +134,7 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
          "published_95": "95 %", "published_99": "99 %"}
     )  # fmt: skip
     columns = [name for name in by_level.columns if name not in ("currency", "refused")]
-    spent = pl.format("{} {}", "currency", "adds").alias("adds")
+    spent = pl.when(currency="none").then("adds").otherwise(pl.format("{} {}", "currency", "adds")).alias("adds")
     often = (100 * pl.col("probability")).round(1)
     off = (100 * pl.col("relative_error")).round_sig_figs(2)
     seldom = pl.col("probability") < _SELDOM  # how far off such a one would be tells nobody anything
@@ -143,7 +143,8 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     refused = made.levels.drop_nulls("refused").select("level", "refused").rows()
     heading = (
         "[bold]by level[/]: in units; 50, 95, 99 %: the true count from which a key is published with that "
-        "probability; adds: to the ledger of the population; epsilon: of all its releases then, at delta 1e-6"
+        "probability; adds: to the ledger of the population; epsilon: of all its releases then, at delta 1e-6, "
+        "— where it has none there"
     )
     return [
         heading,

@@ -46,9 +46,10 @@ _WORDS = (
 _UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
 # A word is a parameter where it is given a value, a name with an underscore always.
 _PARAMETER = re.compile(
-    rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.;)]))|)"
+    rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
     rf"|({'|'.join(_UNDERSCORED)})\b)"
 )
+_IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
 _STORE = re.compile(r"Store\('([^']*)'\)")
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 _INTERRUPTED = threading.Event()
@@ -161,6 +162,8 @@ def in_words_of_the_command_line(message: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
+        if _IN_OPEN_DOMAIN.search(found.string, 0, found.start()):
+            return found[0]
         name = f"--{(found[1] or found[4]).replace('_', '-')}"
         return f"{name} {found[2]}" if found[2] else f"{name} " if found[3] else name
 

@@ -179,10 +179,12 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     if len(kinds) > 1:
         raise DeclarationError("the files of a log must all be Parquet or all be CSV")
     log = open_file(files[0])
+    _refuse_twice(log, columns)
     label = log.label if len(files) == 1 else "the files"
     dtypes = dict(log.dtypes)
     for file in files[1:]:
         other = open_file(file)
+        _refuse_twice(other, columns)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
                 raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
@@ -192,6 +194,13 @@ def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
     if log.kind == "csv" and len(files) > 1:
         _refuse_mixed_text(result, columns)
     return result
+
+
+def _refuse_twice(log: Log, columns: Sequence[str]) -> None:
+    """Two columns of one name: Polars takes the first and renames the others of a CSV file."""
+    for name in columns:
+        if log.kind == "csv" and name in log.dtypes and f"{name}_duplicated_0" in log.dtypes:
+            raise DeclarationError(f"{log.label} has more than one column {name!r}: rename them apart")
 
 
 def open_file(file: str) -> Log:

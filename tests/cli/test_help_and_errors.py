@@ -251,6 +251,8 @@ def test_a_reader_that_goes_away_is_no_error(here):
         ("give level= to make one", "give --level to make one"),
         ("false_keys must be positive", "--false-keys must be positive"),
         ("domain strings(max_bytes=5), level 3", "domain strings(max_bytes=5), level 3"),
+        ("open('date', delta='1e-6'), or delta=1e-7", "open('date', delta='1e-6'), or --delta 1e-7"),
+        ("epsilon= and delta=: give one", "--epsilon and --delta: give one"),
     ],
 )
 def test_messages_speak_of_options(message, told):

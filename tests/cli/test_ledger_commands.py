@@ -56,6 +56,17 @@ def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
     assert everybody()["level"] == "0.5"
 
 
+def test_populations_without_a_series_are_pointed_out(sparsehist, store):
+    """A limit or declaration may come first; that nothing is in its population yet shows a slip of the pen."""
+    assert (
+        "No series is in defalt yet; series are in default"
+        in sparsehist("budget", store, "--population", "defalt", "--rho", "1").out
+    )
+    assert "No series is in" not in sparsehist("budget", store, "--rho", "1").out
+    apart = ("--population", "default", "--population", "sout", "--reason", "by country")
+    assert "No series is in sout yet" in sparsehist("disjoint", store, *apart).out
+
+
 def test_the_ledger_is_exported(sparsehist, store, here):
     """As JSON and Parquet, with the schema in it; never over something else or into the store."""
     for name in ("ledger.json", "ledger.parquet", "ledger.json"):

@@ -121,6 +121,8 @@ def test_files_that_cannot_be_read_are_named(engine, tmp_path):
     refused(DataError, "middle.parquet", [whole, middle], engine=engine)
     (tmp_path / "ragged.csv").write_text(f"user_id,query\n1,a\n2,b,{SECRET},d\n")
     refused(DataError, "ragged.csv.*different length", tmp_path / "ragged.csv", engine=engine)
+    (tmp_path / "twice.csv").write_text("user_id,query,query\n1,a,b\n")
+    refused(DeclarationError, "twice.csv.*more than one column 'query'", tmp_path / "twice.csv", engine=engine)
     (tmp_path / "latin.csv").write_bytes(f"user_id,query\n1,{SECRET}".encode() + b"\xe9t\xe9\n")
     refused(DataError, "latin.csv.*not UTF-8", tmp_path / "latin.csv", engine=engine)
 

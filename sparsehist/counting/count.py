@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -12,15 +11,12 @@ import polars as pl
 from sparsehist.counting import with_duckdb, with_polars
 from sparsehist.counting.contract import Choice, CountedKeys, Counts, Request, request
 from sparsehist.counting.given import given_counts
-from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, open_log
+from sparsehist.counting.room import available_memory, memory_needed
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError
 
 Engine = Literal["auto", "polars", "duckdb"]
-
-# Bytes of memory the Polars engine takes for a byte of file, with room to spare: measured 7 for Parquet.
-EXPANSION = {"parquet": 10, "csv": 3}
-GZIP = 8
 
 
 class CountingEngine(Protocol):
@@ -63,8 +59,9 @@ def count_keys(
     keys that the domain takes for one cell count once.
 
     `engine="auto"` is Polars, unless `memory_limit` or `threads` is given, the source is a DuckDB relation or
-    a Query, or the files look larger than half the machine's memory once read (ten times a Parquet file, three
-    times a CSV file, 24 times one that is compressed).
+    a Query, or counting the files looks to take more than half the memory there is: of the machine, of the
+    control group the process is in, or of its limit. What it takes is guessed from the number of rows and the sizes
+    of the files.
 
     Args:
         source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
@@ -77,7 +74,7 @@ def count_keys(
         on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
         on_outside: What to do about rows with a key outside the domain: "error" or "drop".
         engine: "auto", "polars" or "duckdb".
-        memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills.
+        memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills. Half of what there is if None.
         threads: For DuckDB.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.
@@ -138,10 +135,9 @@ def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
         return with_polars
     if engine != "auto":
         raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')
-    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log) else with_polars
+    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log, wanted) else with_polars
 
 
-def _looks_too_large(log: Log) -> bool:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    size = sum(Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in log.files)
-    return size * EXPANSION.get(log.kind, 1) > memory / 2
+def _looks_too_large(log: Log, wanted: Request) -> bool:
+    with engine_errors(log.label, log):
+        return memory_needed(log, wanted.columns) > available_memory() / 2

@@ -16,6 +16,20 @@ def row_group_sizes(file: str) -> list[int]:
     return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] or [0]
 
 
+def rows_and_bytes(files: Sequence[str], columns: Sequence[str]) -> tuple[int, int]:
+    """Read from the ends of files how many rows they have, and bytes of these columns when decompressed."""
+    from pyarrow import parquet
+
+    rows = size = 0
+    for file in files:
+        metadata = parquet.read_metadata(file)
+        rows += metadata.num_rows
+        wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns]
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        size += sum(group.column(i).total_uncompressed_size for group in groups for i in wanted)
+    return rows, size
+
+
 def pieces(row_groups: Mapping[str, Sequence[int]], rows: int) -> Iterator[list[Slice]]:
     """Divide files into pieces of at least so many rows each, but for the last.
 

@@ -18,6 +18,7 @@ import polars as pl
 from sparsehist.counting.contract import Request
 from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
+from sparsehist.counting.room import available_memory
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
 from sparsehist.statements import statement
@@ -79,7 +80,7 @@ def open_session(wanted: Request) -> Iterator[Session]:
             "temp_directory": directory,
             "preserve_insertion_order": False,
             "enable_progress_bar": False,
-            "memory_limit": wanted.memory_limit,
+            "memory_limit": wanted.memory_limit or f"{available_memory() // 2}B",
             "threads": wanted.threads,
         }
         for setting, value in settings.items():

@@ -3,8 +3,9 @@
     python benchmarks/workload_speed.py --runs 7 --out workload_speed.json
 
 A level draws normals and transforms them once; prefix sums are added up, joined with the exact answers and
-rounded; of ranges R⁻¹(Rx + Z) is published, from which each is a sum. A new path also computes its strategy, checks it
-and prices every query. The pair is scipy's `rfft` and `irfft`. Target: at most 10 of it, and memory linear in the cells.
+rounded; of ranges R⁻¹(Rx + Z) is published, from which each is a sum. A new path also computes its strategy, checks
+it and prices every query. The pair is scipy's `rfft` and `irfft`. Target: at most 10 of it, and memory linear in the
+cells.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def released(strategy: Strategy, counts: Cells, known: dict[Fraction, np.ndarray
 
 
 def new_path(workload: Prefix | Ranges, counts: Cells) -> Callable[[], object]:
-    """All that a first release on a path computes: scaling and spectrum, check, sensitivity, variances, the release."""
+    """All that a first release on a path computes: scaling and spectrum, check, sensitivity, variances, release."""
 
     def work() -> object:
         strategy = Spectral(workload)

@@ -62,8 +62,7 @@ def rule_of_sum(count: int, plain: int) -> tuple[IntegerArray, FloatArray]:
         places.append(first + nodes)
         rules.append(rule)
         first += size
-    weights = np.concatenate([*rules, np.ones(count - first)])
-    return np.concatenate([*places, np.arange(first, count)]), np.asarray(weights, np.float64)
+    return np.concatenate([*places, np.arange(first, count)]), np.concatenate([*rules, np.ones(count - first)])
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +70,7 @@ def _panel(size: int) -> tuple[IntegerArray, FloatArray]:
     """Nodes in 0, …, size − 1 and weights that sum polynomials of less than their number of degrees exactly."""
     nodes = chebyshev_nodes(size)
     at_nodes = np.polynomial.chebyshev.chebvander((2 * nodes + 1) / size - 1, nodes.size - 1)
-    return nodes, np.linalg.solve(at_nodes.T, _moments(size, nodes.size))
+    return nodes, np.asarray(np.linalg.solve(at_nodes.T, _moments(size, nodes.size)), np.float64)
 
 
 def _moments(size: int, number: int) -> FloatArray:

@@ -11,7 +11,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray
 from sparsehist.workload.cells import IntegerArray
 from sparsehist.workload.panels import on_panels
-from sparsehist.workload.rows_of_ranges import Ranges
+from sparsehist.workload.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
 
 _NUMBERS_AT_ONCE = 2**22
@@ -44,6 +44,8 @@ class Invertible(Strategy):
         return self.solve(np.asarray(z, np.float64))
 
     def query_variance(self) -> FloatArray:
+        if isinstance(self.workload, Prefix):
+            return self.prefix_variances()
         described = self.workload.queries()
         if described is None:
             raise DeclarationError(f"{self.workload.describe()} lists no queries; ask for the variance of one")
@@ -119,7 +121,7 @@ class IdentityStrategy(Invertible):
     """Noise on every cell by itself; its columns are orthogonal, so the sensitivity is √l exactly.
 
     Example:
-        >>> from sparsehist.workload import Ranges
+        >>> from sparsehist.workload import Prefix, Ranges
         >>> IdentityStrategy(Ranges(4)).mean_variance(), IdentityStrategy(Ranges(4)).sensitivity(9).l1
         (2.0, 4.0)
     """

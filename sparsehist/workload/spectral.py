@@ -11,6 +11,7 @@ import math
 from functools import cached_property
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
@@ -20,9 +21,11 @@ from sparsehist.workload.cells import IntegerArray
 from sparsehist.workload.invertible import Invertible
 from sparsehist.workload.panels import on_panels
 from sparsehist.workload.rank_bound import squared_sensitivity_bound, squared_sensitivity_reached
-from sparsehist.workload.rows_of_ranges import Prefix
+from sparsehist.workload.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
 from sparsehist.workload.strategy import Sensitivity
+
+_CHECKED_WHOLE = 2**16
 
 
 class Spectral(Invertible):
@@ -131,6 +134,22 @@ class Spectral(Invertible):
     def cell_variances(self) -> FloatArray:
         entries, cells = self.kernel.inverse_entries(), np.arange(self._cells)
         return np.asarray(self._scales**2 * inverse_diagonal(self.kernel, entries, cells))
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """As for every strategy; a long column is checked by a shorter one and by the norm its transform keeps.
+
+        R and R⁻¹ hold the same scaling and the same spectrum, so it is the transform that could be wrong at a length.
+        """
+        if self._cells <= _CHECKED_WHOLE:
+            super().check(rng=rng, probes=probes)
+            return
+        shorter = Prefix(_CHECKED_WHOLE) if isinstance(self.workload, Prefix) else Ranges(_CHECKED_WHOLE)
+        Spectral(shorter, blend=self.blend, window=min(self.window, _CHECKED_WHOLE // 2)).check(rng=rng, probes=1)
+        x = rng.standard_normal(self.kernel.length)
+        image, scales = self.kernel.transform(x), self._scales
+        kept = abs(float(image @ image) / float(x @ x) - 1.0)
+        if not (kept <= 1e-9 and bool(np.all(np.isfinite(scales))) and float(scales.min()) > 0):
+            raise DeclarationError(f"the transform of length {self.kernel.length} is off by {kept:.1e}: {self.name}")
 
     @property
     def _scales(self) -> FloatArray:

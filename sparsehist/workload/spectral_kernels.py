@@ -114,9 +114,12 @@ class SpectralKernel(abc.ABC):
         """τ of W^-½, but for an alternating function (−1)^m."""
 
     def diagonal(self) -> FloatArray:
-        """Of K; shape (length,)."""
-        table = self.table
-        return np.asarray(table[0] + self.sign * table[self.shift :: 2][: self.length])
+        """Of K; shape (length,). The steps of τ have a closed form, so no table is needed."""
+        return self._diagonal_of_root() + self.blend * self.unit
+
+    @abc.abstractmethod
+    def _diagonal_of_root(self) -> FloatArray:
+        """Of W^½; shape (length,)."""
 
     @cached_property
     def scales(self) -> FloatArray:
@@ -169,6 +172,14 @@ class RangesKernel(SpectralKernel):
     @property
     def _beyond(self) -> float:
         return 1.0
+
+    def _diagonal_of_root(self) -> FloatArray:
+        """τ(0) − τ(2i), i from 1: a running sum of pairs of cotangents, symmetric about the middle."""
+        size, half = self.length + 1, (self.length + 1) // 2
+        angle, places = np.pi / (4 * size), np.arange(4, 4 * half + 4, 4)
+        steps = np.sin(2 * angle * (places - 2)) / (np.sin(angle * (places - 3)) * np.sin(angle * (places - 1)))
+        left = np.cumsum(steps) / (2 * np.sqrt(size))
+        return np.concatenate([left, left[: self.length - half][::-1]])
 
     def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
         size = self.length + 1
@@ -226,6 +237,13 @@ class PrefixKernel(SpectralKernel):
     @property
     def _beyond(self) -> float:
         return -1.0
+
+    def _diagonal_of_root(self) -> FloatArray:
+        """τ(0) − τ(2u), u = length − i: a running sum of pairs of cosecants."""
+        size = 2 * self.length + 1
+        angle, places = np.pi / (2 * size), np.arange(4, 4 * self.length + 4, 4)
+        steps = 1 / np.sin(angle * (places - 3)) + 1 / np.sin(angle * (places - 1))
+        return np.asarray((np.cumsum(steps) / size)[::-1])
 
     def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
         size = 2 * self.length + 1

@@ -30,6 +30,7 @@ def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
     np.testing.assert_allclose(transform.T @ np.diag(kernel.singular_values**2) @ transform, W, atol=1e-9)
     values, vectors = np.linalg.eigh(W)
     root = vectors * (np.sqrt(values) + blend * kernel.unit) @ vectors.T
+    np.testing.assert_allclose(kernel.diagonal(), np.diag(root), rtol=1e-11)
     for tau, wanted in ((kernel.table.__getitem__, root), (kernel.inverse_entries(), np.linalg.inv(root))):
         entries = tau(np.abs(i[:, None] - i)) + kernel.sign * tau(i[:, None] + i + kernel.shift)
         np.testing.assert_allclose(entries, wanted, atol=1e-10 * np.abs(wanted).max())
@@ -114,3 +115,13 @@ def test_parameters_out_of_range_are_refused(parameters):
     """A blend, window or length that makes no strategy is an error."""
     with pytest.raises(DeclarationError):
         Spectral(Prefix(40), **parameters)
+
+
+def test_a_long_column_is_checked_too():
+    """Beyond what is checked whole, a transform that is off at its length is refused."""
+    strategy = Spectral(Ranges(2**17))
+    strategy.check(rng=seeded(1))
+    right = strategy.kernel.transform
+    strategy.kernel.transform = lambda x: right(x) * (1 + 1e-8)
+    with pytest.raises(DeclarationError, match="transform of length"):
+        strategy.check(rng=seeded(1))

@@ -33,6 +33,17 @@ class WorkloadRelease(Release):
         """Whether the queries are not listed, but answered on demand."""
         return "noisy_count" in self.frame.columns
 
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
+        """Not for workloads: nothing is held back by a threshold, so noisy_answer and std say all there is to say.
+
+        Raises:
+            DeclarationError: Always.
+        """
+        raise DeclarationError(
+            f"the release {self.name!r} is one of a workload, without a threshold: an interval is the noisy answer "
+            f"plus and minus a multiple of std (confidence={confidence!r}, simultaneous={simultaneous!r} were asked)"
+        )
+
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
         """The number of units in a range of keys, both ends included.
 

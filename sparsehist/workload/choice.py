@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import NamedTuple
 
@@ -164,9 +163,16 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made.append(strategy_named("direct", workload))
     dense = not isinstance(workload, Marginals | Total) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
-        with contextlib.suppress(DeclarationError):  # queries of too different sizes
-            made.append(Optimised.for_unit(workload, max_keys))
+        made += _optimised(workload, max_keys)
     return made
+
+
+def _optimised(workload: Workload, max_keys: int) -> list[Strategy]:
+    """None where queries differ too much in size for one."""
+    try:
+        return [Optimised.for_unit(workload, max_keys)]
+    except DeclarationError:
+        return []
 
 
 def _plain_names(workload: Workload) -> list[str]:

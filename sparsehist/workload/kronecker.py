@@ -12,10 +12,12 @@ from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import AnswerArray, FloatArray, Workload
 from sparsehist.workload.cells import Cells, IntegerArray
 from sparsehist.workload.marginal_sums import marginal_sums
+from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.rows_of_ranges import Identity, RangeRows, Ranges, Total
+from sparsehist.workload.union import Union
 
 _MOST_QUERIES = 2**31
-_EXACT = 2.0**53
+_LARGEST_INTEGER = 2**20
 
 
 class Kronecker(Workload):
@@ -48,7 +50,8 @@ class Kronecker(Workload):
             if not isinstance(factor, Workload):
                 raise DeclarationError(f"kronecker() multiplies workloads, got {factor!r}")
         self.factors = factors
-        self.integral = all(factor.integral for factor in factors)
+        # Of larger products no answer could be told to be exact without looking at the counts.
+        self.integral = all(factor.integral for factor in factors) and _largest_entry(self) <= _LARGEST_INTEGER
         self.non_negative = all(factor.non_negative for factor in factors)
         if not self._open():
             self._refuse_too_many()
@@ -93,11 +96,7 @@ class Kronecker(Workload):
             return table.reshape(1)
         values = table.reshape(-1).astype(np.float64)
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
-        if not self.integral:
-            return answers
-        if float(np.abs(answers).max(initial=0.0)) >= _EXACT:
-            raise DeclarationError(f"answers to {self.describe()} are beyond 2**53 and would not be exact")
-        return np.rint(answers).astype(np.int64)
+        return np.rint(answers).astype(np.int64) if self.integral else answers
 
     def row_squares(self) -> FloatArray:
         squares = np.ones(1)
@@ -170,6 +169,17 @@ def along_axes(
         done = step(np.ascontiguousarray(front).reshape(front.shape[0], -1))
         table = np.moveaxis(done.reshape(done.shape[0], *front.shape[1:]), 0, axis)
     return np.ascontiguousarray(table).reshape(-1, *behind)
+
+
+def _largest_entry(workload: Workload) -> float:
+    """Of an integral workload, in absolute value."""
+    if isinstance(workload, Kronecker):
+        return math.prod(map(_largest_entry, workload.factors))
+    if isinstance(workload, Union):
+        return max(map(_largest_entry, workload.parts))
+    if isinstance(workload, MatrixWorkload):
+        return float(np.abs(workload.matrix.data).max(initial=0.0))
+    return 1.0
 
 
 def _listed(factor: Workload) -> Workload:

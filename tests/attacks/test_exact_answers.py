@@ -53,3 +53,31 @@ def test_every_identity_query_has_its_own_node_in_a_tree() -> None:
     """A range that ended on one level of a tree takes in nothing of the levels above."""
     for cells in range(1, 40):
         strategy_named("tree", Identity(cells)).check(rng=entropy.seeded(cells))
+
+
+@pytest.mark.parametrize("users", [8000, 8500])
+def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
+    """Whether an answer fits into a number is no reason to refuse: only the counts would tell."""
+    log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
+    domain = sh.Product(a=sh.Integers(1), b=sh.Integers(1))
+    series = sh.create(":memory:", log, name="s", unit="user", key=["a", "b"], max_keys=1, domain=domain, seed=1)
+    heavy = sh.Workload.from_matrix([[2**20]])
+    released = series.release_workload("w", sh.Kronecker(heavy, heavy), level="0.6")
+    noisy, std = released.frame.row(0)[-2:]
+    assert abs(noisy / 2**40 - users) < 10 * std / 2**40
+
+
+def test_intervals_of_a_workload_are_refused_in_words() -> None:
+    """A release of a workload has no threshold, and says so."""
+    series = sh.create(
+        ":memory:",
+        pl.DataFrame({"user": [1], "key": [0]}),
+        name="s",
+        unit="user",
+        key="key",
+        max_keys=1,
+        domain=sh.Integers(4),
+    )
+    for number, workload in enumerate([sh.Ranges(), sh.Prefix()]):
+        with pytest.raises(DeclarationError, match="without a threshold"):
+            series.release_workload(f"w{number}", workload, level="0.6").intervals()

@@ -1,0 +1,101 @@
+"""The privacy loss of one count with Poisson noise, tilted towards an epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsehist.privacy.poisson_pmf import log_poisson_pmf
+
+FloatArray = NDArray[np.float64]
+
+# What is left out of a tilted law: e**-42 = 6e-19.
+_DROP = 42.0
+# A line this many standard deviations off halves the period, and may cost this many powers of e in cancellation.
+_FLOORS, _MOST_CANCELLED = (2.2, 1.6), 3.0
+
+
+def saddle(mean: float, loss: float, sign: float) -> float:
+    """The tilt s >= 0 under which one factor's mean loss is about `loss`, by bisection."""
+    low, high = 0.0, 1.0
+    while tilted_mean(mean, sign, high) < loss and high < 1e6:
+        low, high = high, 2.0 * high
+    if low == 0.0 and tilted_mean(mean, sign, 0.0) >= loss:
+        return 0.0
+    for _ in range(30):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if tilted_mean(mean, sign, middle) < loss else (low, middle)
+    return high
+
+
+def line(mean: float, keys: int, epsilon: float, sign: float) -> float:
+    """Where a line of inversion crosses the axis: the saddle point of M(s)**keys e**(-s epsilon) / (s (s + 1)).
+
+    Right of 0, or between -1 and 0 if epsilon lies below a mean loss that is several standard deviations off: delta
+    is then nearly 1, and what it lacks is what can be found without cancellation.
+    """
+    atoms, log_mass = tilted_atoms(mean, sign, 0.0)
+    mass = np.exp(log_mass)
+    mean_loss = float(mass @ atoms)
+    spread = math.sqrt(keys * float(mass @ (atoms - mean_loss) ** 2))
+
+    def slope(tilt: float) -> float:
+        return keys * tilted_mean(mean, sign, tilt) - epsilon - 1.0 / tilt - 1.0 / (tilt + 1.0)
+
+    if epsilon < keys * mean_loss and spread > 3.0:
+        return _rising_zero(slope, -1.0 + 1e-9, -1e-9)
+    low = high = 1.0 / spread
+    while slope(low) > 0.0:
+        low /= 2.0
+    while slope(high) < 0.0 and high < 1e6:
+        high *= 2.0
+    best = _rising_zero(slope, low, high)
+
+    def height(tilt: float) -> float:
+        scale = float(np.logaddexp.reduce(tilted_atoms(mean, sign, tilt)[1]))
+        return keys * scale - tilt * epsilon - math.log(tilt * (tilt + 1.0))
+
+    for floor in _FLOORS:
+        if best < floor / spread and height(floor / spread) < height(best) + _MOST_CANCELLED:
+            return floor / spread
+    return best
+
+
+def _rising_zero(rising: Callable[[float], float], low: float, high: float) -> float:
+    for _ in range(12):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if rising(middle) < 0.0 else (low, middle)
+    return (low + high) / 2.0
+
+
+def tilted_mean(mean: float, sign: float, tilt: float) -> float:
+    """Mean loss of one key under a tilt."""
+    atoms, log_mass = tilted_atoms(mean, sign, tilt)
+    weights = np.exp(log_mass - log_mass.max())
+    return float(atoms @ weights / weights.sum())
+
+
+def tilted_atoms(mean: float, sign: float, tilt: float) -> tuple[FloatArray, FloatArray]:
+    """Losses of one factor, ascending, and ln of (their probability times e**(tilt loss))."""
+    # Counts above the smaller truth: of the smaller world k noise, of the larger k - 1; 0 is kept apart.
+    shift = 1.0 if sign > 0 else 0.0
+
+    def log_mass(k: FloatArray) -> FloatArray:
+        return log_poisson_pmf(k - shift, mean) + tilt * sign * np.log(k / mean)
+
+    # Tilting towards small counts can raise a second peak at 1, so the whole line is probed before a window is cut.
+    last = math.ceil(mean + max(tilt, 1.0) + 60.0 * math.sqrt(mean + max(tilt, 1.0)) + 60.0)
+    near = np.clip(mean + math.sqrt(mean) * np.linspace(-60.0, 60.0, 1201), 1.0, last)
+    probes = np.sort(np.rint(np.concatenate([np.geomspace(1.0, last, 1000), near])))
+    heights = log_mass(probes)
+    high = np.flatnonzero(heights > heights.max() - _DROP)
+    first, last = probes[max(0, high[0] - 1)], probes[min(probes.size - 1, high[-1] + 1)]
+    k = np.arange(first, last + 1.0)
+    logs = log_mass(k)
+    inside = logs > logs.max() - _DROP
+    k, logs = k[inside], logs[inside]
+    atoms = np.log1p((k - mean) / mean)
+    return (atoms, logs) if sign > 0 else (-atoms[::-1], logs[::-1])

@@ -17,6 +17,7 @@ from sparsehist.workload.cells import Cells
 
 # Integers up to this size times counts below 2**43 add up without overflow.
 _LARGEST_INTEGER = 2**20
+_NOT_LINEAR = 1e-4  # operators may compute in single precision
 
 
 class MatrixWorkload(Workload):
@@ -134,4 +135,12 @@ def _fingerprint(operator: LinearOperator) -> bytes:
     applied = np.stack([np.asarray(operator @ probe, np.float64) for probe in probes])
     if applied.shape != (3, operator.shape[0]) or not np.isfinite(applied).all():
         raise DeclarationError("the operator of a workload gave NaN, an infinity or another shape than it states")
+    # Noise goes through the operator by itself, so what is not linear could swallow it.
+    for weights in np.array([[1.0, -3.0, 5.0], [1e6, 3e6, -5e6]]):
+        together = np.asarray(operator @ (weights @ np.stack(probes)), np.float64)
+        largest = np.abs(weights) @ np.abs(applied)
+        if together.shape != largest.shape or not np.all(
+            np.abs(together - weights @ applied) <= _NOT_LINEAR * largest
+        ):
+            raise DeclarationError("the operator of a workload is not linear: of a sum it does not give the sum")
     return applied.astype("<f4").tobytes()

@@ -81,3 +81,20 @@ def test_intervals_of_a_workload_are_refused_in_words() -> None:
     for number, workload in enumerate([sh.Ranges(), sh.Prefix()]):
         with pytest.raises(DeclarationError, match="without a threshold"):
             series.release_workload(f"w{number}", workload, level="0.6").intervals()
+
+
+def test_an_operator_that_swallows_noise_is_refused() -> None:
+    """An operator that is not linear could answer with the counts and drop the noise."""
+    from scipy.sparse.linalg import LinearOperator
+
+    def above_100(x: np.ndarray) -> np.ndarray:
+        kept: np.ndarray = np.where(np.abs(x) > 100.0, x, 0.0)
+        return kept
+
+    def beyond_the_first(x: np.ndarray) -> np.ndarray:
+        larger: np.ndarray = np.maximum(x, x[0])
+        return larger
+
+    for matvec in (above_100, beyond_the_first):
+        with pytest.raises(DeclarationError, match="not linear"):
+            sh.Workload.from_matrix(LinearOperator((200, 200), matvec=matvec, rmatvec=matvec, dtype=np.float64))

@@ -83,6 +83,8 @@ def _greatest(
 def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """The greatest 1ᵀ_S G 1_S over some contiguous sets S: a lower bound, reached by a unit."""
     keys = min(max_keys, cells)
+    if keys == 1 and not kernel.window:
+        return 1.0
     if keys == 1:
         return float(np.max(kernel.diagonal()[:cells] / kernel.scales[:cells] ** 2))
     table, scales = kernel.table, kernel.scales

@@ -6,8 +6,8 @@ smaller truth is ln(mean / k) one way and ln(k / mean) the other; delta is the e
 1 - e**(epsilon - loss) where that is positive, over the sum of l independent losses. Rényi divergence is
 infinite (an output of 0 has probability 0 in one of the worlds), so there is no rho to give.
 
-Everything is summed from positive terms, with the losses tilted towards epsilon, so that a delta of 1e-30 has as
-many digits as one of 0.1.
+The losses are tilted towards epsilon, so that a delta of 1e-30 has as many digits as one of 0.1: listed and summed
+from positive terms where they are few, else found by inversion along a line through the saddle point.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ def delta(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = Non
         level: 1/mean; positive.
         epsilon: At least 0.
         keys: Keys of a unit, each moved by 1 count.
-        grid: Points of a grid, for five keys or more; a power of two. By default there is none where the sums of
-            half of the keys can be listed, and else as many as all digits take (up to a second). 2**16 give four
-            digits in 20 ms.
+        grid: Most points of the line of inversion, for five keys or more. By default the sums of half of the keys
+            are listed where they are few (five and six keys to a mean near 400, eight to 45, ten to 15), and else
+            there are as many points as 12 digits take, up to 2**24: a fraction of a second from 15 keys or from a
+            mean of 10,000 on, up to five seconds between. 2**14 give six digits in 50 ms.
 
     Returns:
-        The larger of `delta_removed` and `delta_added`. To 12 digits without a grid: up to four keys below a mean of
-        25,000, six below 250, eight below 30 and ten below 10. To nine digits or more elsewhere: what is missing
-        is the part of a step by which the sums next to epsilon stand off the grid.
+        The larger of `delta_removed` and `delta_added`, to 12 digits where sums are listed and for means of 100 and
+        more. What is missing elsewhere, two parameters of the line against each other: for seven keys and more
+        with means between 10 and 100 up to 2e-12 of delta, below a mean of 10 up to 1e-10 of what is not certain.
+
+    Source: our own derivation; Andersson et al., Lemmas E.2 and E.3, hold and are 3 to 7 times larger.
 
     Example:
         >>> delta("0.01", 0.5)
         3.568465813234...e-07
-
-    Source: our own derivation; Andersson et al., Lemmas E.2 and E.3, hold and are 3 to 7 times larger.
     """
     directions: tuple[Callable[..., float], ...] = (delta_removed, delta_added)
     if grid is None and keys > 4:

@@ -8,7 +8,7 @@ the integrand does not cancel, so the digits are relative however small the answ
   nothing but e**-44 once the period covers the tilted law (by Chernoff's bound) and the kernel's own fall.
 - The points end somewhere. The losses of a count are those of a discrete law, so M recurs: about every
   2 pi mean along the line |M| comes back to (2 pi m)**-0.5 at the m-th time. Points are added in growing blocks
-  until those to come are below 3e-13 of the answer, or until there are `points` of them.
+  until those to come are estimated below 1e-12 of the answer, or until there are `points` of them.
 - Each block is one fast transform at unequally spaced losses (spread by a Kaiser-Bessel window), good to 1e-13 of
   the largest |M|; the first points, which hold nearly all of the answer, are summed one by one.
 """
@@ -29,7 +29,7 @@ ComplexArray = NDArray[np.complex128]
 _IMAGES = 44.0
 # The points end where those to come add less than this part of the answer; measured, their sum is up to four times
 # the root of their squares' sum.
-_NEGLIGIBLE, _CAUTION = 3e-13, 6.0
+_NEGLIGIBLE, _CAUTION = 1e-12, 4.0
 _FIRST_BLOCK, _LARGEST_BLOCK = 1 << 12, 1 << 16
 _WINDOW = 14  # points of the twice finer grid over which a loss is spread
 _SHAPE = 0.75 * math.pi * _WINDOW

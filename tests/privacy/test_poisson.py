@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError
+from sparsehist.privacy import poisson
 from sparsehist.privacy.poisson import delta, delta_added, delta_removed, epsilon
 from sparsehist.privacy.poisson_halves import stick_from_halves
-from sparsehist.privacy.poisson_tilt import saddle, tilted_atoms
+from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms, tilted_mean
+from sparsehist.privacy.poisson_transform import stick_above
 
 
 def by_enumeration(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
@@ -62,6 +67,61 @@ def test_many_keys_do_not_depend_on_the_line(direction: Callable[..., float], ke
     long = direction("0.01", 0.7, keys)
     assert direction("0.01", 0.7, keys, grid=1 << 19) == pytest.approx(long, rel=1e-11)
     assert direction("0.01", 0.7, keys, grid=1 << 16) == pytest.approx(long, rel=1e-9)
+
+
+@pytest.mark.parametrize(("mean", "epsilon", "keys"), [(40, 2.0, 5), (30, 0.6, 6)])
+def test_the_line_agrees_with_the_sum_of_halves(mean: int, epsilon: float, keys: int) -> None:
+    """A few keys by sums of half of them, and by 2**20 points of the transform: ten digits that share no step."""
+    level = f"1/{mean}"
+    for direction in (delta_removed, delta_added):
+        assert direction(level, epsilon, keys, grid=1 << 20) == pytest.approx(
+            direction(level, epsilon, keys), rel=3e-10
+        )
+
+
+@pytest.mark.parametrize(("mean", "keys"), [(1000, 30), (10_000, 12), (100, 200)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_line_may_stand_elsewhere(mean: float, keys: int, sign: float) -> None:
+    """Another tilt, so another period and other weights, gives the same delta to twelve digits, also at 1e-30."""
+    for deviations in (1.0, 5.0, 11.0):
+        at = keys * tilted_mean(mean, sign, deviations * math.sqrt(mean / keys))
+        tilt = 1.05 * line(mean, keys, at, sign)
+        atoms, logs = tilted_atoms(mean, sign, tilt)
+        scale = float(np.logaddexp.reduce(logs))
+        cost = tilt * at - keys * scale
+        other = stick_above(atoms - at / keys, logs - scale, keys, tilt, cost, 1 << 22) * math.exp(-cost)
+        assert poisson._hockey_stick(mean, at, keys, None, sign=sign) == pytest.approx(other, rel=1e-12)
+
+
+def test_a_delta_near_one_keeps_to_its_complement() -> None:
+    """A thousand keys: a mean of 10 leaves nearly nothing, and both directions the same at epsilon 0."""
+    keys = 1000
+    for value in (0.0, 1.0):
+        assert 1.0 - 1e-5 < delta_added("0.1", value, keys) <= 1.0
+    # At epsilon 0 both directions are the total variation.
+    assert delta_added("0.01", 0.0, keys) == pytest.approx(delta_removed("0.01", 0.0, keys), rel=1e-12)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(
+    mean=st.floats(0.5, 1e4),
+    keys=st.integers(1, 1000),
+    epsilon=st.floats(1e-6, 50.0),
+    more=st.floats(1.001, 3.0),
+)
+def test_delta_is_a_probability_that_falls(mean: float, keys: int, epsilon: float, more: float) -> None:
+    """Anywhere: between 0 and 1, no NaN, and no larger for a larger epsilon, more noise or fewer keys."""
+    short = 1 << 14
+
+    def at(mean: float, epsilon: float, keys: int) -> float:
+        return delta(Fraction(1.0 / mean), epsilon, keys, grid=short)
+
+    value = at(mean, epsilon, keys)
+    assert 0.0 <= value <= 1.0 + 1e-12
+    slack = 1e-300 + 1e-5 * value
+    assert at(mean, more * epsilon, keys) <= value + slack
+    assert at(more * mean, epsilon, keys) <= value + slack
+    assert at(mean, epsilon, max(1, keys - 1)) <= value + slack
 
 
 def by_products(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:

@@ -52,6 +52,9 @@ class StateInMemory:
     def releases(self, _path: int) -> list[ReleaseRecord]:
         return list(self.made)
 
+    def series_releases(self, _record: object) -> list[ReleaseRecord]:
+        return list(self.made)
+
     def tracked(self, _path: int) -> Tracked:
         return self.cells
 

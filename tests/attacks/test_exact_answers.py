@@ -98,3 +98,21 @@ def test_an_operator_that_swallows_noise_is_refused() -> None:
     for matvec in (above_100, beyond_the_first):
         with pytest.raises(DeclarationError, match="not linear"):
             sh.Workload.from_matrix(LinearOperator((200, 200), matvec=matvec, rmatvec=matvec, dtype=np.float64))
+
+
+def test_operators_that_differ_have_paths_of_their_own() -> None:
+    """One noise under two strategies would tell what differs between them; small operators are told apart."""
+    from scipy.sparse.linalg import LinearOperator
+
+    generator = entropy.seeded(3)
+    matrix = generator.standard_normal((4, 12))
+    cells = np.arange(12.0)
+    probed = np.stack([np.ones(12), np.cos(cells), np.cos(np.sqrt(2.0) * cells + 1.0)])
+    free = np.linalg.svd(probed)[2][3:]
+    other = matrix + generator.standard_normal((4, len(free))) @ free
+
+    def operator(of: np.ndarray) -> LinearOperator:
+        return LinearOperator(of.shape, matvec=lambda x: of @ x, rmatvec=lambda y: of.T @ y, dtype=np.float64)
+
+    assert sh.Workload.from_matrix(operator(matrix)) == sh.Workload.from_matrix(operator(matrix))
+    assert sh.Workload.from_matrix(operator(matrix)) != sh.Workload.from_matrix(operator(other))

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 Slice = tuple[str, int, int]
 """File, first row, number of rows."""
 
 
-def row_group_sizes(file: str) -> list[int]:
-    """Read from its end how many rows each row group of a file has; [0] if there are none."""
+def row_group_sizes(file: str) -> list[int] | None:
+    """Read from its end how many rows each row group of a file has.
+
+    None where Arrow cannot read it; Polars reads more kinds of columns, and says what is wrong with a file that is
+    not whole.
+    """
+    metadata = _metadata(file)
+    if metadata is None:
+        return None
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+def rows_and_bytes(file: str, columns: Sequence[str]) -> tuple[int, int] | None:
+    """Read from its end how many rows a file has, and bytes of these columns when decompressed; None as above."""
+    metadata = _metadata(file)
+    if metadata is None:
+        return None
+    wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns]
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    return metadata.num_rows, sum(group.column(i).total_uncompressed_size for group in groups for i in wanted)
+
+
+def _metadata(file: str) -> Any:
+    import pyarrow as pa
     from pyarrow import parquet
 
-    metadata = parquet.read_metadata(file)
-    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] or [0]
-
-
-def rows_and_bytes(files: Sequence[str], columns: Sequence[str]) -> tuple[int, int]:
-    """Read from the ends of files how many rows they have, and bytes of these columns when decompressed."""
-    from pyarrow import parquet
-
-    rows = size = 0
-    for file in files:
-        metadata = parquet.read_metadata(file)
-        rows += metadata.num_rows
-        wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns]
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        size += sum(group.column(i).total_uncompressed_size for group in groups for i in wanted)
-    return rows, size
+    try:
+        return parquet.read_metadata(file)
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def pieces(row_groups: Mapping[str, Sequence[int]], rows: int) -> Iterator[list[Slice]]:

@@ -84,7 +84,7 @@ def _read(log: Log, wanted: Request) -> tuple[NDArray[np.uint64], UnitCodes, pl.
     unit, *key = wanted.columns
     units, keys = UnitCodes(log.dtypes[unit]), KeyCodes([log.dtypes[name] for name in key])
     with engine_errors(log.label, log):
-        row_groups = {file: row_group_sizes(file) for file in log.files} if log.kind == "parquet" else {}
+        row_groups = _row_groups(log)
         words = Words(log.content.height if log.kind == "frame" else sum(map(sum, row_groups.values())))
         incomplete: set[str] = set()
         # Values are coded here and not inside the query: threads that wait for one another's turn burn time.
@@ -100,10 +100,16 @@ def _read(log: Log, wanted: Request) -> tuple[NDArray[np.uint64], UnitCodes, pl.
     return words.array(), units, keys.keys()
 
 
+def _row_groups(log: Log) -> dict[str, list[int]]:
+    """Sizes of the row groups of each file, if it is Parquet and they can all be told."""
+    found = {file: row_group_sizes(file) for file in log.files} if log.kind == "parquet" else {}
+    return {} if None in found.values() else {file: sizes or [] for file, sizes in found.items()}
+
+
 def _batches(log: Log, wanted: Request, row_groups: Mapping[str, Sequence[int]]) -> Iterator[pl.DataFrame]:
     """Read the columns in batches, as what codes are made of."""
     values = [plain(name, log.dtypes[name]) for name in wanted.columns]
-    if max(map(max, row_groups.values()), default=LARGEST_PIECE + 1) > LARGEST_PIECE:
+    if not row_groups or max(max(sizes, default=0) for sizes in row_groups.values()) > LARGEST_PIECE:
         rows = log.lazy(wanted.columns).select(values)
         yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
         return

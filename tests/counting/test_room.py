@@ -96,6 +96,8 @@ def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path):
     assert row_group_sizes(str(tmp_path / "x.parquet")) == [30, 30, 30, 10]
     a_log(100).clear().write_parquet(tmp_path / "x.parquet")
     assert sum(row_group_sizes(str(tmp_path / "x.parquet"))) == 0
+    (tmp_path / "x.parquet").write_text("no Parquet")
+    assert row_group_sizes(str(tmp_path / "x.parquet")) is None
 
 
 def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch):

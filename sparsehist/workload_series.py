@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sparsehist import workload_releasing as releasing
 from sparsehist.held_series import HeldSeries
 from sparsehist.limits import checked_text
 from sparsehist.privacy import Level
-from sparsehist.workload import Strategy, Workload
-from sparsehist.workload_release import WorkloadRelease
+
+if TYPE_CHECKING:  # a fifth of the time to start, and most series have no workloads
+    from sparsehist.workload import Strategy, Workload
+    from sparsehist.workload_release import WorkloadRelease
 
 
 class WorkloadSeries(HeldSeries):
@@ -70,6 +72,9 @@ class WorkloadSeries(HeldSeries):
             >>> 0 < std < 5
             True
         """
+        from sparsehist import workload_releasing as releasing
+        from sparsehist.workload_release import WorkloadRelease
+
         request = releasing.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
@@ -105,6 +110,7 @@ class WorkloadSeries(HeldSeries):
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
             LevelError: If a level is no level.
         """
+        from sparsehist import workload_releasing as releasing
         from sparsehist.workload_plan import planned_strategies
 
         request = releasing.requested(

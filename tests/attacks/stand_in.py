@@ -15,6 +15,7 @@ from sparsehist.domain import Integers
 from sparsehist.release_request import requested
 from sparsehist.releasing import existing, release
 from sparsehist.store import ReleaseRecord, Tracked
+from sparsehist.store.reading import event_frame
 
 
 class FilesInMemory:
@@ -52,6 +53,9 @@ class StateInMemory:
     def releases(self, _path: int) -> list[ReleaseRecord]:
         return list(self.made)
 
+    def events(self) -> pl.DataFrame:
+        return event_frame([])
+
     def series_releases(self, _record: object) -> list[ReleaseRecord]:
         return list(self.made)
 
@@ -88,6 +92,7 @@ class StateInMemory:
 
 
 class _Path:
+    series_id, population = "00", "default"
     path_id = 0
     name = "cells"
 

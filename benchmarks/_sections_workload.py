@@ -16,8 +16,8 @@ def workload_error(result: Result) -> str:
     targets = ", ".join(f"{name} {target}" for name, target in result["targets"].items())
     words = (
         "Mean squared error of a query, over a bound that no factorization beats; **what is chosen**. At one cell a "
-        f"unit that is the singular-value bound; target there, from 256 cells on: {targets}. At more cells the "
-        "bounds are less tight, those of more than 1,024 cells least.\n"
+        f"unit that is the singular-value bound; target there, from 256 cells on: {targets}. At more cells it is the "
+        "same over windows of cells side by side, which no factorization need reach.\n"
     )
     text = [words]
     places = dict.fromkeys((row["max_keys"], row["workload"]) for row in result["rows"])

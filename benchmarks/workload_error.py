@@ -4,7 +4,7 @@
 
 Mean squared error of a query for noise scaled to the certified sensitivity, over what no factorization beats: the
 singular-value bound at one cell a unit; at more cells the best of the bounds in `sparsehist.workload.lower_bound`,
-which is named, and which is weaker for long columns. Nothing is drawn. Beside the strategies stands one that is
+which is named. Nothing is drawn. Beside the strategies stands one that is
 optimised numerically, where that is feasible. Target at one cell, from 256 cells on: prefix sums 1.05, ranges 1.02.
 """
 

@@ -6,6 +6,10 @@ With G = RᵀR the mean squared error is Δ²·tr(AᵀA·G⁻¹)/queries. If uni
 - One cell, each as likely: Q = I/n, the singular-value bound ‖A‖_*²/n.
 - l cells, all sets as likely: Q is at least l(n − l)/(n(n − 1))·I.
 - l cells side by side, each window as likely: Q is a band, and columns up to 1,024 cells are computed from it.
+- The same for prefix sums and all ranges of any length: windows that cross an end are reflected as the singular
+  vectors of A are, oddly (which leaves a smaller set) or, at the left end of prefix sums, evenly (which adds one set
+  to another: a move of at most 2Δ, made up for by a factor). Then Q has the singular vectors of A, and eigenvalues
+  sin²(lθ/2)/sin²(θ/2) over the number of windows, where the singular value at θ is proportional to 1/sin(θ/2).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from sparsehist.workload.kronecker import Kronecker
 from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.residual_basis import ResidualBasis
 from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
-from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel
+from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel
 
 
 class LowerBound(NamedTuple):
@@ -60,6 +64,10 @@ def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
     if 1 < keys < cells:
         scattered = one.mean_squared_error * keys * (cells - keys) / (cells - 1)
         found.append(LowerBound(scattered, f"{one.source}, {keys} cells at random"))
+    kernel = _kernel(workload)
+    if kernel is not None and 1 < 2 * keys < cells:
+        error = _reflected_windows(kernel, keys) / workload.n_queries
+        found.append(LowerBound(error, f"singular values over windows of {keys} cells"))
     if keys > 1 and cells <= LARGEST_GRAM:
         gram = gram_of(workload)
         # What holds for fewer cells holds for more; windows of nearly all cells say little.
@@ -71,10 +79,9 @@ def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
 
 def nuclear_norm(workload: Workload) -> float | None:
     """The sum of the singular values of A, where it is known without writing out more than 1,024 cells."""
-    if isinstance(workload, Prefix):
-        return float(PrefixKernel(workload.n).singular_values.sum())
-    if isinstance(workload, Ranges) and not workload.explicit:
-        return float(RangesKernel(workload.n).singular_values.sum())
+    kernel = _kernel(workload)
+    if kernel is not None:
+        return float(kernel.singular_values.sum())
     if isinstance(workload, Identity):
         return float(workload.n)
     if isinstance(workload, Total):
@@ -88,6 +95,22 @@ def nuclear_norm(workload: Workload) -> float | None:
         except DeclarationError:
             return None
     return None
+
+
+def _kernel(workload: Workload) -> SpectralKernel | None:
+    if isinstance(workload, Prefix):
+        return PrefixKernel(workload.n)
+    return RangesKernel(workload.n) if isinstance(workload, Ranges) and not workload.explicit else None
+
+
+def _reflected_windows(kernel: SpectralKernel, keys: int) -> float:
+    """‖A·Q^½‖_*², divided by the most that a reflected window can move more than a set."""
+    values = kernel.singular_values
+    sines = kernel.unit / values
+    norm = float(np.sum(values * np.abs(np.sin(keys * np.arcsin(np.minimum(sines, 1.0)))) / sines))
+    windows = kernel.length + 1 - keys % 2
+    doubled = 3 * (keys // 2 + 1) / windows if isinstance(kernel, PrefixKernel) else 0.0
+    return norm**2 / windows / (1 + doubled)
 
 
 def _one_cell(workload: Workload) -> LowerBound | None:

@@ -44,6 +44,8 @@ def show_ledger(store: Path, *, delta: float, events: bool, out: Path | None, wa
 def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
     kept = ["scope", "population", "series", "noise", "releases", "spent", "epsilon", "limit", "standing"]
     dropped = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
+    if (frame["path"].drop_nulls() != "cells").any():
+        kept.insert(3, "path")
     # Paths of one series say the same of its cap as the series does.
     limit = pl.when(pl.col("scope") != "path").then(pl.coalesce("budget", "cap")).alias("limit")
     columns = frame.with_columns(dropped, costs_in_words(frame), limit, pl.col("epsilon").round(4))

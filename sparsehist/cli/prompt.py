@@ -22,6 +22,7 @@ Statements end with a semicolon; they may take several lines.
     AS SELECT …;
   RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS
     TO 'file.parquet';
+  RELEASE WORKLOAD name FROM series USING 'ranges()' AT LEVEL 0.01;
   PLAN FROM series AT LEVEL 0.01, 0.1;
   SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
   SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
@@ -29,7 +30,7 @@ Tab completes, the arrow keys bring back earlier statements.
 Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
 READING = """\
 Queries end with a semicolon; they may take several lines.
-  SHOW ALL TABLES;                            the releases, and the ledger
+  .tables                                     the releases and their rows, and the ledger
   SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
 Tab completes, the arrow keys bring back earlier queries.
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""

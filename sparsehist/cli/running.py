@@ -46,7 +46,7 @@ _WORDS = (
 _UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
 # A word is a parameter where it is given a value, a name with an underscore always.
 _PARAMETER = re.compile(
-    rf"(?<![-\w])(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
+    rf"(?<![-\w])(?<!--param )(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
     rf"|({'|'.join(_UNDERSCORED)})\b)"
 )
 _IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")

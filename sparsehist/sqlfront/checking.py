@@ -117,7 +117,11 @@ def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.
             raise StatementError(pointed("a parameter is given by its name: $name", piece.script, piece.place))
         if name.lower() not in parameters:
             raise StatementError(
-                pointed(f"the parameter ${name} has no value: give it as {name}=…", piece.script, piece.place)
+                pointed(
+                    f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}",
+                    piece.script,
+                    piece.place,
+                )
             )
     return names
 

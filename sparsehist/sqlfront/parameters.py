@@ -31,7 +31,7 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            raise DeclarationError(f"a parameter is written name=value, got {word!r}")
+            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {word!r}")
         if name.lower() in found:
             raise DeclarationError(f"the parameter {name} is given twice")
         found[name.lower()] = _value(value)

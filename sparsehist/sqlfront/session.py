@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Self
@@ -25,6 +26,8 @@ from sparsehist.sqlfront.released import made_before, releases
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Place, pointed
 from sparsehist.store import is_store
+
+_MISSING_TABLE = re.compile(r'Table with name "?(\w+)')
 
 
 class Session:
@@ -110,7 +113,7 @@ class Session:
 
     def _existing(self) -> Store:
         if self.store is None:
-            raise NotFoundError("this statement needs a store: name one")
+            raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
         return self.store
 
     def _plain(self, statement: Statement) -> Outcome:
@@ -230,7 +233,16 @@ class Session:
             raise KeyboardInterrupt from None
         message, at = told(self.connection, script[place.start : place.end], bound, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
-        raise_alone(StatementError(pointed(message, script, where)))
+        raise_alone(StatementError(pointed(message + self._releases_of_that(message), script, where)))
+
+    def _releases_of_that(self, message: str) -> str:
+        """Where a table is missing that has the name of a series: the tables that there are."""
+        found = _MISSING_TABLE.match(message)
+        series = None if found is None or self.store is None else self._series_if_any(found[1].lower())
+        if series is None:
+            return ""
+        made = ", ".join(f"{series.name}.{name}" for name in series.releases()["name"])
+        return f" The series {series.name} has {f'the releases {made}' if made else 'no release yet'}"
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -164,7 +164,9 @@ class Words:
         name = self.spelled(token)
         if name.lower() not in self._parameters:
             place = Place(start, token.end + 1)
-            raise self.error(f"the parameter ${name} has no value: give it as {name}=…", place)
+            raise self.error(
+                f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}", place
+            )
         self.skip()
         return self._parameters[name.lower()]
 

@@ -252,6 +252,7 @@ def test_a_reader_that_goes_away_is_no_error(here):
         ("false_keys must be positive", "--false-keys must be positive"),
         ("domain strings(max_bytes=5), level 3", "domain strings(max_bytes=5), level 3"),
         ("open('date', delta='1e-6'), or delta=1e-7", "open('date', delta='1e-6'), or --delta 1e-7"),
+        ("with --param level=… or", "with --param level=… or"),
         ("epsilon= and delta=: give one", "--epsilon and --delta: give one"),
     ],
 )

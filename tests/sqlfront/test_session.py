@@ -337,8 +337,25 @@ def test_every_type_of_duckdb_comes_back(ran):
 def test_sql_without_a_store_is_duckdb_alone(log):
     """Statements of our own then say that they need one."""
     assert sh.sql("select count(*) as n from log", tables={"log": log.lazy()}).frame["n"].item() == log.height
-    with pytest.raises(errors.NotFoundError, match="needs a store"):
+    with pytest.raises(errors.NotFoundError, match=r"needs a store: name one .*--store"):
         sh.sql("show ledger")
+
+
+def test_a_table_that_is_missing_from_a_series_is_answered_with_its_releases(store, ran):
+    """A series is no table, and a wrong name of a release shows the right ones; of other tables DuckDB speaks."""
+    ran(CREATE)
+    for made, told in (
+        ("", "queries has no release yet"),
+        ("release one from queries at level 1", "releases queries.one"),
+    ):
+        if made:
+            ran(made)
+        for missing in ("queries", "queries.two", '"queries"."two"'):
+            with pytest.raises(errors.StatementError, match=told):
+                store.sql(f"select * from {missing}")
+    with pytest.raises(errors.StatementError) as alone:
+        store.sql("select * from elsewhere.two")
+    assert "The series" not in str(alone.value)
 
 
 def test_a_refusal_keeps_its_type(store, ran):

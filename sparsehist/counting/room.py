@@ -15,7 +15,7 @@ BYTES_PER_ROW = 24
 CSV_EXPANSION = 3
 PARQUET_EXPANSION = 10
 GZIP = 8
-ADDRESSES_PER_BYTE = 2
+ADDRESSES_PER_BYTE = 3
 """Threads and allocators reserve addresses that they never touch."""
 
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.rows_of_ranges import Ranges
+from sparsehist.workload.rows_of_ranges import RangeRows
 
 LARGEST_GRAM = 1024
 """Cells; beyond it, a matrix of cells by cells is not written out."""
@@ -40,12 +42,26 @@ def gram_of(workload: Workload) -> FloatArray:
     n = workload.n_cells
     if n > LARGEST_GRAM:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
+    if isinstance(workload, RangeRows):
+        return _gram_of_ranges(workload)
+    if isinstance(workload, Ranges) and not workload.explicit:
+        i = np.arange(n, dtype=np.float64)
+        return np.asarray((np.minimum.outer(i, i) + 1.0) * (n - np.maximum.outer(i, i)))
     cells = np.eye(n)
     blocks = [
         workload.apply_transposed(workload.apply(cells[:, start : start + _BLOCK])) for start in range(0, n, _BLOCK)
     ]
     gram = np.concatenate(blocks, axis=1)
     return (gram + gram.T) / 2.0
+
+
+def _gram_of_ranges(workload: RangeRows) -> FloatArray:
+    """Two cells i <= j are in as many ranges as begin at i or before and end at j or behind."""
+    n = workload.n
+    low, high = workload.bounds()
+    begun = np.bincount(low * n + high, minlength=n * n).reshape(n, n).cumsum(axis=0)
+    both = np.triu(begun[:, ::-1].cumsum(axis=1)[:, ::-1]).astype(np.float64)
+    return both + np.triu(both, 1).T
 
 
 def largest_sum(gram: FloatArray, n_cells: int) -> Sums:

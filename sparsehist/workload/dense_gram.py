@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.rows_of_ranges import Ranges
 from sparsehist.workload.rows_of_ranges import RangeRows
 
 LARGEST_GRAM = 1024
@@ -44,9 +43,6 @@ def gram_of(workload: Workload) -> FloatArray:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
     if isinstance(workload, RangeRows):
         return _gram_of_ranges(workload)
-    if isinstance(workload, Ranges) and not workload.explicit:
-        i = np.arange(n, dtype=np.float64)
-        return np.asarray((np.minimum.outer(i, i) + 1.0) * (n - np.maximum.outer(i, i)))
     cells = np.eye(n)
     blocks = [
         workload.apply_transposed(workload.apply(cells[:, start : start + _BLOCK])) for start in range(0, n, _BLOCK)

@@ -87,7 +87,7 @@ class Poisson:
     def statement(self, level: Level) -> str:
         """The guarantee of one release, in words."""
         # Four digits are enough for words; with half a per cent on top, writing three of them rounds no delta down.
-        delta = 1.005 * guarantee.delta(level, 1.0, self.sensitivity, grid=1 << 16)
+        delta = max(1.005 * guarantee.delta(level, 1.0, self.sensitivity, grid=1 << 16), 1e-300)  # never written as 0
         return (
             f"(1, {delta:.3g})-differential privacy for units of up to {self.sensitivity} keys "
             f"(Poisson noise of mean {level_text(1 / as_level(level))}, not centred; no zCDP at any rho)"

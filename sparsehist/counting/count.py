@@ -135,9 +135,9 @@ def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
         return with_polars
     if engine != "auto":
         raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')
-    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log, wanted) else with_polars
+    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log) else with_polars
 
 
-def _looks_too_large(log: Log, wanted: Request) -> bool:
+def _looks_too_large(log: Log) -> bool:
     with engine_errors(log.label, log):
-        return memory_needed(log, wanted.columns) > available_memory() / 2
+        return memory_needed(log) > available_memory() / 2

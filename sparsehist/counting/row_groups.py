@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 Slice = tuple[str, int, int]
 """File, first row, number of rows."""
@@ -15,30 +14,14 @@ def row_group_sizes(file: str) -> list[int] | None:
     None where Arrow cannot read it; Polars reads more kinds of columns, and says what is wrong with a file that is
     not whole.
     """
-    metadata = _metadata(file)
-    if metadata is None:
-        return None
-    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-
-
-def rows_and_bytes(file: str, columns: Sequence[str]) -> tuple[int, int] | None:
-    """Read from its end how many rows a file has, and bytes of these columns when decompressed; None as above."""
-    metadata = _metadata(file)
-    if metadata is None:
-        return None
-    wanted = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns]
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    return metadata.num_rows, sum(group.column(i).total_uncompressed_size for group in groups for i in wanted)
-
-
-def _metadata(file: str) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        return parquet.read_metadata(file)
+        metadata = parquet.read_metadata(file)
     except (pa.ArrowException, OSError):
         return None
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
 
 def pieces(row_groups: Mapping[str, Sequence[int]], rows: int) -> Iterator[list[Slice]]:

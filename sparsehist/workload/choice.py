@@ -14,7 +14,7 @@ from sparsehist.workload.lower_bound import lower_bound
 from sparsehist.workload.marginals import Marginals
 from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.rows_of_ranges import Prefix, RangeRows, Ranges, Total
+from sparsehist.workload.rows_of_ranges import Identity, Prefix, RangeRows, Ranges, Total
 from sparsehist.workload.spectral import Spectral
 from sparsehist.workload.strategy import Sensitivity, Strategy
 from sparsehist.workload.strategy_text import strategy_named
@@ -126,7 +126,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
     if type(workload) is Prefix or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)
-    if isinstance(workload, Total) or workload.n_queries * workload.n_cells <= _LARGEST_PRICED:
+    if isinstance(workload, Identity | Total) or workload.n_queries * workload.n_cells <= _LARGEST_PRICED:
         return workload
     some = np.unique(np.linspace(0, workload.n_queries - 1, _SAMPLED).astype(np.int64))
     described = workload.queries() if workload.explicit and len(workload.columns) == 1 else None
@@ -181,6 +181,8 @@ def _plain_names(workload: Workload) -> list[str]:
         return ["identity"] if workload.n_cells <= _LARGEST_IDENTITY else []
     if isinstance(workload, Total):
         return ["direct"]
+    if isinstance(workload, Identity):  # nothing that adds cells up answers each of them better
+        return ["identity"]
     if isinstance(workload, Marginals):
         small = workload.n_cells <= 2**20
         return ["residual", "direct", "weighted", *(["identity"] if small else [])]

@@ -121,3 +121,12 @@ def test_bad_input_is_refused(make, message):
     """Before anything is computed, with what would be right."""
     with pytest.raises(DeclarationError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6)], ids=str
+)
+def test_the_gram_matrix_of_ranges_is_that_of_their_rows(workload):
+    """Counting ranges gives AᵀA as multiplying the rows does."""
+    rows = workload.apply(np.eye(workload.n))
+    np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)

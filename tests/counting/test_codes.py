@@ -155,8 +155,10 @@ def test_words_grow_to_any_number(expected):
     assert low_codes(found).tolist() == np.concatenate([keys for _, keys in pairs]).tolist()
 
 
-def test_passes_over_words_agree_with_plain_numpy_across_blocks(monkeypatch):
-    """Distinct words, starts of units and totals of keys are right wherever blocks end."""
+@pytest.mark.parametrize("at_once", [1 << 22, 50, 3])
+def test_passes_over_words_agree_with_plain_numpy_across_blocks(at_once, monkeypatch):
+    """Distinct words, starts of units and totals of keys are right wherever blocks and parts end."""
+    monkeypatch.setattr("sparsehist.counting.words.SORTED_AT_ONCE", at_once)
     monkeypatch.setattr("sparsehist.counting.words.BLOCK", 7)
     monkeypatch.setattr("sparsehist.counting.words._blocks.__defaults__", (7,))
     for size in (0, 1, 6, 7, 8, 200):

@@ -74,4 +74,3 @@ def planned_strategies(
                 }
             )
     return pl.DataFrame(rows, schema=_SCHEMA)
-

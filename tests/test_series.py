@@ -144,7 +144,9 @@ def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> N
     """The error says what was asked, what is allowed and by how much it differs."""
     series = a_series(tmp_path / "store", cap="0.5")
     series.release("fine", level="1/2")
-    with pytest.raises(CapExceededError, match=r"level 0\.6, cap of the series 0\.5, remaining 0\.5, difference 0\.1"):
+    with pytest.raises(
+        CapExceededError, match=r"level 0\.6, cap of the series 0\.5, remaining 0\.5, difference 0\.1"
+    ):
         series.release("finer", level="0.6")
     assert series.store.ledger()["releases"].to_list() == [1] * 4
 

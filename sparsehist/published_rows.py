@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,41 +13,89 @@ from sparsehist.histogram import round_to_grid
 from sparsehist.noise.family import NoiseArray
 from sparsehist.store import SeriesFiles, Tracked
 
+_BLOCK = 1 << 18
+
+
+class Shown(NamedTuple):
+    """The cells of a release.
+
+    Attributes:
+        position: In the counts file, by cell number, -1 for an empty one; shape (q,).
+        noisy: Noisy counts on the grid; shape (q,).
+        empty: Which of the tracked empty cells are among them.
+    """
+
+    position: NDArray[np.int64]
+    noisy: NoiseArray
+    empty: NDArray[np.bool_]
+
+
+def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None) -> Shown:
+    """Every tracked cell above the threshold; `grid` is None for integer noise.
+
+    In arrays of its own, so that those of the state can be let go before the rows take their place.
+    """
+    above = noise > threshold - tracked.count
+    everything = bool(above.all())  # then nothing is copied that need not be
+    position, count = (array if everything else array[above] for array in (tracked.position, tracked.count))
+    noisy = noise.copy() if everything else noise[above]
+    if grid is not None:
+        _round_in_place(noisy, grid)
+    noisy += count
+    return Shown(position, noisy, above[tracked.position < 0])
+
 
 def published_frame(
-    declaration: Declaration,
-    files: SeriesFiles,
-    tracked: Tracked,
-    empty_keys: pl.DataFrame,
-    noise: NoiseArray,
-    metadata: Mapping[str, Any],
-    threshold: float,
+    declaration: Declaration, files: SeriesFiles, empty_keys: pl.DataFrame, shown: Shown
 ) -> pl.DataFrame:
-    """The rows of a release: every tracked cell above the threshold, largest first, then by key."""
-    above = noise > threshold - tracked.count
-    position, count, shown = tracked.position[above], tracked.count[above], noise[above]
-    rounded = shown if declaration.family.integer else round_to_grid(shown, metadata["grid"])
-    from_file = position >= 0
-    empty_above = above[tracked.position < 0]
-    keys = pl.concat([files.keys(position[from_file]), empty_keys.filter(pl.Series(empty_above))])
-    noisy = np.concatenate([(count + rounded)[from_file], (count + rounded)[~from_file]])
-    names = dict(zip(keys.columns, declaration.key, strict=True))
-    frame = keys.rename(names).with_columns(pl.Series("noisy_count", noisy))
-    ordered = frame.select(*declaration.key, "noisy_count")[_order(frame, list(declaration.key))]
-    return _in_own_buffers(ordered)
+    """The rows of a release: largest first, then by key; `empty_keys` are those of all tracked empty cells."""
+    noisy = shown.noisy
+    from_file = shown.position >= 0
+    if from_file.all():
+        keys = files.keys(shown.position)
+    else:
+        keys = pl.concat([files.keys(shown.position[from_file]), empty_keys.filter(pl.Series(shown.empty))])
+        noisy = np.concatenate([noisy[from_file], noisy[~from_file]])
+    frame = keys.rename(dict(zip(keys.columns, declaration.key, strict=True)))
+    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy))
+    del keys, noisy, from_file, shown
+    return _in_own_buffers(frame[_order(frame, list(declaration.key))])
 
 
-def _order(frame: pl.DataFrame, keys: list[str]) -> NDArray[np.int64]:
+def _round_in_place(noise: NoiseArray, step: float) -> None:
+    """Round to the grid by blocks: what that takes besides does not grow with the cells."""
+    for first in range(0, noise.size, _BLOCK):
+        block = noise[first : first + _BLOCK]
+        block[:] = round_to_grid(block, step)
+
+
+def _order(frame: pl.DataFrame, keys: list[str]) -> NDArray[np.uint32]:
     """Rows by noisy count, largest first, then by key; keys are compared only where counts are equal."""
     noisy = frame["noisy_count"].to_numpy()
-    order = np.argsort(-noisy, kind="stable")
-    falling = noisy[order]
-    same_as_next = np.append(falling[1:] == falling[:-1], False) if falling.size else np.empty(0, bool)
-    tied = np.flatnonzero(same_as_next | np.roll(same_as_next, 1))
-    if tied.size:
-        by = pl.arg_sort_by("noisy_count", *keys, descending=[True] + [False] * len(keys))
-        order[tied] = order[tied][frame[order[tied]].select(by).to_series().to_numpy()]
+    order = np.argsort(-noisy, kind="stable").astype(np.uint32)
+    by = pl.arg_sort_by("noisy_count", *keys, descending=[True] + [False] * len(keys))
+    first = 0
+    while first < order.size:  # by blocks, so that many ties take little memory
+        last = _end_of_tie(noisy, order, min(first + _BLOCK, order.size))
+        rows = order[first:last]
+        falling = noisy[rows]
+        same_as_next = np.append(falling[1:] == falling[:-1], False)
+        tied = np.flatnonzero(same_as_next | np.roll(same_as_next, 1))
+        if tied.size:
+            rows[tied] = rows[tied][frame[rows[tied]].select(by).to_series().to_numpy()]
+        first = last
     return order
+
+
+def _end_of_tie(noisy: NoiseArray, order: NDArray[np.uint32], end: int) -> int:
+    """The first place from `end` on where the count is another one than just before `end`."""
+    value = noisy[order[end - 1]]
+    while end < order.size:
+        other = noisy[order[end : end + _BLOCK]] != value
+        if other.any():
+            return end + int(other.argmax())
+        end += other.size
+    return end
 
 
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:

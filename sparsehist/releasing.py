@@ -18,7 +18,7 @@ from sparsehist.histogram import draw_round
 from sparsehist.histogram.exceeding import Exceeding
 from sparsehist.noise.family import NoiseArray
 from sparsehist.public_parameters import public_parameters
-from sparsehist.published_rows import published_frame
+from sparsehist.published_rows import published_frame, shown_cells
 from sparsehist.release_request import Request
 from sparsehist.spending import check_spending
 from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord, State, Tracked
@@ -55,15 +55,9 @@ def existing(
         )
     tracked = state.tracked(record.path_id)
     noise = state.noise(record.path_id, made.level, tracked.position.size)
-    frame = published_frame(
-        declaration,
-        files,
-        tracked,
-        _empty_keys(state, record, tracked, declaration),
-        noise,
-        made.metadata,
-        made.threshold,
-    )
+    grid = None if declaration.family.integer else made.metadata["grid"]
+    shown = shown_cells(tracked, noise, made.threshold, grid)
+    frame = published_frame(declaration, files, _empty_keys(state, record, tracked, declaration), shown)
     return frame, dict(made.metadata)
 
 
@@ -105,6 +99,7 @@ def release(
         rng=rng,
     )
     positions, new_counts = assign_cells(files, tracked, drawn.new, counts)
+    new_noise = drawn.new.values
     known_empties = _empty_keys(state, record, tracked, declaration)
     empties = _draw_empty_keys(
         declaration.domain, files, known_empties, int(np.count_nonzero(positions < 0)), rng=rng
@@ -132,10 +127,14 @@ def release(
             who=who,
         )
     )
-    everything = Tracked(np.append(tracked.position, positions), np.append(tracked.count, new_counts))
-    noise = np.append(drawn.tracked, drawn.new.values)
-    all_empties = pl.concat([known_empties, empties])
-    return published_frame(declaration, files, everything, all_empties, noise, metadata, threshold), metadata
+    noise = drawn.tracked
+    del drawn, neighbours
+    if positions.size:
+        tracked = Tracked(np.append(tracked.position, positions), np.append(tracked.count, new_counts))
+        noise = np.append(noise, new_noise)
+    shown = shown_cells(tracked, noise, threshold, None if family.integer else metadata["grid"])
+    del tracked, noise  # before the rows take their place
+    return published_frame(declaration, files, pl.concat([known_empties, empties]), shown), metadata
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:

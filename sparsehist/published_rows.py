@@ -12,6 +12,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise.family import NoiseArray
 from sparsehist.store import SeriesFiles, Tracked
+from sparsehist.store.ordering import stable_order
 
 _BLOCK = 1 << 18
 
@@ -23,11 +24,13 @@ class Shown(NamedTuple):
         position: In the counts file, by cell number, -1 for an empty one; shape (q,).
         noisy: Noisy counts on the grid; shape (q,).
         empty: Which of the tracked empty cells are among them.
+        step: Of the grid; 1 for integer noise.
     """
 
     position: NDArray[np.int64]
     noisy: NoiseArray
     empty: NDArray[np.bool_]
+    step: float
 
 
 def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None) -> Shown:
@@ -42,7 +45,7 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     if grid is not None:
         _round_in_place(noisy, grid)
     noisy += count
-    return Shown(position, noisy, above[tracked.position < 0])
+    return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid)
 
 
 def published_frame(
@@ -58,8 +61,9 @@ def published_frame(
         noisy = np.concatenate([noisy[from_file], noisy[~from_file]])
     frame = keys.rename(dict(zip(keys.columns, declaration.key, strict=True)))
     frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy))
+    step = shown.step
     del keys, noisy, from_file, shown
-    return _in_own_buffers(frame[_order(frame, list(declaration.key))])
+    return _in_own_buffers(frame[_order(frame, list(declaration.key), step)])
 
 
 def _round_in_place(noise: NoiseArray, step: float) -> None:
@@ -69,10 +73,11 @@ def _round_in_place(noise: NoiseArray, step: float) -> None:
         block[:] = round_to_grid(block, step)
 
 
-def _order(frame: pl.DataFrame, keys: list[str]) -> NDArray[np.uint32]:
+def _order(frame: pl.DataFrame, keys: list[str], step: float) -> NDArray[np.uint32 | np.uint64]:
     """Rows by noisy count, largest first, then by key; keys are compared only where counts are equal."""
     noisy = frame["noisy_count"].to_numpy()
-    order = np.argsort(-noisy, kind="stable").astype(np.uint32)
+    # In steps of the grid below the largest: whole numbers, exact as the step is a power of two.
+    order = stable_order(((noisy.max(initial=0) - noisy) / step).astype(np.uint64))
     by = pl.arg_sort_by("noisy_count", *keys, descending=[True] + [False] * len(keys))
     first = 0
     while first < order.size:  # by blocks, so that many ties take little memory
@@ -87,7 +92,7 @@ def _order(frame: pl.DataFrame, keys: list[str]) -> NDArray[np.uint32]:
     return order
 
 
-def _end_of_tie(noisy: NoiseArray, order: NDArray[np.uint32], end: int) -> int:
+def _end_of_tie(noisy: NoiseArray, order: NDArray[np.uint32 | np.uint64], end: int) -> int:
     """The first place from `end` on where the count is another one than just before `end`."""
     value = noisy[order[end - 1]]
     while end < order.size:

@@ -37,7 +37,8 @@ def existing(
     """
     made = next((known for known in state.releases(record.path_id) if known.name == request.name), None)
     if made is None:
-        if any(known.name == request.name for known in state.series_releases(record)):
+        others = (known for path in record.paths[1:] for known in state.releases(path.path_id))
+        if any(known.name == request.name for known in others):
             raise NameTakenError(
                 f"{request.name!r} is a release of a workload of {record.name!r}, not of its cells; "
                 "release_workload gives it again"

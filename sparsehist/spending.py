@@ -95,7 +95,7 @@ def check_limits(
 
 def _limits_of(state: State, record: SeriesRecord, declaration: Declaration) -> tuple[Fraction | None, Budget | None]:
     """The cap and the budget in force."""
-    limits = Limits(state.events())
+    limits = Limits(state.limit_events())
     declared = None if declaration.cap is None else level_text(declaration.cap)
     return limits.cap(record.series_id, declared, None).now, limits.budget(record.population, None).now
 

@@ -47,6 +47,10 @@ class StateLedger:
         """
         return event_frame(self._database.rows("state_read_events"))
 
+    def limit_events(self) -> pl.DataFrame:
+        """Those of the events that declare a limit; a release reads no others."""
+        return event_frame(self._database.rows("state_read_limit_events"))
+
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on.
 

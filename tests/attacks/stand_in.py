@@ -53,11 +53,8 @@ class StateInMemory:
     def releases(self, _path: int) -> list[ReleaseRecord]:
         return list(self.made)
 
-    def events(self) -> pl.DataFrame:
+    def limit_events(self) -> pl.DataFrame:
         return event_frame([])
-
-    def series_releases(self, _record: object) -> list[ReleaseRecord]:
-        return list(self.made)
 
     def tracked(self, _path: int) -> Tracked:
         return self.cells
@@ -92,7 +89,7 @@ class StateInMemory:
 
 
 class _Path:
-    series_id, population = "00", "default"
+    series_id, population, paths = "00", "default", ()
     path_id = 0
     name = "cells"
 

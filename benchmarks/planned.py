@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from _measure import arguments, context, report, table
 from real_logs import LEVELS, Case, cases
+from scipy.special import ndtri, pdtr, pdtrc
 
 import sparsehist as sh
 from sparsehist.histogram.publication import mean_error, publication_probability
@@ -79,8 +80,15 @@ def compared(series: sh.Series, released: sh.Release, truth: pl.DataFrame, key: 
         "total_error_z": (float(distance.sum()) - off) / spread_off,
         "false_keys": false,
         "false_keys_planned": expected_false,
-        "false_keys_z": (false - expected_false) / math.sqrt(expected_false),
+        "false_keys_z": poisson_distance(false, expected_false),
     }
+
+
+def poisson_distance(seen: int, mean: float) -> float:
+    """How unlikely a number of rare events is, in standard deviations of a normal as unlikely."""
+    if seen > mean:
+        return float(-ndtri(pdtrc(seen - 1, mean)))
+    return float(ndtri(pdtr(seen, mean)))
 
 
 def main() -> None:

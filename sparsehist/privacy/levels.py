@@ -10,6 +10,7 @@ import math
 import numbers
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from sparsehist.errors import LevelError
 
@@ -38,6 +39,18 @@ def as_level(value: Level) -> Fraction:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
+    if type(value) is str:
+        return _from_text(value)
+    return _checked(value)
+
+
+@lru_cache(maxsize=4096)
+def _from_text(text: str) -> Fraction:
+    """Every round reads the levels of all before it; a level is read once."""
+    return _checked(text)
+
+
+def _checked(value: Level) -> Fraction:
     try:
         level = _exact(value)
     except (ValueError, ZeroDivisionError, OverflowError, TypeError):

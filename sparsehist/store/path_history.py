@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from fractions import Fraction
@@ -91,6 +91,33 @@ def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistor
     return PathHistory(directory, kind, integer_noise, (), (), (), ())
 
 
+class StoredJson(Mapping[str, Any]):
+    """A JSON object that is read when it is first asked for: a round needs that of few releases."""
+
+    __slots__ = ("_read", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read: dict[str, Any] | None = None
+
+    def _object(self) -> dict[str, Any]:
+        if self._read is None:
+            self._read = json.loads(self._text)
+        return self._read
+
+    def __getitem__(self, name: str) -> Any:
+        return self._object()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._object())
+
+    def __len__(self) -> int:
+        return len(self._object())
+
+    def __repr__(self) -> str:
+        return repr(self._object())
+
+
 def _release(path_id: int, row: tuple[Any, ...], n_tracked: int) -> ReleaseRecord:
     generation, name, level, threshold, request, metadata, released = row
     return ReleaseRecord(
@@ -98,8 +125,8 @@ def _release(path_id: int, row: tuple[Any, ...], n_tracked: int) -> ReleaseRecor
         name=name,
         level=as_level(level),
         threshold=threshold,
-        request=json.loads(request),
-        metadata=json.loads(metadata),
+        request=StoredJson(request),
+        metadata=StoredJson(metadata),
         generation=generation,
         released=released.replace(tzinfo=UTC),
         n_tracked=n_tracked,

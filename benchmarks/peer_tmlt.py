@@ -20,6 +20,7 @@ spark = (
     .config("spark.driver.memory", "8g")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "8")
+    .config("spark.sql.warehouse.dir", f"{out}.warehouse")  # not in the directory one happens to stand in
     .getOrCreate()
 )
 session = Session.from_dataframe(

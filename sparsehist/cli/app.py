@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
-from sparsehist.cli import ledger_commands
+from sparsehist.cli import ledger_commands, plan_command, sql_commands, workload_command
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 
@@ -206,10 +206,14 @@ def check(
     )  # fmt: skip
 
 
+app.command(workload_command.release_workload, sort_key=1)
+app.command(plan_command.plan, sort_key=2)
 app.command(ledger_commands.ledger, sort_key=3)
 app.command(ledger_commands.budget, sort_key=3)
 app.command(ledger_commands.raise_cap, sort_key=3)
 app.command(ledger_commands.disjoint, sort_key=3)
+app.command(sql_commands.run, sort_key=20)
+app.command(sql_commands.sql, sort_key=21)
 
 
 @app.command(sort_key=4)

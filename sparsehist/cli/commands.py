@@ -16,7 +16,7 @@ from sparsehist.ledger import unit_warning
 from sparsehist.release import refuse_to_replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.console import RenderableType
 
@@ -91,6 +91,44 @@ def release_series(
     wait: float,
 ) -> Answer:
     """Release a series, or give back the release of that name, and write it."""
+
+    def release(known: Series) -> Release:
+        return known.release(
+            name,
+            level=level,
+            threshold=threshold,
+            false_keys=false_keys,
+            delta=delta,
+            max_false_keys=max_false_keys,
+            who=who,
+        )
+
+    return released_answer(store, series, name, release, release_rows, out=out, head=head, wait=wait)
+
+
+def released_answer(
+    store: Path,
+    series: str,
+    name: str,
+    release: Callable[[Series], Release],
+    told: Callable[[Mapping[str, Any]], list[tuple[str, str]]],
+    *,
+    out: Path | None,
+    head: int,
+    wait: float,
+) -> Answer:
+    """Make or read a release of a series, write it where that is asked, and show it.
+
+    Args:
+        store: Directory of the store.
+        series: Name of the series.
+        name: Of the release.
+        release: Makes it.
+        told: The rows of public parameters that people read it by.
+        out: File to write.
+        head: Rows to show.
+        wait: Seconds to wait for the store.
+    """
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:
@@ -100,22 +138,14 @@ def release_series(
         if out is not None:
             with opened.state() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
-        released = known.release(
-            name,
-            level=level,
-            threshold=threshold,
-            false_keys=false_keys,
-            delta=delta,
-            max_false_keys=max_false_keys,
-            who=who,
-        )
+        released = release(known)
     if out is not None:
         write_committed(released, out)
     metadata = dict(released.metadata)
     data = {"release": name, "rows": len(released), "out": None if out is None else str(out), "metadata": metadata}
     shown: list[RenderableType] = [
         f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}",
-        parameters_table(release_rows(metadata)),
+        parameters_table(told(metadata)),
     ]
     if head > 0:
         data["head"] = released.frame.head(head).to_dicts()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.app import app
 from sparsehist.cli.parameters import Wait
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 _SELDOM = 0.0005
 
 
-@app.command(sort_key=2)
 def plan(
     store: Annotated[Path | None, Parameter(help="Directory of the store; with --series.")] = None,
     /,

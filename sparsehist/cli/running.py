@@ -16,9 +16,6 @@ from types import FrameType
 
 from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
-import sparsehist.cli.plan_command
-import sparsehist.cli.sql_commands
-import sparsehist.cli.workload_command  # noqa: F401 - these register themselves
 from sparsehist import __version__
 from sparsehist.cli.answer import Answer, print_answer, print_error, print_json
 from sparsehist.cli.app import app

@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.app import app
 from sparsehist.cli.parameters import Wait, Who
 
 Rows = Annotated[int, Parameter(help="Print at most this many rows of a result.")]
@@ -21,7 +20,6 @@ Parameters = Annotated[
 ]
 
 
-@app.command(sort_key=20)
 def run(
     script: Annotated[Path, Parameter(help="File of statements; - reads standard input.", allow_leading_hyphen=True)],
     /,
@@ -55,7 +53,6 @@ def run(
     )  # fmt: skip
 
 
-@app.command(sort_key=21)
 def sql(
     store: Annotated[Path | None, Parameter(help="Directory of the store.")] = None,
     /,

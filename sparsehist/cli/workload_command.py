@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.app import app
 from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rich.console import RenderableType
+    from sparsehist.series import Series
+    from sparsehist.workload_release import WorkloadRelease
 
 
 _ABOUT_PLAN = (
@@ -23,7 +23,6 @@ _ABOUT_PLAN = (
 )
 
 
-@app.command(sort_key=1)
 def release_workload(
     store: StorePath,
     /,
@@ -66,43 +65,30 @@ def release_workload(
       sparsehist release-workload logs.sparsehist --series visits --name by_hour \
           --workload 'ranges()' --level 0.1 --out by_hour.parquet
     """
-    from sparsehist.cli.commands import MOST_ROWS, check_output, counted, opening, write_committed
-    from sparsehist.cli.tables import escape, parameters_table, rows_table
-    from sparsehist.errors import DeclarationError
-    from sparsehist.release import refuse_to_replace
+    from sparsehist.cli.commands import released_answer
 
-    if head < 0:
-        raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
-    if out is not None:
-        check_output(out, store)  # before anything is drawn
-    with opening(store, wait) as opened:
-        known = opened.series(series)
-        if plan:
-            if workload is None:
-                raise DeclarationError("--plan needs --workload")
-            compared = known.plan_workload(workload, level)
-            return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(compared)])
-        if out is not None:
-            with opened.state() as state:
-                refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
-        released = known.release_workload(
+    if plan:
+        return _compared(store, series, workload, level, wait)
+
+    def release(known: Series) -> WorkloadRelease:
+        return known.release_workload(
             name, workload, level=level, strategy=strategy, post_processing=post_processing, who=who
         )
-    if out is not None:
-        write_committed(released, out)
-    metadata = dict(released.metadata)
-    data: dict[str, Any] = {"release": name, "rows": len(released), "out": None if out is None else str(out)}
-    data["metadata"] = metadata
-    shown: list[RenderableType] = [
-        f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}",
-        parameters_table(_rows(metadata)),
-    ]
-    if head > 0:
-        data["head"] = released.frame.head(head).to_dicts()
-        shown.append(rows_table(released.frame.head(min(head, MOST_ROWS)), keys=metadata["key"]))
-    again = "committed to the store, written nowhere: give --out to write it, now or later"
-    shown.append(again if out is None else f"written to {escape(str(out))}")
-    return Answer(data, shown)
+
+    return released_answer(store, series, name, release, _rows, out=out, head=head, wait=wait)
+
+
+def _compared(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:
+    """What each strategy would do; nothing is released."""
+    from sparsehist.cli.commands import opening
+    from sparsehist.cli.tables import rows_table
+    from sparsehist.errors import DeclarationError
+
+    if workload is None:
+        raise DeclarationError("--plan needs --workload")
+    with opening(store, wait) as opened:
+        compared = opened.series(series).plan_workload(workload, level)
+    return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(compared)])
 
 
 def _rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:

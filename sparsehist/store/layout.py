@@ -100,9 +100,10 @@ def remove_leftovers(store: Path, registered: Collection[tuple[str, str]]) -> No
         registered: The files that stay, as (series, file name).
     """
     known = set(registered)
+    series = {series_id for series_id, _ in known}
     with disk_errors(store):
         for directory in (store / SERIES).iterdir():
-            if not any(series_id == directory.name for series_id, _ in known):
+            if directory.name not in series:
                 shutil.rmtree(directory)
                 continue
             for file in directory.iterdir():

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from _measure import arguments, context, report, table
-from real_logs import Case, cases
+from real_logs import Case, bounded_counts, cases
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
@@ -96,7 +96,7 @@ def end_to_end(case: Case) -> list[dict[str, object]]:
             "on_null": "drop", "on_outside": "drop", "progress": False,
         }  # fmt: skip
         series = sh.create(store, log, name="lossless", **declared)
-        truth = _truth(store, series)
+        truth = bounded_counts(store, series.name, case.key)
         for way in WAYS:
             for number, (audience, given) in enumerate(zip(levels, budgets(levels, way), strict=True)):
                 if way != "lossless":  # noise of its own: a series of its own on the same bounded counts
@@ -109,16 +109,6 @@ def end_to_end(case: Case) -> list[dict[str, object]]:
                     | _errors(released.frame, truth, case.key)
                 )
     return rows
-
-
-def _truth(store: sh.Store, series: sh.Series) -> pl.DataFrame:
-    """The bounded counts, which only a benchmark on public data may look at."""
-    with store.state() as state:
-        record = state.series(series.name)
-        assert record is not None
-        counted = state.series_files(record).all_counted()
-    names = {f"key_{i}": name for i, name in enumerate(series.declaration.key)}
-    return counted.rename(names)
 
 
 def _errors(frame: pl.DataFrame, truth: pl.DataFrame, key: Sequence[str]) -> Mapping[str, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from _measure import arguments, context, report, table
-from real_logs import LEVELS, Case, cases
+from real_logs import LEVELS, Case, bounded_counts, cases
 from scipy.special import ndtri, pdtr, pdtrc
 
 import sparsehist as sh
@@ -36,22 +36,13 @@ def measured(case: Case) -> list[dict[str, float | str]]:
             store, case.log(), name="log", unit=case.unit, key=case.key, max_keys=case.max_keys, domain=case.domain,
             on_null="drop", on_outside="drop", progress=False,
         )  # fmt: skip
-        truth = true_counts(store, case.key)
+        truth = bounded_counts(store, "log", case.key)
         for name, level in LEVELS:
             planned = series.plan(level).levels.row(0, named=True)
             released = series.release(name, level=level)
             assert planned["threshold"] == released.metadata["threshold"]
             found.append({"log": case.name, "level": level} | compared(series, released, truth, case.key))
     return found
-
-
-def true_counts(store: sh.Store, key: Sequence[str]) -> pl.DataFrame:
-    """The bounded counts."""
-    with store.state() as state:
-        record = state.series("log")
-        assert record is not None
-        stored = state.series_files(record).all_counted()
-    return stored.rename({f"key_{column}": name for column, name in enumerate(key)})
 
 
 def compared(series: sh.Series, released: sh.Release, truth: pl.DataFrame, key: Sequence[str]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,8 +17,9 @@ from sparsehist.store.ordering import stable_order
 _BLOCK = 1 << 18
 
 
-class Shown(NamedTuple):
-    """The cells of a release.
+@dataclass(frozen=True, repr=False, eq=False)
+class Shown:
+    """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
 
     Attributes:
         position: In the counts file, by cell number, -1 for an empty one; shape (q,).
@@ -31,6 +32,9 @@ class Shown(NamedTuple):
     noisy: NoiseArray
     empty: NDArray[np.bool_]
     step: float
+
+    def __repr__(self) -> str:
+        return "Shown()"
 
 
 def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None) -> Shown:

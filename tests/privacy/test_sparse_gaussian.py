@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from sparsehist.errors import DeclarationError
@@ -60,3 +61,12 @@ def test_one_kind_of_key_alone_gives_the_known_numbers() -> None:
     assert sparse_gaussian_delta(30.0, 1e-3, 5, 1e-4) == pytest.approx(delta_of(1e-4, 5), rel=1e-9)
     with pytest.raises(DeclarationError, match="exceeds"):
         sparse_gaussian_delta(1.0, 0.3, 5, 1.0)
+
+
+def test_the_gap_is_the_one_that_is_stated() -> None:
+    """At delta 1e-6 and rho 0.5, half of delta spent on new keys: 4.887 exactly, 5.361 as approximate zCDP."""
+    delta, rho, new_keys = 1e-6, 0.5, 5e-7
+    exact = brentq(lambda epsilon: math.log(sparse_gaussian_delta(epsilon, rho, 1, new_keys) / delta), 1.0, 9.0)
+    stated = zcdp.epsilon(delta, rho, new_keys)
+    assert exact == pytest.approx(4.887, abs=5e-4)
+    assert stated == pytest.approx(5.361, abs=5e-4)

@@ -4,7 +4,8 @@ import pytest
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.sqlfront.guarantee import check_query
-from tests.sqlfront.guarantee_queries import BAD, GOOD, PUBLIC, VIEWS
+from tests.sqlfront.breaking_queries import BAD
+from tests.sqlfront.harmless_queries import GOOD, PUBLIC, VIEWS
 
 
 def _check(query, **changed):

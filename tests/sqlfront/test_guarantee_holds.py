@@ -13,7 +13,8 @@ import pytest
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.sqlfront.guarantee import check_query
-from tests.sqlfront.guarantee_queries import BAD, GOOD, PUBLIC, VIEWS
+from tests.sqlfront.breaking_queries import BAD
+from tests.sqlfront.harmless_queries import GOOD, PUBLIC, VIEWS
 
 UNITS = (1, 2, 3, 4, 5, None)
 # What reads files is checked in another test; what is no query of tables at all has no rows to look at.

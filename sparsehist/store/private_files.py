@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -166,29 +167,48 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
         raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
 
 
+class _Hold:
+    """One use of the private umask, for as long as it lives."""
+
+    forgotten: weakref.finalize[[], _Hold]
+
+
 class _Umask:
-    """The umask belongs to the process: the first to enter sets it, the last to leave gives it back."""
+    """The umask belongs to the process: the first to enter sets it, the last to leave gives it back.
+
+    An interrupt can come between entering and leaving at any instruction, so a hold that is forgotten has left too.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entered = 0
-        self._before = 0
+        self._lock = threading.RLock()  # a hold may be forgotten while this thread has it
+        self._holds: weakref.WeakSet[_Hold] = weakref.WeakSet()
+        self._before: int | None = None
 
-    def enter(self) -> None:
+    def enter(self) -> _Hold:
+        hold = _Hold()
         with self._lock:
-            if self._entered == 0:
-                self._before = os.umask(0o077)
-            self._entered += 1
+            self._holds.add(hold)
+            hold.forgotten = weakref.finalize(hold, self._give_back)
+            before = os.umask(0o077)  # by everyone: the program around may have set its own meanwhile
+            if self._before is None:
+                self._before = before
+        return hold
 
-    def leave(self) -> None:
+    def leave(self, hold: _Hold) -> None:
         with self._lock:
-            self._entered -= 1
-            if self._entered == 0:
+            self._holds.discard(hold)
+            self._give_back()
+            hold.forgotten.detach()
+
+    def _give_back(self) -> None:
+        with self._lock:
+            if not list(self._holds) and self._before is not None:  # its length may still count the one forgotten
                 os.umask(self._before)
+                self._before = None
 
     def after_fork(self) -> None:
         """A child has one thread, and the lock may be held by one it does not have."""
-        if self._entered:
+        if self._before is not None:
             os.umask(self._before)
         self.__init__()  # type: ignore[misc]
 
@@ -200,8 +220,8 @@ os.register_at_fork(after_in_child=_umask.after_fork)
 @contextmanager
 def private_umask() -> Iterator[None]:
     """Let an engine that chooses its own modes make files for nobody else; held for single calls only."""
-    _umask.enter()
+    hold = _umask.enter()
     try:
         yield
     finally:
-        _umask.leave()
+        _umask.leave(hold)

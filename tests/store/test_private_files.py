@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import stat
 import subprocess
@@ -80,6 +81,39 @@ def test_umask_is_given_back_by_the_last(tmp_path):
     finally:
         assert os.umask(before) == 0o022
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "abc"] == [0o600, 0o600, 0o644]
+
+
+@pytest.mark.parametrize("instant", range(1, 40))
+def test_umask_survives_an_interrupt(tmp_path, instant):
+    """Whichever call of the private umask is interrupted, the caller's comes back, and the next files are private."""
+    calls = 0
+
+    def trace(frame, event, _):
+        nonlocal calls
+        if event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            calls += 1
+            if calls == instant:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+    before = os.umask(0o022)
+    try:
+        sys.settrace(trace)
+        try:
+            with private_umask():
+                os.open(tmp_path / "a", os.O_CREAT | os.O_WRONLY)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert os.umask(0) == 0o022
+        with private_umask():
+            (tmp_path / "b").touch()
+        assert os.umask(0o022) == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
+    assert calls < 40
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.multiple_release import MultipleRelease
-    from sparsehist.planning import Plan, plan
+    from sparsehist.planning.cell_plan import Plan, plan
     from sparsehist.series import Release, Series, Store, adopt, open, read
     from sparsehist.sqlfront.running import sql
     from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
@@ -69,7 +69,7 @@ _HOME = {
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.creation": ("create",),
     "sparsehist.multiple_release": ("MultipleRelease",),
-    "sparsehist.planning": ("Plan", "plan"),
+    "sparsehist.planning.cell_plan": ("Plan", "plan"),
     "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
     "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),

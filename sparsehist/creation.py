@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
+from sparsehist.accounting.limits import checked_text
 from sparsehist.catalogue_files import write_catalogues
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import Choice
@@ -18,9 +19,8 @@ from sparsehist.counting.count import Engine
 from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
-from sparsehist.limits import checked_text
 from sparsehist.privacy import Level
-from sparsehist.public_parameters import LARGEST_COUNT
+from sparsehist.releasing.public_parameters import LARGEST_COUNT
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series import Series, Store, declaration_of
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sparsehist.held_series import HeldSeries
-from sparsehist.planning import COUNTS, LEVELS, Plan, in_store, planned
+from sparsehist.planning.cell_plan import COUNTS, LEVELS, Plan, in_store, planned
 from sparsehist.privacy import Level
-from sparsehist.release_request import requested
+from sparsehist.releasing.request import requested
 
 
 class PlannedSeries(HeldSeries):

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import polars as pl
 
-from sparsehist import entropy, releasing
+from sparsehist import entropy
+from sparsehist.accounting.limits import Limits, checked_text
+from sparsehist.accounting.store_accounts import StoreAccounts
 from sparsehist.catalogue_files import catalogue_copies
 from sparsehist.declaration import Declaration, checked_name, from_json
 from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.forking import refuse_in_broken_child
-from sparsehist.limits import Limits, checked_text
 from sparsehist.memory import directory_in_memory
 from sparsehist.planned_series import PlannedSeries
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.publication import StoreOnDisk
-from sparsehist.release import Release, read
-from sparsehist.release_request import requested
+from sparsehist.releasing import cell_rounds
+from sparsehist.releasing.publication import StoreOnDisk
+from sparsehist.releasing.release import Release, read
+from sparsehist.releasing.request import requested
 from sparsehist.store import (
     SeriesRecord,
     State,
@@ -33,11 +35,10 @@ from sparsehist.store import (
     is_store,
     open_state,
 )
-from sparsehist.store_accounts import StoreAccounts
+from sparsehist.workload_series import WorkloadSeries
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
-from sparsehist.workload_series import WorkloadSeries
 
 __all__ = ["Release", "Series", "Store", "adopt", "open", "read"]
 
@@ -257,9 +258,9 @@ class Series(PlannedSeries, WorkloadSeries):
         checked_text("who", who)
         with self.held(wait) as (state, record):
             files = state.series_files(record)
-            released = releasing.existing(state, record, files, self.declaration, request)
+            released = cell_rounds.existing(state, record, files, self.declaration, request)
             if released is None:
-                released = releasing.release(
+                released = cell_rounds.release(
                     state, record, files, self.declaration, request, max_false_keys,
                     who=who, rng=self.store.generator(),
                 )  # fmt: skip

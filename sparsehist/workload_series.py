@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from sparsehist.accounting.limits import checked_text
 from sparsehist.held_series import HeldSeries
-from sparsehist.limits import checked_text
 from sparsehist.privacy import Level
 
 if TYPE_CHECKING:  # a fifth of the time to start, and most series have no workloads
+    from sparsehist.releasing.workload_release import WorkloadRelease
     from sparsehist.workload import Strategy, Workload
-    from sparsehist.workload_release import WorkloadRelease
 
 
 class WorkloadSeries(HeldSeries):
@@ -72,18 +72,18 @@ class WorkloadSeries(HeldSeries):
             >>> 0 < std < 5
             True
         """
-        from sparsehist import workload_releasing as releasing
-        from sparsehist.workload_release import WorkloadRelease
+        from sparsehist.releasing import workload_rounds
+        from sparsehist.releasing.workload_release import WorkloadRelease
 
-        request = releasing.requested(
+        request = workload_rounds.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
         checked_text("who", who)
         with self.held(wait) as (state, record):
             files = state.series_files(record)
-            released = releasing.existing(state, record, files, self.declaration, request)
+            released = workload_rounds.existing(state, record, files, self.declaration, request)
             if released is None:
-                released = releasing.release(
+                released = workload_rounds.release(
                     state, record, files, self.declaration, request, who=who, rng=self.store.generator()
                 )
             origin = self.store.origin(state)
@@ -110,10 +110,10 @@ class WorkloadSeries(HeldSeries):
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
             LevelError: If a level is no level.
         """
-        from sparsehist import workload_releasing as releasing
-        from sparsehist.workload_plan import planned_strategies
+        from sparsehist.planning.workload_plan import planned_strategies
+        from sparsehist.releasing import workload_rounds
 
-        request = releasing.requested(
+        request = workload_rounds.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None
         )
         assert request.workload is not None

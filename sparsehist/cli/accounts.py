@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from sparsehist.accounting.ledger import costs_in_words
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
-from sparsehist.ledger import costs_in_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
+from sparsehist.accounting.ledger import unit_warning
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
-from sparsehist.ledger import unit_warning
-from sparsehist.release import refuse_to_replace
+from sparsehist.releasing.release import refuse_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rich.console import RenderableType
 
-    from sparsehist.release import Release
+    from sparsehist.releasing.release import Release
     from sparsehist.series import Series, Store
 
 _PARQUET = (".parquet", ".pq")

@@ -12,7 +12,7 @@ import sparsehist as sh
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.demonstration_tables import shown_demo
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import side_by_side
 from sparsehist.statements import shipped
 

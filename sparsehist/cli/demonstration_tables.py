@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sparsehist.cli.tables import MISSING, escape, printable
 from sparsehist.privacy import as_level, level_text
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published
 
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28

@@ -13,7 +13,7 @@ from sparsehist.cli.parameters import Wait
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sparsehist.planning import Plan
+    from sparsehist.planning.cell_plan import Plan
 
 _SELDOM = 0.0005
 

@@ -138,7 +138,7 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
 
 def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
     """The ledger has more columns than a terminal: what was spent, in words."""
-    from sparsehist.ledger import SCHEMA, costs_in_words
+    from sparsehist.accounting.ledger import SCHEMA, costs_in_words
 
     if frame.columns != list(SCHEMA):
         return frame

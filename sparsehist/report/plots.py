@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from sparsehist.errors import NotFoundError
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
 _COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")

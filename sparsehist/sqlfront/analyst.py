@@ -18,7 +18,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError, raise_alone
-from sparsehist.release import Release, read
+from sparsehist.releasing.release import Release, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allow, first_line
 from sparsehist.statements import statement

@@ -13,7 +13,7 @@ from sqlglot import Token
 
 from sparsehist.errors import GuaranteeError, NotFoundError, SparsehistError, StatementError
 from sparsehist.privacy import as_level
-from sparsehist.release_request import requested
+from sparsehist.releasing.request import requested
 from sparsehist.sqlfront.declaring import Declared, declared
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.guarantee import check_query

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from sparsehist.accounting.ledger import cost_of_paths
+from sparsehist.accounting.limits import Budget, Limits
+from sparsehist.accounting.spending import check_budget
 from sparsehist.declaration import Declaration
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
-from sparsehist.ledger import cost_of_paths
-from sparsehist.limits import Budget, Limits
 from sparsehist.privacy import as_level, level_text
 from sparsehist.series import Store, declaration_of
-from sparsehist.spending import check_budget
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
@@ -149,8 +149,8 @@ class Foreseen:
 
 def _workload(head: MakeRelease, declaration: Declaration) -> Path:
     """What names a workload's path in the ledger; a strategy that is not given is the one that was taken before."""
+    from sparsehist.releasing.workload_rounds import requested
     from sparsehist.workload import strategy_named
-    from sparsehist.workload_releasing import requested
 
     asked = requested(
         declaration,

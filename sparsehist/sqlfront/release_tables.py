@@ -12,7 +12,7 @@ from itertools import pairwise
 import duckdb
 from sqlglot import Token, TokenType, exp, parse_one
 
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.script import is_word, spelled
 from sparsehist.statements import statement

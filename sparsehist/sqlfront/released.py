@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.series import Store
 
 _SHOWN = {

@@ -11,7 +11,7 @@ import polars as pl
 from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
-    from sparsehist.release import Release
+    from sparsehist.releasing.release import Release
     from sparsehist.series import Series
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from sparsehist.counting import Query
 from sparsehist.creation import create
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError, raise_alone
-from sparsehist.release import Release, refuse_to_replace
+from sparsehist.releasing.release import Release, refuse_to_replace
 from sparsehist.series import Series, Store
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed

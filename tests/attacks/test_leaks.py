@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 import sparsehist as sh
-from sparsehist import public_parameters
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
+from sparsehist.releasing import public_parameters
 from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]

@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 
-from sparsehist.ledger_export import COLUMNS, EVENT_COLUMNS
+from sparsehist.accounting.export import COLUMNS, EVENT_COLUMNS
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from sparsehist.cli.tables import cell_text, printable, rows_table
-from sparsehist.release import Release
+from sparsehist.releasing.release import Release
 from sparsehist.report.progress import reporting
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
 

@@ -17,9 +17,9 @@ from sparsehist.histogram import (
     threshold_for_false_keys,
 )
 from sparsehist.noise.family import noise_mean
-from sparsehist.open_domain import open_parameters
 from sparsehist.privacy import level_text
-from sparsehist.release_request import Request, finite
+from sparsehist.releasing.open_domain import open_parameters
+from sparsehist.releasing.request import Request, finite
 from sparsehist.store import ReleaseRecord
 
 NEIGHBOURS = "logs that differ by all rows of one unit"

@@ -12,7 +12,7 @@ from sparsehist.histogram.never_exceeds import threshold_for_exceedance
 from sparsehist.histogram.open_budget import OpenBudget, exceedance_at, open_budget
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy import level_text
-from sparsehist.release_request import Request
+from sparsehist.releasing.request import Request
 from sparsehist.store import ReleaseRecord
 
 

@@ -9,10 +9,10 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError
-from sparsehist.planning import LEVELS
+from sparsehist.planning.cell_plan import LEVELS
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.releasing.workload_noise import check_noise, family_for
 from sparsehist.workload import Strategy, Workload, choose, compare, strategy_named
-from sparsehist.workload_noise import check_noise, family_for
 
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "strategy": pl.String,

@@ -126,7 +126,9 @@ class Release:
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
-        from sparsehist.intervals import frame_with_intervals  # reading a release should not load the families
+        from sparsehist.releasing.intervals import (
+            frame_with_intervals,  # reading a release should not load the families
+        )
 
         return frame_with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
 
@@ -220,7 +222,9 @@ def read(path: str | os.PathLike[str]) -> Release:
     if metadata.pop("format", None) != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
     if metadata.get("kind") == "workload":
-        from sparsehist.workload_release import WorkloadRelease  # a release of its own kind, which needs this module
+        from sparsehist.releasing.workload_release import (
+            WorkloadRelease,  # a release of its own kind, which needs this module
+        )
 
         return WorkloadRelease(frame, metadata)
     return Release(frame, metadata)

@@ -13,22 +13,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sparsehist.accounting.spending import check_spending
 from sparsehist.declaration import Declaration, checked_name
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, NotFoundError
 from sparsehist.histogram import grid_step, round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
+from sparsehist.planning.workload_plan import chosen_strategy
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.public_parameters import NEIGHBOURS
-from sparsehist.releasing import adjacent
-from sparsehist.spending import check_spending
+from sparsehist.releasing.cell_rounds import adjacent
+from sparsehist.releasing.public_parameters import NEIGHBOURS
+from sparsehist.releasing.workload_data import cells_of, column_sizes, queries_frame
+from sparsehist.releasing.workload_noise import check_noise, family_for
+from sparsehist.releasing.workload_post_processing import (
+    check_possible,
+    checked_steps,
+    post_process,
+    post_process_cells,
+)
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.workload import Strategy, Workload, answers_of_state, cells_of_state, next_state, strategy_named
 from sparsehist.workload.base import FloatArray
-from sparsehist.workload_data import cells_of, column_sizes, queries_frame
-from sparsehist.workload_noise import check_noise, family_for
-from sparsehist.workload_plan import chosen_strategy
-from sparsehist.workload_post_processing import check_possible, checked_steps, post_process, post_process_cells
 
 AUTO = "auto"
 Published = tuple[pl.DataFrame, dict[str, Any]]

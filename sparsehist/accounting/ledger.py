@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist.limits import Limit, Limits
+from sparsehist.accounting.limits import Limit, Limits
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP, shared_by_one_person

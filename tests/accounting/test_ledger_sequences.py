@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.accounting.spending import check_spending
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError, StoreError
-from sparsehist.spending import check_spending
 from sparsehist.store import NewPath, NewRound, State, committing
-from tests.ledger_beside import DELTA, PURE, Path, gaussian_epsilon, own_epsilon, rho_epsilon, rho_of, text
+from tests.accounting.ledger_beside import DELTA, PURE, Path, gaussian_epsilon, own_epsilon, rho_epsilon, rho_of, text
 
 LEVELS = [Fraction(text) for text in ("0.05", "0.1", "1/3", "0.4", "0.7", "1", "1.5")]
 POPULATIONS = ("north", "south", "gauss")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from sparsehist.accounting.ledger import DEFAULT_DELTA, ledger_frame
+from sparsehist.accounting.limits import Limits, budget, checked_text
 from sparsehist.declaration import checked_name
 from sparsehist.errors import DeclarationError
-from sparsehist.ledger import DEFAULT_DELTA, ledger_frame
-from sparsehist.limits import Limits, budget, checked_text
 from sparsehist.privacy import Level
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class StoreAccounts:
             One row a noise path (its finest level), one a series (the sum over its paths), one a population
             (the sum over its series) and one for everybody (the sum over populations, of disjoint ones the
             largest). `level` is exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever
-            the noise. Dropped series stay. `sparsehist.ledger_export.COLUMNS` says what each column means.
+            the noise. Dropped series stay. `sparsehist.accounting.export.COLUMNS` says what each column means.
 
         Raises:
             DeclarationError: If delta is not from 0 up to 1.
@@ -141,7 +141,7 @@ class StoreAccounts:
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
         """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
 
-        Nothing secret is in it. `sparsehist.ledger_export` describes the schema, which the file carries too.
+        Nothing secret is in it. `sparsehist.accounting.export` describes the schema, which the file carries too.
 
         Args:
             path: Ends in .json or .parquet; a file there is replaced only if it is such an export.
@@ -151,7 +151,7 @@ class StoreAccounts:
             InputError: If the suffix is another, or something else stands there.
             StoreError: If it cannot be written.
         """
-        from sparsehist.ledger_export import checked_target, write_ledger
+        from sparsehist.accounting.export import checked_target, write_ledger
 
         target = checked_target(Path(path))
         with self.state() as state:

@@ -1,0 +1,1 @@
+"""What has been spent, what it adds up to, and the limits that refuse more."""

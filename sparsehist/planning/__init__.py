@@ -1,0 +1,1 @@
+"""What releases would do, before they are made: from public parameters only."""

@@ -8,17 +8,16 @@ set, both of the whole process including imports. Ratios are to the cheaper plai
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from importlib.metadata import version
 from pathlib import Path
+
+from _logs import generate
+from _measure import arguments, context, report
 
 PLAIN = ("plain polars", "plain duckdb")
 
@@ -49,37 +48,22 @@ connection.execute("create temp table result as select query, count(distinct use
 }
 
 REPORT = """
-import json, resource
-usage = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": time.monotonic() - begin,
-                  "peak_mb": usage.ru_maxrss / 1024}))
+import json, sys
+sys.path.append(benchmarks)
+from _child import peak_mb
+print(json.dumps({"cpu_s": time.process_time(), "wall_s": time.monotonic() - begin, "peak_mb": peak_mb()}))
 """
 
 
 def measure(code: str, path: Path) -> dict[str, float]:
     """Run one contender in a process of its own."""
-    program = f"import time\nbegin = time.monotonic()\npath = {str(path)!r}\n{code}\n{REPORT}"
+    given = f"path, benchmarks = {str(path)!r}, {str(Path(__file__).resolve().parent)!r}"
+    program = f"import time\nbegin = time.monotonic()\n{given}\n{code}\n{REPORT}"
     # Installed packages are compiled once; a checkout should not be compiled anew in every run either.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     measured: dict[str, float] = json.loads(run.stdout.strip().splitlines()[-1])
     return measured
-
-
-def commit() -> str:
-    """Name the commit that is measured."""
-    run = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return run.stdout.strip() or "unknown"
-
-
-def machine() -> dict[str, object]:
-    """Describe the machine."""
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
-        "python": platform.python_version(),
-    }
 
 
 def table(medians: dict[str, dict[str, float]]) -> str:
@@ -97,23 +81,20 @@ def table(medians: dict[str, dict[str, float]]) -> str:
 
 def main() -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, runs=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--max-keys", type=int, default=20)
     parser.add_argument("--text-units", action="store_true")
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of a generated one")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    started = context()
     names = [*PLAIN, *(name for name in options.contenders.split(",") if name not in PLAIN)]
     with tempfile.TemporaryDirectory() as directory:
         path = options.log or Path(directory) / "log.parquet"
         if options.log is None:
-            generator = Path(__file__).with_name("generated_log.py")
-            scale = [f"--rows={options.rows}", f"--units={options.rows // 10}", f"--keys={options.rows // 2}"]
-            extra = ["--text-units"] if options.text_units else []
-            subprocess.run([sys.executable, str(generator), str(path), *scale, *extra], check=True)
+            generate(path, options.rows, text_units=options.text_units)
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for _ in range(options.runs):
             for name in names:
@@ -123,21 +104,8 @@ def main() -> None:
         for name, found in runs.items()
     }
     print(table(medians))
-    if options.out:
-        result = {
-            "question": "counting with bounding next to plain counts",
-            "when": time.strftime("%Y-%m-%d"),
-            "commit": commit(),
-            "versions": {name: version(name) for name in ("polars", "duckdb", "numpy")},
-            "machine": machine(),
-            "rows": options.rows,
-            "runs": options.runs,
-            "max_keys": options.max_keys,
-            "text_units": options.text_units,
-            "medians": medians,
-            "all": runs,
-        }
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    asked = {name: getattr(options, name) for name in ("rows", "runs", "max_keys", "text_units")}
+    report("counting with bounding next to plain counts", started, asked | {"medians": medians}, runs, options.out)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
 """What does a whole release cost, from a log in Parquet to a published Parquet file, beside a plain count?
 
     python benchmarks/pipeline.py --out pipeline.json                          (10^6 and 10^7 rows; two minutes)
+    python benchmarks/pipeline.py --rows 1_000_000 10_000_000 50_000_000 --cran DIRECTORY --out pipeline.json
     python benchmarks/pipeline.py --rows 50_000_000 --runs 1 --memory-gb 4     (its memory capped by the system)
 
-The plain counts are those of distinct units per key, without bounding and privacy, of Polars and of DuckDB. Each
-contender runs in a process of its own, in turns; CPU, wall clock and peak of the resident set are of the whole
-process, imports included, up to the end of each phase. Ratios are to the plain count that is cheaper in the same
-turn, each measure for itself. Target on 10^7 rows, up to the first published file: 1.25 of the CPU, 0.75 of the
-memory.
+Logs are generated, with units that are integers or strings; --cran adds the download log of the CRAN mirror, whose
+days of CSV are put into one Parquet file beforehand. The plain counts are those of distinct units per key, without
+bounding and privacy, of Polars and of DuckDB. Each contender runs in a process of its own, in turns; CPU, wall clock
+and peak of the resident set are of the whole process, imports included, up to the end of each phase. Ratios are to
+the plain count that is cheaper in the same turn, each measure for itself. Target on 10^7 rows, up to the first
+published file: 1.25 of the CPU, 0.75 of the memory.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -22,8 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from _logs import Log, generated, packages
 from _measure import Spread, arguments, context, figure, report, spread, table
 
+HERE = Path(__file__).resolve().parent
 PLAIN = ("plain polars", "plain duckdb")
 OURS = "sparsehist"
 TARGET = {"rows": 10_000_000, "cpu_s": 1.25, "peak_mb": 0.75}
@@ -32,12 +37,12 @@ PUBLISHED = "first release"
 PHASES = ("imports", "counting", "create", PUBLISHED, "tenth release")
 
 START = """
-import json, resource, time
+import json, sys, time
 begin, found = time.monotonic(), {}
+sys.path.append(benchmarks)
+from _child import peak_mb
 def done(phase):
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    found[phase] = {"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": time.monotonic() - begin,
-                    "peak_mb": usage.ru_maxrss / 1024}
+    found[phase] = {"cpu_s": time.process_time(), "wall_s": time.monotonic() - begin, "peak_mb": peak_mb()}
 """
 PROGRAMS = {
     "plain polars": """
@@ -60,7 +65,7 @@ done("imports")
 def phase(name):
     if name == "writing":
         done("counting")
-series = sh.create(directory + "/store", log, name="queries", unit="user_id", key="query", max_keys=20,
+series = sh.create(directory + "/store", log, name="queries", unit="user_id", key="query", max_keys=max_keys,
                    domain=sh.Strings(max_bytes=32), progress=phase)
 done("create")
 series.release("release_1", level="0.1", false_keys=1).write_parquet(directory + "/released.parquet")
@@ -77,10 +82,11 @@ REPORT = "\nprint(json.dumps(found))\n"
 Phases = dict[str, dict[str, float]]
 
 
-def measure(name: str, log: Path, memory_gb: float | None) -> Phases:
+def measure(name: str, log: Path, max_keys: int, memory_gb: float | None) -> Phases:
     """Run one contender in a process of its own, under a limit on its address space if there is one."""
     with tempfile.TemporaryDirectory() as directory:
-        program = f"log, directory = {str(log)!r}, {directory!r}\n{START}{PROGRAMS[name]}{REPORT}"
+        given = f"log, directory, max_keys, benchmarks = {str(log)!r}, {directory!r}, {max_keys}, {str(HERE)!r}\n"
+        program = f"{given}{START}{PROGRAMS[name]}{REPORT}"
         limit = partial(_limit_memory, int(memory_gb * 2**30)) if memory_gb else None
         # Installed packages are compiled once; a checkout should not be compiled anew in every run either.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -94,14 +100,6 @@ def measure(name: str, log: Path, memory_gb: float | None) -> Phases:
 
 def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
-
-
-def generate(path: Path, rows: int, *, text_units: bool) -> None:
-    """Write a log with ten rows a unit and twice as many rows as queries to draw from."""
-    generator = Path(__file__).with_name("generated_log.py")
-    # There are no more than 2^24 queries to invent.
-    scale = [f"--rows={rows}", f"--units={rows // 10}", f"--keys={min(rows // 2, 2**24)}"]
-    subprocess.run([sys.executable, generator, path, *scale, *["--text-units"] * text_units], check=True)
 
 
 def in_turns(names: Sequence[str], runs: int, work: Callable[[str], Phases]) -> dict[str, list[Phases]]:
@@ -143,11 +141,20 @@ def shown(found: Mapping[str, Sequence[Phases]], compared: Mapping[str, Mapping[
     return table(rows)
 
 
+def logs(options: argparse.Namespace) -> list[Log]:
+    """What is asked for."""
+    if options.log:
+        return [Log(options.log.name, 20, lambda path: path.symlink_to(options.log.resolve()))]
+    made = [generated(rows, text_units=kind == "text") for rows in options.rows for kind in options.units]
+    return [*made, *([packages(options.cran)] if options.cran else [])]
+
+
 def main() -> None:
     """Measure, print tables, write JSON."""
     parser = arguments(__doc__, runs=5)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--units", nargs="+", choices=("integer", "text"), default=["integer", "text"])
+    parser.add_argument("--cran", type=Path, help="directory with the download log")
     parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of generated ones")
     parser.add_argument("--memory-gb", type=float, help="cap our address space; the plain counts are left out")
     parser.add_argument("--out", type=Path)
@@ -155,22 +162,20 @@ def main() -> None:
     started = context()
     results: dict[str, dict[str, object]] = {}
     everything: dict[str, dict[str, list[Phases]]] = {}
-    cases = [(rows, kind) for rows in options.rows for kind in options.units]
-    with tempfile.TemporaryDirectory() as directory:
-        for rows, kind in cases[:1] if options.log else cases:
-            log = options.log or Path(directory) / "log.parquet"
-            if options.log is None:
-                generate(log, rows, text_units=kind == "text")
-            case = str(options.log.name) if options.log else f"{rows:,} rows, {kind} units"
-            names = [OURS] if options.memory_gb else [*PLAIN, OURS]
-            found = in_turns(names, options.runs, partial(measure, log=log, memory_gb=options.memory_gb))
-            everything[case] = found
-            if options.memory_gb:
-                print(f"{case}, in {options.memory_gb:g} GB of addresses: {found[OURS]}")
-                continue
-            compared = ratios(found)
-            results[case] = {"ratios": compared}
-            print(f"{case}\n{shown(found, compared)}\n")
+    names = [OURS] if options.memory_gb else [*PLAIN, OURS]
+    for log in logs(options):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "log.parquet"
+            log.write(path)
+            work = partial(measure, log=path, max_keys=log.max_keys, memory_gb=options.memory_gb)
+            found = in_turns(names, options.runs, work)
+        everything[log.name] = found
+        if options.memory_gb:
+            print(f"{log.name}, in {options.memory_gb:g} GB of addresses: {found[OURS]}")
+            continue
+        compared = ratios(found)
+        results[log.name] = {"max_keys": log.max_keys, "ratios": compared}
+        print(f"{log.name}\n{shown(found, compared)}\n")
     result = {"target": TARGET, "runs": options.runs, "memory_gb": options.memory_gb, "cases": results}
     report("a release from log to published file beside plain counts", started, result, everything, options.out)
 

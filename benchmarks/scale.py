@@ -17,8 +17,6 @@ Each runs in a process of its own.
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,6 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from _child import answered_parent, in_child, resident_mb, span
+from _logs import generate
 from _measure import arguments, context, report, spread, table
 
 import sparsehist as sh
@@ -159,8 +158,7 @@ def capped(rows: int, limit: str, runs: int) -> list[Found]:
     found: list[Found] = []
     with tempfile.TemporaryDirectory() as directory:
         log = str(Path(directory) / "log.parquet")
-        scale = [f"--rows={rows}", f"--units={rows // 10}", f"--keys={min(rows // 2, 16_000_000)}"]
-        subprocess.run([sys.executable, str(HERE / "generated_log.py"), log, *scale], check=True)
+        generate(Path(log), rows)
         for engine, capped_at in (("polars", None), ("duckdb", None), ("duckdb", limit), ("auto", None)):
             seen = [in_child(__file__, work="memory", log=log, engine=engine, limit=capped_at) for _ in range(runs)]
             row: Found = {"engine": engine, "limit": capped_at, "rows": rows}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from _logs import generate
 from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
 
 TARGET = 1.05
@@ -61,17 +62,12 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--units", type=int, default=None, help="a tenth of the rows by default")
-    parser.add_argument("--keys", type=int, default=None, help="half of the rows by default")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    units, keys = options.units or options.rows // 10, options.keys or options.rows // 2
     started = context()
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log.parquet"
-        generate = Path(__file__).with_name("generated_log.py")
-        sizes = ["--rows", str(options.rows), "--units", str(units), "--keys", str(keys)]
-        subprocess.run([sys.executable, str(generate), str(log), *sizes], check=True)
+        generate(log, options.rows)
         contenders: dict[str, Callable[[], None]] = {
             name: partial(run, program, log) for name, program in PROGRAMS.items()
         }

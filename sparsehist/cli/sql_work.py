@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparsehist.sqlfront.analyst import AnalystSession
 
 _STDIN = "-"
-_LEDGER = ("scope", "population", "series", "path", "releases", "spent", "cap", "dropped")
+_LEDGER = ("scope", "population", "series", "path", "releases", "spent", "epsilon", "cap", "dropped")
 
 
 def run_file(
@@ -165,5 +165,7 @@ def _read(script: Path) -> str:
         raise NotFoundError(f"there is no file {script}")
     try:
         return script.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{script} cannot be read as UTF-8 text") from None
+    except OSError as problem:
+        raise InputError(f"{script} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{script} is not UTF-8 text") from None

@@ -159,13 +159,20 @@ def check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDB
         if known.series is not None:
             known.series.discard(head.name)
     elif isinstance(head, Show):
-        if head.series is not None:
-            _check_known(piece, head.series, head.place, known)
+        _check_show(piece, head, known)
     else:
         _check_known(piece, head.series, head.places["series"], known)
         _check_release(piece, head, known)
         if head.name is not None and not head.only_plan:
             known.made.add((head.series, head.name))
+
+
+def _check_show(piece: Piece, head: Show, known: Known) -> None:
+    if head.series is not None:
+        _check_known(piece, head.series, head.place, known)
+    if head.delta is not None and not 0 <= head.delta < 1:
+        message = f"delta must be at least 0 and below 1, got {head.delta:g}"
+        raise StatementError(pointed(message, piece.script, head.place or piece.place))
 
 
 def _check_known(piece: Piece, name: str, place: Place | None, known: Known) -> None:

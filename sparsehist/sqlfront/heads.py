@@ -76,10 +76,11 @@ class MakeRelease:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW SERIES, SHOW RELEASES [FROM series] or SHOW LEDGER; `what` is in lower case."""
+    """SHOW SERIES, SHOW RELEASES [FROM series] or SHOW LEDGER [DELTA d]; `what` is in lower case."""
 
     what: str
     series: str | None = None
+    delta: float | None = None
     place: Place | None = field(default=None, repr=False, compare=False)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import TokenType
 
+from sparsehist.sqlfront.clauses import read_clauses
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Option, Show
 from sparsehist.sqlfront.script import Piece, Place
 from sparsehist.sqlfront.words import Words
@@ -56,10 +57,14 @@ def _show(words: Words) -> Head:
     words.skip()
     what = words.keyword().lower()
     words.skip()
-    place, series = None, None
     if what == "releases" and words.accept("FROM"):
-        place, series = words.place(), words.name("series")
-    return _ended(words, Show(what, series, place))
+        place = words.place()
+        return _ended(words, Show(what, words.name("series"), place=place))
+    if what == "ledger" and words.accept("DELTA"):
+        place = words.place()
+        return _ended(words, Show(what, delta=words.number("a probability such as 1e-6"), place=place))
+    further = {"releases": "FROM series or ", "ledger": "DELTA and a probability, or "}.get(what, "")
+    return _ended(words, Show(what), f"{further}the end of the statement")
 
 
 def _create(words: Words, piece: Piece) -> Head:
@@ -95,7 +100,7 @@ def _starts_query(words: Words) -> bool:
 
 def _release(words: Words, *, only_plan: bool) -> Head:
     # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
-    unnamed = only_plan and words.keyword(3) == "USING"
+    unnamed = only_plan and words.ahead("USING")
     of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
     if of_workload:
         words.skip()
@@ -103,75 +108,15 @@ def _release(words: Words, *, only_plan: bool) -> Head:
     words.expect("FROM")
     places = {"series": words.place()}
     asked: dict[str, Any] = {"name": name, "series": words.name("series"), "only_plan": only_plan, "places": places}
-    if of_workload:
-        words.expect("USING")
-        places["workload"] = words.place()
-        asked["workload"] = words.text("a workload such as 'prefix(1024)'")
-        if words.accept("STRATEGY"):
-            places["strategy"] = words.place()
-            asked["strategy"] = words.text("a strategy such as 'spectral'")
-    while not words.at_end():
-        clause = next((clause for clause in _CLAUSES if words.follow(*clause.split())), None)
-        if clause is None or (of_workload and clause in _ONLY_CELLS):
-            raise words.error(_expected(asked, of_workload=of_workload))
-        field = _CLAUSES[clause]
-        if field in asked:
-            raise words.error(f"{clause} stands here for the second time")
-        if asked.keys() & _THRESHOLDS and field in _THRESHOLDS:
-            raise words.error("expected one of EXPECTING … FALSE KEYS and THRESHOLD, not both")
-        place = words.place()
-        words.expect(*clause.split())
-        if field == "target" and only_plan:
-            raise words.error("a plan writes nothing: leave TO out", place)
-        places[field] = words.place()
-        asked[field] = _clause(words, clause, only_plan=only_plan)
+    read_clauses(words, asked, of_workload=of_workload, only_plan=only_plan)
+    if of_workload and "workload" not in asked:
+        raise words.error("expected USING and a workload such as 'prefix(1024)'")
     if only_plan and "levels" not in asked:
         raise words.error("expected AT LEVEL and one level or more")
     return MakeRelease(**asked)
 
 
-_CLAUSES = {
-    "AT LEVEL": "levels",
-    "EXPECTING": "false_keys",
-    "THRESHOLD": "threshold",
-    "DELTA": "delta",
-    "TO": "target",
-}
-_THRESHOLDS = {"false_keys", "threshold"}
-_ONLY_CELLS = ("EXPECTING", "THRESHOLD", "DELTA")
-
-
-def _clause(words: Words, clause: str, *, only_plan: bool) -> Any:
-    if clause == "AT LEVEL":
-        levels = [words.level()]
-        while only_plan and words.accept_symbol(TokenType.COMMA):
-            levels.append(words.level())
-        return tuple(levels)
-    if clause == "EXPECTING":
-        number = words.number("a number of false keys")
-        words.expect("FALSE")
-        if not words.accept("KEY"):
-            words.expect("KEYS")
-        return number
-    if clause == "THRESHOLD":
-        return words.number("a threshold in counts")
-    if clause == "DELTA":
-        return words.number("a probability such as 1e-6")
-    return words.text("a file such as 'public.parquet'")
-
-
-def _expected(asked: Mapping[str, Any], *, of_workload: bool) -> str:
-    left = [
-        {"EXPECTING": "EXPECTING n FALSE KEYS", "TO": "TO 'file.parquet'"}.get(clause, clause)
-        for clause, field in _CLAUSES.items()
-        if field not in asked
-        and not (of_workload and clause in _ONLY_CELLS)
-        and not (field in _THRESHOLDS and asked.keys() & _THRESHOLDS)
-    ]
-    return f"expected {', '.join([*left, 'or the end of the statement'])}"
-
-
-def _ended(words: Words, head: Head) -> Head:
+def _ended(words: Words, head: Head, expected: str = "the end of the statement") -> Head:
     if not words.at_end():
-        raise words.error("expected the end of the statement")
+        raise words.error(f"expected {expected}")
     return head

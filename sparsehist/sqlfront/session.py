@@ -193,11 +193,11 @@ class Session:
         return Outcome(piece.number, piece.line, "drop series", said=said)
 
     def _show(self, statement: Statement) -> Outcome:
-        from sparsehist.sqlfront.showing import shown
+        from sparsehist.sqlfront.showing import explained, shown
 
         head, piece = statement.head, statement.piece
         assert isinstance(head, Show)
-        return Outcome(piece.number, piece.line, "show", shown(self._existing(), head))
+        return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
 
     def _check_target(self, head: MakeRelease) -> None:
         store = self._existing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from sparsehist.accounting.ledger import DEFAULT_DELTA
 from sparsehist.series import Series, Store
 from sparsehist.sqlfront.heads import Show
 from sparsehist.sqlfront.released import releases
@@ -12,11 +13,20 @@ from sparsehist.sqlfront.released import releases
 def shown(store: Store, head: Show) -> pl.DataFrame:
     """What a SHOW statement shows; public parameters only."""
     if head.what == "ledger":
-        return store.ledger()
+        return store.ledger(delta=_delta(head))
     names = store.series_names() if head.series is None else [head.series]
     if head.what == "series":
         return pl.DataFrame([_row(store, store.series(name)) for name in names], schema=_SERIES)
     return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
+
+
+def explained(head: Show) -> str:
+    """What cannot be told from the table."""
+    return f"epsilon holds at delta {_delta(head):g}, whatever the noise" if head.what == "ledger" else ""
+
+
+def _delta(head: Show) -> float:
+    return DEFAULT_DELTA if head.delta is None else head.delta
 
 
 _SERIES = {

@@ -65,6 +65,10 @@ class Words:
         """Whether these words are next."""
         return all(self.keyword(ahead) == keyword for ahead, keyword in enumerate(keywords))
 
+    def ahead(self, keyword: str) -> bool:
+        """Whether this word stands anywhere ahead."""
+        return any(self.keyword(ahead) == keyword for ahead in range(len(self._piece.tokens) - self._next))
+
     def accept(self, *keywords: str) -> bool:
         """Take these words if they are next."""
         found = self.follow(*keywords)

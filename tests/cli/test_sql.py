@@ -63,7 +63,7 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
     wrong = sparsehist("run", script("selec 1;", "release x from visits at lvel 1;"), "--store", "s")
     assert wrong.code == 2 and wrong.out == ""
     assert "line 4, column 37: the parameter $level has no value" in wrong.err
-    assert "line 5, column 1" in wrong.err and "line 6, column 23" in wrong.err and "Nothing was run" in wrong.err
+    assert "line 5, column 1" in wrong.err and "line 6, column 26" in wrong.err and "Nothing was run" in wrong.err
     assert not (here / "s").exists()
 
 
@@ -219,10 +219,11 @@ def test_completion_knows_series_releases_and_columns(here, store):
 
 
 def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
-    """SHOW LEDGER prints what was spent in words."""
-    (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger;")
+    """SHOW LEDGER prints what was spent in words, and the epsilon it is at a delta."""
+    (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger delta 1e-5;")
     told = sparsehist("run", "ledger.sql", "--store", store)
-    assert "rho 0.1" in told.out
+    assert "rho 0.1" in told.out and "epsilon" in told.out and "at delta 1e-05" in told.out
+    assert f"{Store('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
     assert max(map(len, told.out.splitlines())) <= 100
 
 

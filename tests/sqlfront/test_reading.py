@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from itertools import permutations
 
 import duckdb
 import pytest
@@ -122,6 +123,9 @@ def test_create_series_is_read_with_values_of_every_kind():
         ("plan release from b at level 1", MakeRelease("release", "b", ("1",), only_plan=True)),
         ("show releases from b", Show("releases", "b")),
         ("Show Ledger", Show("ledger")),
+        ("show ledger delta 1e-9", Show("ledger", delta=1e-9)),
+        ("plan workload from b at level 1, 2 using 'prefix()'",
+         MakeRelease(None, "b", ("1", "2"), workload="prefix()", only_plan=True)),
         ("drop series if exists b", DropSeries("b", if_exists=True)),
         ("drop series if", DropSeries("if", if_exists=False)),
         ('show "ledger"', None),
@@ -137,20 +141,43 @@ def test_statements_are_read(text, head):
 
 
 @pytest.mark.parametrize(
+    ("head", "clauses"),
+    [
+        ("release a from b", ["at level 1", "expecting 2 false keys", "to 'a.parquet'"]),
+        ("release a from b", ["at level 1", "delta $l", "to 'a.parquet'"]),
+        ("release workload w from b", ["using 'ranges()'", "strategy 'spectral'", "at level 1", "to 'a.parquet'"]),
+        ("plan workload from b", ["using 'ranges()'", "strategy 'spectral'", "at level 1, 2"]),
+    ],
+)
+def test_clauses_stand_in_any_order(head, clauses):
+    """Every order of the clauses is the same request."""
+    read = [_read(" ".join([head, *order]), l=Decimal("0.1")) for order in permutations(clauses)]
+    assert len(read) >= 6 and all(one == read[0] for one in read)
+
+
+@pytest.mark.parametrize(
     ("text", "column", "said"),
     [
         ("release from b at level 1", 9, "reserved word FROM"),
         ("release a b", 11, "expected FROM, found b"),
-        ("release a from b at lvel 1", 18, "expected AT LEVEL"),
+        ("release a from b at lvel 1", 21, "expected AT LEVEL, found lvel"),
+        ("release a from b treshold 1", 18, "expected AT LEVEL, EXPECTING n FALSE KEYS, THRESHOLD, DELTA, TO"),
         ("release a from b at level", 26, "expected a level such as 0.01 or 1/3, found the end"),
         ("release a from b at level x", 27, "found x"),
         ("release a from b at level 1 at level 2", 29, "second time"),
-        ("release a from b at level 1, 2", 28, "expected EXPECTING n FALSE KEYS"),
+        ("release a from b at level 1, 2", 27, "a release has one level"),
         ("release a from b at level 1 expecting 1 keys", 41, "expected FALSE, found keys"),
         ("release a from b threshold 3 expecting 1 false keys", 30, "not both"),
+        ("release a from b delta 1e-6 at level 1 threshold 3", 40, "not both"),
         ("release a from b at level 1 to x.parquet", 32, "in quotes"),
         ("release a from b at level $nothing", 27, "has no value"),
-        ("release workload w from b at level 1", 27, "expected USING"),
+        ("release workload w from b at level 1", 37, "expected USING and a workload"),
+        ("release workload w from b at level 1 using 'total()' usng 'a'", 54, "expected STRATEGY 'name', TO"),
+        ("release workload w from b using 'total()' at level 1 using 'total()'", 54, "second time"),
+        ("release workload w from b using total() at level 1", 33, "expected a workload such as 'prefix(1024)' in q"),
+        ("release workload w from b using 'total()' threshold 3", 43, "leave THRESHOLD out"),
+        ("release a from b at level 1 strategy 'spectral'", 29, "belongs to RELEASE WORKLOAD"),
+        ("release workload from b at level 1 using 'total()'", 36, "belongs to RELEASE WORKLOAD name FROM"),
         ("release order from b", 9, 'in quotes: "order"'),
         ("plan from b", 12, "expected AT LEVEL"),
         ("plan from b at level 1 to 'x.parquet'", 24, "a plan writes nothing"),
@@ -165,7 +192,10 @@ def test_statements_are_read(text, head):
         ("create series s with (unit = u)", 32, "expected AS"),
         ("create series s with (unit = u) as insert into t values (1)", 36, "expected a query"),
         ("create series 1s with (unit = u) as select 1", 15, "expected the name"),
-        ("show ledger now", 13, "end of the statement, found now"),
+        ("show ledger now", 13, "expected DELTA and a probability, or the end of the statement, found now"),
+        ("show ledger delta small", 19, "expected a probability such as 1e-6, found small"),
+        ("show ledger delta 1e-6 1", 24, "expected the end of the statement"),
+        ("show releases of b", 15, "expected FROM series or the end of the statement, found of"),
         ("drop series a, b", 14, "end of the statement"),
     ],
 )

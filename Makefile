@@ -54,20 +54,21 @@ test-faults: $(STAMP)  ## kill the process at every write, fsync and rename; nee
 # Peers need environments of their own and Java 17 for Spark, so they come with bench-full only.
 bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as JSON in .bench/
 	@mkdir -p .bench
-	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py | grep -v -e /peers.py -e /counting.py); do \
-		name=$$(basename "$$script" .py); case $$name in pipeline) size='--rows 1_000_000 --runs 3';; \
+	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py | grep -v /peers.py); do \
+		name=$$(basename "$$script" .py); case $$name in pipeline|counting|sql_front) size='--rows 1_000_000 --runs 3';; \
 			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 8 10 12';; \
-			sql_front) size='--rows 1_000_000 --runs 3';; domain_size|release) size='--runs 10';; *) size=;; esac; \
+			domain_size|release) size='--runs 10';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 
 # CRAN=DIRECTORY adds the download log of the CRAN mirror where a script takes one.
-bench-full: $(STAMP)  ## all of them at full size, peers included: hours, 24 GB of memory, Java 17
+bench-full: $(STAMP)  ## all at full size, peers and CRAN=DIRECTORY included: hours, 24 GB of memory, Java 17
 	@mkdir -p .bench
 	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py); do \
 		name=$$(basename "$$script" .py); case $$name in dense_sparse|scale) size=--full;; \
 			real_logs|lossless|planned) size='$(if $(CRAN),--cran $(CRAN))';; \
-			pipeline) size='--rows 1_000_000 10_000_000 50_000_000 --runs 5';; *) size=;; esac; \
+			pipeline) size='--rows 1_000_000 10_000_000 50_000_000 $(if $(CRAN),--cran $(CRAN))';; \
+			peers) size='--rows 1_000_000 10_000_000 $(if $(CRAN),--cran $(CRAN))';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 

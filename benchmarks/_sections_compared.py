@@ -87,20 +87,25 @@ def lossless(result: Result) -> str:
 
 def peers(result: Result) -> str:
     """The same release elsewhere."""
-    ratios = result["ratios"]
-    rows = []
-    for name, found in result["medians"].items():
-        rows.append([name])
-        for what in ("wall_s", "cpu_s", "peak_mb"):
-            rows[-1] += [short(found[what]["median"]), figure(ratios[name][what]) if name in ratios else ""]
-    heading = ["", "wall s", "times ours", "CPU s", "times ours", "peak MB", "times ours"]
     versions = ", ".join(result["versions_of_peers"]) or "no peer was installed"
-    given_up = "".join(f" {name} was given up after {limit:,.0f} s." for name, limit in result["given_up"].items())
-    return (
-        f"{result['rows']:,} generated rows, from Parquet to a published Parquet file, each in a process and "
-        f"environment of its own ({versions}).{given_up} Target: OpenDP at least 10 times "
-        "slower, Tumult Analytics 80 times.\n\n"
-    ) + table(heading, rows)
+    words = (
+        f"From Parquet to a published Parquet file, each in a process and environment of its own ({versions}). "
+        "Target: OpenDP at least 10 times slower, Tumult Analytics 80 times.\n"
+    )
+    heading = ["", "wall s", "times ours", "CPU s", "times ours", "peak MB", "times ours"]
+    text = [words]
+    for case, compared in result["cases"].items():
+        ratios, rows = compared["ratios"], []
+        for name, found in compared["medians"].items():
+            rows.append([name])
+            for what in ("wall_s", "cpu_s", "peak_mb"):
+                rows[-1] += [short(found[what]["median"]), figure(ratios[name][what]) if name in ratios else ""]
+        rows += [[name, why, *[""] * 5] for name, why in compared["given_up"].items()]
+        busy = ", **busy**" if compared["busy"] else ""
+        runs = f"{compared['runs']} run{'s' if compared['runs'] > 1 else ''}"
+        taken = f"{runs}, {compared['when']}, commit {compared['commit']}, load {compared['load']}{busy}"
+        text.append(f"{case} ({taken}):\n\n" + table(heading, rows))
+    return "\n".join(text)
 
 
 def planned(result: Result) -> str:

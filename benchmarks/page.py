@@ -214,7 +214,6 @@ def _times(found: Mapping[str, float]) -> str:
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "pipeline": ("From a log to a published file", pipeline),
     "peers": ("The same release elsewhere", peers),
-    "peers_10m": ("The same release elsewhere, ten million rows", peers),
     "dense_sparse": ("Dense against sparse", dense_sparse),
     "lossless": ("Lossless against independent releases and doubling", lossless),
     "scale": ("How time and memory grow", scale),

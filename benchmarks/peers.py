@@ -1,15 +1,17 @@
 """What would one install instead, and what does the same release cost there?
 
-    python benchmarks/peers.py --rows 1_000_000 --out peers.json
+    python benchmarks/peers.py --rows 1_000_000 10_000_000 --cran DIRECTORY --out peers.json
 
 Each contender takes a log from Parquet to a published Parquet file, in a process and a virtual environment of its own
 (made here, kept in --environments; one that cannot be installed is skipped with a line). CPU and memory are of the
-whole tree of processes, Spark's Java and Python workers included, looked at five times a second.
+whole tree of processes, Spark's Java and Python workers included, looked at five times a second. The logs are those
+of `pipeline.py`. Target: OpenDP at least 10 times slower, Tumult Analytics 80 times.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from _logs import Log, generated, packages
 from _measure import arguments, context, figure, report, spread, table
 
 HERE = Path(__file__).resolve().parent
@@ -26,8 +29,9 @@ REQUIREMENTS = {
     "pipelinedp": ["pipeline-dp>=0.2", "pyarrow"],
     "tmlt": ["tmlt.analytics>=0.20"],
 }
+OURSELVES = "sparsehist"
 TITLES = {
-    "sparsehist": "sparsehist",
+    OURSELVES: OURSELVES,
     "opendp": "OpenDP, Context on Polars",
     "pipelinedp": "PipelineDP, local",
     "tmlt": "Tumult Analytics, local Spark",
@@ -65,7 +69,9 @@ def measured(command: Sequence[str], environment: Mapping[str, str], timeout: fl
     cpu: dict[int, float] = {}
     peak = 0.0
     with tempfile.TemporaryFile() as written, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=written, stderr=errors, env=dict(environment))
+        process = subprocess.Popen(
+            command, stdout=written, stderr=errors, env=dict(environment), start_new_session=True
+        )
         while True:
             found = tree(process.pid)
             cpu |= {pid: seconds for pid, (seconds, _) in found.items()}
@@ -77,7 +83,7 @@ def measured(command: Sequence[str], environment: Mapping[str, str], timeout: fl
                 process.wait()
                 break
             if time.perf_counter() - begin > timeout:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # Spark's Java and Python workers as well
                 process.wait()
                 return None
             time.sleep(0.2)
@@ -111,20 +117,26 @@ def tree(root: int) -> dict[int, tuple[float, float]]:
 
 def interpreter(peer: str, environments: Path) -> Path | None:
     """The Python of a peer's environment, made if need be; None, with a line, if it cannot be installed."""
-    directory = environments / peer
+    directory = environments.resolve() / peer
     python = directory / "bin" / "python"
     if (directory / "installed").exists():
         return python
     try:
-        subprocess.run([sys.executable, "-m", "venv", directory], check=True, capture_output=True)
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", *REQUIREMENTS[peer]], check=True, capture_output=True
+            [sys.executable, "-m", "venv", "--clear", directory], check=True, capture_output=True, text=True
         )
+        install = [python, "-m", "pip", "install", "--quiet", *REQUIREMENTS[peer]]
+        subprocess.run(install, check=True, capture_output=True, text=True)
     except (subprocess.CalledProcessError, OSError) as problem:
-        print(f"{TITLES[peer]}: skipped, cannot be installed here ({type(problem).__name__})")
+        print(f"{TITLES[peer]}: skipped, cannot be installed here ({_last_line(problem)})")
         return None
     (directory / "installed").touch()
     return python
+
+
+def _last_line(problem: subprocess.CalledProcessError | OSError) -> str:
+    written = getattr(problem, "stderr", None) or getattr(problem, "output", None) or str(problem)
+    return written.strip().splitlines()[-1]
 
 
 def versions(python: Path, peer: str) -> str:
@@ -137,83 +149,87 @@ def versions(python: Path, peer: str) -> str:
 def command(name: str, python: Path, log: Path, scratch: Path, max_keys: int, run: int) -> list[str]:
     """What to run for a contender."""
     out = str(scratch / f"{name}-{run}.parquet")
-    if name == "sparsehist":
+    if name == OURSELVES:
         return [sys.executable, "-c", OURS, str(log), out, str(max_keys), str(scratch / f"store-{run}")]
     return [str(python), str(HERE / f"peer_{name}.py"), str(log), out, str(max_keys)]
 
 
+def compared(
+    log: Log, contenders: Mapping[str, Path], runs: int, timeout: float
+) -> tuple[dict[str, list[Run]], dict[str, str]]:
+    """Let all take turns on a log; what they took, and why some were given up."""
+    found: dict[str, list[Run]] = {name: [] for name in contenders}
+    given_up: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        path = scratch / "log.parquet"
+        log.write(path)
+        for run in range(runs):
+            for name, python in contenders.items():
+                if name in given_up:
+                    continue
+                environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+                asked = command(name, python, path, scratch, log.max_keys, run)
+                try:
+                    took = measured(asked, environment, timeout)
+                except RuntimeError as problem:
+                    print(f"{log.name}: {TITLES[name]} failed\n{problem}")
+                    given_up[name] = "failed"
+                    continue
+                if took is None:
+                    given_up[name] = f"given up after {timeout:,.0f} s"
+                    print(f"{log.name}: {TITLES[name]} {given_up[name]}")
+                else:
+                    found[name].append(took)
+    return found, given_up
+
+
 def main() -> None:
-    """Measure, print a table, write JSON."""
+    """Measure, print tables, write JSON."""
     parser = arguments(__doc__, runs=3)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--max-keys", type=int, default=20)
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000], help="of generated logs")
+    parser.add_argument("--cran", type=Path, help="directory with the download log")
     parser.add_argument("--peers", default=",".join(REQUIREMENTS))
     parser.add_argument("--environments", type=Path, default=HERE.parent / ".bench" / "environments")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds after which a contender is given up")
-    parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of a generated one")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     started = context()
     options.environments.mkdir(parents=True, exist_ok=True)
     asked = [peer for peer in options.peers.split(",") if peer]
     pythons = {peer: interpreter(peer, options.environments) for peer in asked}
-    contenders = {"sparsehist": Path(sys.executable)} | {peer: found for peer, found in pythons.items() if found}
-    runs: dict[str, list[Run]] = {name: [] for name in contenders}
-    given_up: list[str] = []
-    with tempfile.TemporaryDirectory() as directory:
-        scratch = Path(directory)
-        log = options.log or _generated(scratch, options.rows)
-        for run in range(options.runs):
-            for name, python in contenders.items():
-                if name in given_up:
-                    continue
-                environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-                try:
-                    found = measured(
-                        command(name, python, log, scratch, options.max_keys, run), environment, options.timeout
-                    )
-                except RuntimeError as problem:
-                    print(f"{TITLES[name]}: failed\n{problem}")
-                    given_up.append(name)
-                    continue
-                if found is None:
-                    print(f"{TITLES[name]}: given up after {options.timeout:.0f} s")
-                    given_up.append(name)
-                else:
-                    runs[name].append(found)
-    result = _result(runs, options.rows)
-    print(_table(result))
-    result["versions_of_peers"] = [
-        versions(python, peer) for peer, python in contenders.items() if peer in REQUIREMENTS
-    ]
-    result["given_up"] = dict.fromkeys(given_up, options.timeout)
-    report("what the same release costs elsewhere", started, result, runs, options.out)
+    contenders = {OURSELVES: Path(sys.executable)} | {peer: found for peer, found in pythons.items() if found}
+    cases: dict[str, object] = {}
+    everything: dict[str, object] = {}
+    for log in [*map(generated, options.rows), *([packages(options.cran)] if options.cran else [])]:
+        taken = context()
+        runs, given_up = compared(log, contenders, options.runs, options.timeout)
+        case = _result(runs) | {"given_up": {TITLES[name]: why for name, why in given_up.items()}}
+        print(f"{log.name}\n{_table(case)}\n")
+        cases[log.name] = {name: taken[name] for name in ("when", "commit", "load", "busy")} | case
+        everything[log.name] = runs
+    of_peers = [versions(python, peer) for peer, python in contenders.items() if peer in REQUIREMENTS]
+    result = {"versions_of_peers": of_peers, "cases": cases}
+    report("what the same release costs elsewhere", started, result, everything, options.out)
 
 
-def _generated(directory: Path, rows: int) -> Path:
-    log = directory / "log.parquet"
-    scale = [f"--rows={rows}", f"--units={rows // 10}", f"--keys={rows // 2}"]
-    subprocess.run([sys.executable, str(HERE / "generated_log.py"), str(log), *scale], check=True)
-    return log
-
-
-def _result(runs: Mapping[str, list[Run]], rows: int) -> dict[str, object]:
+def _result(runs: Mapping[str, list[Run]]) -> dict[str, object]:
     measures = ("wall_s", "cpu_s", "peak_mb")
     medians = {
         TITLES[name]: {what: spread([getattr(run, what) for run in found]) for what in measures}
         for name, found in runs.items()
         if found
     }
-    ours = runs["sparsehist"]
+    ours = runs[OURSELVES]
     ratios = {
         TITLES[name]: {
             what: spread([getattr(a, what) / getattr(b, what) for a, b in zip(found, ours, strict=False)])
             for what in measures
         }
         for name, found in runs.items()
-        if found and name != "sparsehist"
+        if found and name != OURSELVES
     }
-    return {"runs": len(ours), "rows": rows, "medians": medians, "ratios": ratios}
+    return {"runs": len(ours), "medians": medians, "ratios": ratios}
 
 
 def _table(result: Mapping[str, object]) -> str:

@@ -1,6 +1,6 @@
 """`python -m sparsehist`, where the script is not on the path."""
 
-from sparsehist.cli.running import main
+from sparsehist.cli import main
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,5 @@
 """`python -m sparsehist.cli`, where the script is not on the path."""
 
-from sparsehist.cli.running import main
+from sparsehist.cli import main
 
 main()

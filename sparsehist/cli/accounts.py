@@ -53,8 +53,8 @@ def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
         kept.append("dropped")
     shown: list[RenderableType] = [rows_table(columns.select(kept))]
     shown.append(
-        "A path costs its finest level; paths and series of a population add up, and populations too unless they are "
-        f"disjoint. epsilon holds at delta {delta:g}, numerical slack included."
+        "A path costs its finest level; paths and series of a population add up, and populations too unless they\n"
+        f"are disjoint. epsilon holds at delta {delta:g}, numerical slack included."
     )
     raised = frame.filter(
         pl.col("limit_at_first_release").is_not_null(),

@@ -81,7 +81,8 @@ def create(
         ),
     ] = "gaussian",
     cap: Annotated[
-        str | None, Parameter(help="Refuse releases beyond this level (rho; exact, such as 2, 0.5 or 1/3).")
+        str | None,
+        Parameter(help="Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3."),
     ] = None,
     population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
     on_null: OnNull = "error",
@@ -131,7 +132,10 @@ def release(
     ],
     level: Annotated[
         str | None,
-        Parameter(help="Privacy level, exact (0.01, 1/3): rho of zCDP; larger is finer. Needed for a new name."),
+        Parameter(
+            help="Privacy level, exact (0.01, 1/3); larger is finer. With Gaussian noise it is rho of zCDP. Needed "
+            "for a new name."
+        ),
     ] = None,
     threshold: Annotated[
         float | None, Parameter(help="Publish cells whose noisy count is above this many units.")

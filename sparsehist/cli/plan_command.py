@@ -140,14 +140,14 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     by_count = made.counts.select("level", "count", cells).pivot("level", index="count", values="cell")
     refused = made.levels.drop_nulls("refused").select("level", "refused").rows()
     heading = (
-        "[bold]by level[/]: in units; 50, 95, 99 %: the true count from which a key is published with that "
-        "probability; adds: to the ledger of the population; epsilon: of all its releases then, at delta 1e-6, "
-        "— where it has none there"
+        "[bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that "
+        "probability.\nadds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 "
+        "(— where that delta is too small)."
     )
     return [
         heading,
         rows_table(by_level.with_columns(spent).select(columns)),
-        "[bold]by true count[/]: probability of being published, and mean relative error if published",
+        "[bold]By true count[/]: the probability of being published, and the mean relative error if it is.",
         rows_table(by_count),
         *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
         *([f"drawn in {escape(str(plot))}"] if plot is not None else []),

@@ -35,7 +35,7 @@ Queries end with a semicolon; they may take several lines.
 Tab completes, the arrow keys bring back earlier queries.
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 _INTERRUPTED = "interrupted; what was committed stays"
-_LEAVE = {".quit", ".exit", "exit", "quit"}
+_LEAVE, _AID = {".quit", ".exit", "exit", "quit"}, {".help", "help"}
 
 
 def converse(
@@ -73,7 +73,7 @@ def converse(
         command = text.rstrip("; ").lower()
         if command in _LEAVE:
             return
-        if command == ".help":
+        if command in _AID:
             console.print(aid, markup=False)
         elif command == ".tables" and tables is not None:
             print_shown(console, [rows_table(tables())])
@@ -107,7 +107,7 @@ def is_complete(text: str) -> bool:
         (False, True, True)
     """
     typed = text.strip()
-    if not typed or typed.startswith(".") or typed.rstrip("; ").lower() in _LEAVE:
+    if not typed or typed.startswith(".") or typed.rstrip("; ").lower() in _LEAVE | _AID:
         return True
     try:
         pieces(typed)

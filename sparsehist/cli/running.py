@@ -52,12 +52,8 @@ BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 _INTERRUPTED = threading.Event()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 done or already done, 2 bad input, 3 refused, 4 store in use.
-
-    Args:
-        arguments: Words after the program's name; those of the process by default.
-    """
+def exit_with(arguments: Sequence[str]) -> None:
+    """Run a command as all that this process does, and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key need not exist in the terminal's encoding
@@ -65,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Python has None for what was closed by >&- or 2>&-.
     sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     signal.signal(signal.SIGINT, _interrupt)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _run(words, as_json=as_json)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # rich, which prints the help, turns the one into the other
         _discard_output()  # whoever read it has gone
         return PIPE_CLOSED
     except OSError:

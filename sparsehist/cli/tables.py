@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["escape", "parameters_table", "printable", "rows_table"]
 
 MISSING = "—"
+_WORD, _CELL = 40, 400  # characters: longer words, keys above all, may be broken, and longer cells are cut
 
 
 def parameters_table(rows: Sequence[tuple[str, str]]) -> Table:
@@ -30,15 +32,25 @@ def parameters_table(rows: Sequence[tuple[str, str]]) -> Table:
 def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = (), exact: bool = False) -> Table:
     """A short frame as a table: numbers to the right, nulls as a dash; keys, and all if `exact`, as they are."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    columns = []
     for name, dtype in frame.schema.items():
+        write = exact_text if exact else str if name in keys and dtype.is_integer() else cell_text
+        cells = [write(value) for value in frame[name].to_list()]  # a screenful, already published
         table.add_column(
-            name, justify="right" if dtype.is_numeric() else "left", overflow="fold", min_width=len(name)
+            escape(name),
+            justify="right" if dtype.is_numeric() else "left",
+            overflow="fold",
+            min_width=_longest_word(name, *cells),
         )
-    writers = [str if name in keys and dtype.is_integer() else cell_text for name, dtype in frame.schema.items()]
-    writers = [exact_text] * frame.width if exact else writers
-    for row in frame.iter_rows():  # a screenful, already published
-        table.add_row(*(escape(write(value)) for write, value in zip(writers, row, strict=True)))
+        columns.append(map(escape, cells))
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
     return table
+
+
+def _longest_word(*texts: str) -> int:
+    """Room in which no word is broken, as far as words are."""
+    return max(min(cell_len(word), _WORD) for text in texts for word in text.split() or [""])
 
 
 def cell_text(value: Any) -> str:
@@ -47,12 +59,15 @@ def cell_text(value: Any) -> str:
         return MISSING
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else exact_text(value)
 
 
 def exact_text(value: Any) -> str:
-    """A value as it is: to be copied, not read."""
-    return MISSING if value is None else printable(str(value))
+    """A value as it is: to be copied, not read; the beginning of a very long one."""
+    if value is None:
+        return MISSING
+    text = str(value)
+    return printable(text) if len(text) <= _CELL else f"{printable(text[:_CELL])}… ({len(text):,} characters)"
 
 
 def printable(text: str) -> str:

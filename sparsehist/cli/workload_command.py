@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 _ABOUT_PLAN = (
-    "nothing was released; std: root of the mean variance of a query, in units; lower_bound: no factorization "
-    "has less at one key a unit; ratio: of the variances"
+    "Nothing was released. std: root of the mean variance of a query, in units.\n"
+    "lower_bound: what no factorization goes below at one key a unit; ratio: of the variances."
 )
 
 
@@ -80,6 +80,8 @@ def release_workload(
 
 def _compared(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:
     """What each strategy would do; nothing is released."""
+    import polars as pl
+
     from sparsehist.cli.commands import opening
     from sparsehist.cli.tables import rows_table
     from sparsehist.errors import DeclarationError
@@ -88,7 +90,8 @@ def _compared(store: Path, series: str, workload: str | None, level: str | None,
         raise DeclarationError("--plan needs --workload")
     with opening(store, wait) as opened:
         compared = opened.series(series).plan_workload(workload, level)
-    return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(compared)])
+    marked = compared.with_columns(chosen=pl.when("chosen").then(pl.lit("*")).otherwise(pl.lit("")))
+    return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(marked)])
 
 
 def _rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:

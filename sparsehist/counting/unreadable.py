@@ -36,6 +36,8 @@ def why_unreadable(file: str, failure: BaseException) -> str | None:
             return "it is not UTF-8 text"
     except EOFError:
         return "it is cut off"
+    except PermissionError:
+        return "permission is denied"
     except (OSError, zlib.error):
         return None
     return next((reason for said, reason in _REASONS.items() if said in str(failure)), None)

@@ -53,12 +53,12 @@ def _from_text(text: str) -> Fraction:
 def _checked(value: Level) -> Fraction:
     try:
         level = _exact(value)
-    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+    except OverflowError:
+        raise LevelError(_beyond(value)) from None
+    except (ValueError, ZeroDivisionError, TypeError):
         raise LevelError(_message(value)) from None
-    if level > 0 and not _SMALLEST <= level <= _LARGEST:
-        raise LevelError(f"level must lie from 1e-60 to 1e60, got {value!r}")
     if not _SMALLEST <= level <= _LARGEST:
-        raise LevelError(_message(value))
+        raise LevelError(_beyond(value) if level > 0 else _message(value))
     return level
 
 
@@ -85,6 +85,10 @@ def _exact(value: Level) -> Fraction:
 
 def _message(value: object) -> str:
     return f"level must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
+
+
+def _beyond(value: object) -> str:
+    return f"level must lie from 1e-60 to 1e60, got {value!r}"
 
 
 def level_text(level: Fraction) -> str:

@@ -29,7 +29,10 @@ class Request:
         """What of this request is not what the release of that name was asked for."""
         asked = self.as_json()
         differing = [field for field in asked if asked[field] not in (None, made.get(field))]
-        return [f"no {field}" if made.get(field) is None else f"{field}={made[field]!r}" for field in differing]
+        told = {field: field.removesuffix("_share") for field in differing}
+        return [
+            f"no {name}" if made.get(field) is None else f"{name}={made[field]!r}" for field, name in told.items()
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The request as it is stored; levels as exact text."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist.errors import NotFoundError
+from sparsehist.errors import NotFoundError, StoreError
 from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
@@ -90,5 +90,12 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
 
 
 def save_plot(chart: Any, path: Path) -> None:
-    """Write a chart as .svg or .png."""
-    chart.save(str(path), **({"ppi": 144} if path.suffix == ".png" else {}))
+    """Write a chart as .svg or .png.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    try:
+        chart.save(str(path), **({"ppi": 144} if path.suffix == ".png" else {}))
+    except OSError as problem:
+        raise StoreError(f"cannot write {path}: {problem.strerror}") from None

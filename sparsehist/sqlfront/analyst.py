@@ -189,9 +189,12 @@ def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         return [place]
     if not place.is_dir():
         raise NotFoundError(f"there is no directory or file {place}")
-    if (place / _STATE).exists():
+    try:
+        is_store, files = (place / _STATE).exists(), sorted(place.glob("*.parquet"))
+    except OSError as problem:
+        raise InputError(f"{place} cannot be read: {problem.strerror}") from None
+    if is_store:
         raise InputError(f"{place} is a store, which readers never open; name the directory its releases are in")
-    files = sorted(place.glob("*.parquet"))
     if not files and not (place / LEDGER_NAME).exists():
         raise NotFoundError(f"there is no release in {place}")
     return [file for file in files if _is_release(file)]

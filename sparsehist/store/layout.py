@@ -22,8 +22,13 @@ def write_format(store: Path, store_id: str, *, durable: bool) -> None:
 
 
 def is_store(store: Path) -> bool:
-    """Whether there is a store at a place, whole or damaged."""
-    return (store / _FORMAT).is_file() or (store / STATE).is_file()
+    """Whether there is a store at a place, whole or damaged.
+
+    Raises:
+        StoreError: If the place may not be looked into.
+    """
+    with disk_errors(store):
+        return (store / _FORMAT).is_file() or (store / STATE).is_file()
 
 
 def store_id_at(place: Path) -> str | None:

@@ -30,7 +30,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             reason = f"{NO_ROOM}; make room and repeat"
         elif error.errno in _UNWRITABLE:
-            reason = "the place cannot be written; check that it exists, its owner and its mode"
+            reason = "it cannot be read or written; check that the place exists, its owner and its mode"
         else:
             reason = os.strerror(error.errno) if error.errno else "the operating system refused"
         raise StoreError(f"{path}: {reason}") from None

@@ -19,8 +19,8 @@ from sparsehist.cli.running import in_words_of_the_command_line
 from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 
 COMMANDS = (
-    "create", "release", "check", "ledger", "budget", "raise-cap", "disjoint", "show", "backup", "adopt", "drop",
-    "migrate", "demo", "run", "sql",
+    "create", "release", "release-workload", "check", "plan", "ledger", "budget", "raise-cap", "disjoint", "show",
+    "backup", "adopt", "drop", "migrate", "demo", "run", "sql",
 )  # fmt: skip
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
 WATCHED = """
@@ -52,14 +52,16 @@ def test_nothing_heavy_is_imported_to_explain_or_to_refuse_a_line(words, code):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(sparsehist, command):
-    """The help of a command has an example that parses."""
+    """The help of a command has examples that parse."""
     shown = sparsehist(command, "--help")
     assert shown.code == 0
     example = shown.out.split("For example:")[1].split("\n\n")[0].replace("\\\n", " ")
-    words = shlex.split(example)
-    assert words[:2] == ["sparsehist", command]
-    parsed, _, ignored = app.parse_args(words[1:], print_error=False, exit_on_error=False)
-    assert (parsed.__name__.replace("_", "-"), ignored) == (command, {})
+    lines = [line.strip() for line in example.replace("\n  sparsehist ", "\0sparsehist ").split("\0") if line.strip()]
+    assert lines
+    for words in map(shlex.split, lines):
+        assert words[:2] == ["sparsehist", command]
+        parsed, _, ignored = app.parse_args(words[1:], print_error=False, exit_on_error=False)
+        assert (parsed.__name__.replace("_", "-"), ignored) == (command, {})
 
 
 def test_the_overview_names_every_command(sparsehist):
@@ -227,16 +229,33 @@ main(["ledger", "s"])
     assert ran.stderr.startswith("error: interrupted")
 
 
-def test_a_reader_that_goes_away_is_no_error(here):
-    """`sparsehist … | head` ends quietly."""
-    script = "import sys; from sparsehist.cli import main; sys.stdin.read(); main(['--json', 'ledger', 'nowhere'])"
+@pytest.mark.parametrize("words", [["--json", "ledger", "nowhere"], ["--help"]], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error(here, words):
+    """`sparsehist … | head` ends quietly, with a code of its own."""
+    script = f"import sys; from sparsehist.cli import main; sys.stdin.read(); main({words})"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
         child.stdout.close()
         child.stdin.close()
         complaint = child.stderr.read()
-    assert complaint == b""
+    assert (child.returncode, complaint) == (141, b"")
+
+
+def test_an_interrupt_while_the_program_starts_is_told_in_one_line(here):
+    """Ctrl-C before a command is known shows no traceback."""
+    script = (
+        "import sys\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'cyclopts':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from sparsehist.cli import main\n"
+        "main(['show', 'store'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "error: interrupted; nothing was done\n")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def test_plan_without_a_store(sparsehist):
         ("--max-keys", "2"),
         ("--series", "visits"),
         ("--cells", "100", "--max-keys", "2", "--plot", "plan.jpg"),
+        ("--cells", "100", "--max-keys", "2", "--plot", "nowhere/plan.svg"),
     ],
 )
 def test_what_cannot_be_planned_exits_with_2(sparsehist, words):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_only_a_store_is_opened(tmp_path):
     assert sorted(place.name for place in (tmp_path / "foreign").iterdir()) == ["series"]
 
 
+def test_a_place_that_may_not_be_looked_at_is_no_internal_error(tmp_path, monkeypatch):
+    """The directory of another user is told by its name and the remedy."""
+
+    def refuse(_):
+        raise PermissionError(errno.EACCES, "engine text")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    told = r"theirs: it cannot be read or written; check .* its owner"
+    with pytest.raises(StoreError, match=told), open_state(tmp_path / "theirs"):
+        pass
+
+
 def test_a_store_is_made_only_where_nothing_is(tmp_path):
     """A store, a file or a full directory in the place is left alone; an empty directory is taken."""
     path = make_store(tmp_path / "s")
@@ -72,7 +85,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path):
     for name in ("no/s", "file/s"):
         with pytest.raises(NotFoundError, match="make it first"):
             create_store(tmp_path / name)
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be read or written"):
         create_store(Path("/proc/s"))
     create_store(tmp_path / "empty")
     with open_state(tmp_path / "empty") as state:

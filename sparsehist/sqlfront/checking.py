@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from sqlglot import Token
+from sqlglot import Token, TokenType
 
 from sparsehist.errors import GuaranteeError, NotFoundError, SparsehistError, StatementError
 from sparsehist.privacy import as_level
@@ -20,7 +21,7 @@ from sparsehist.sqlfront.guarantee import check_query
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
-from sparsehist.sqlfront.reading import read_head
+from sparsehist.sqlfront.reading import meant, read_head
 from sparsehist.sqlfront.release_tables import dotted_names
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 
@@ -110,23 +111,27 @@ def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.
     Raises:
         StatementError: If not; says where.
     """
-    (statement,) = parsed(piece.script, piece.place, connection)
+    (statement,) = parsed(piece.script, piece.place, connection, hint=meant(piece))
     names = set(statement.named_parameters)
     for name in sorted(names):
+        place = _parameter_place(piece, name)
         if name.isdecimal():
-            raise StatementError(pointed("a parameter is given by its name: $name", piece.script, piece.place))
+            raise StatementError(pointed("a parameter is given by its name: $name", piece.script, place))
         if name.lower() not in parameters:
-            raise StatementError(
-                pointed(
-                    f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}",
-                    piece.script,
-                    piece.place,
-                )
-            )
+            message = f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}"
+            raise StatementError(pointed(message, piece.script, place))
     return names
 
 
-def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection) -> list[Any]:
+def _parameter_place(piece: Piece, name: str) -> Place:
+    for dollar, word in pairwise(piece.tokens):
+        if dollar.token_type == TokenType.PARAMETER and str(word.text).lower() == name.lower():
+            return Place(dollar.start, word.end + 1)
+    unnamed = [token for token in piece.tokens if token.token_type == TokenType.PLACEHOLDER]
+    return Place(unnamed[0].start, unnamed[0].end + 1) if unnamed else piece.place
+
+
+def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection, *, hint: str = "") -> list[Any]:
     """Let DuckDB parse a part of a script that is one statement."""
     text = script[place.start : place.end]
     try:
@@ -134,7 +139,7 @@ def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection) -> 
     except duckdb.Error as problem:
         message, at = parser_failure(text, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
-        raise StatementError(pointed(message, script, where)) from None
+        raise StatementError(pointed(message + hint, script, where)) from None
     if len(found) != 1:
         raise StatementError(pointed(f"DuckDB takes this for {len(found)} statements", script, place))
     return list(found)
@@ -198,6 +203,8 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
         at("name", lambda: requested(str(head.name), level=None, threshold=None, false_keys=None))
     if head.workload is not None:
         at("workload", lambda: _check_workload(str(head.workload)))
+    if head.strategy is not None:
+        at("strategy", lambda: _check_strategy(str(head.strategy)))
     if head.target is not None:
         at("target", lambda: check_target(str(head.target), known.store))
 
@@ -206,6 +213,12 @@ def _check_workload(text: str) -> None:
     from sparsehist.workload import Workload
 
     Workload.parse(text)
+
+
+def _check_strategy(text: str) -> None:
+    from sparsehist.workload.strategy_text import check_name
+
+    check_name(text)
 
 
 def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duckdb.DuckDBPyConnection) -> Declared:

@@ -86,8 +86,9 @@ def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only
             raise words.error(_expected(asked, of_workload=of_workload, only_plan=only_plan))
         _check(clause, words, asked, of_workload=of_workload, only_plan=only_plan)
         words.expect(*clause.words.split())
-        asked["places"][clause.field] = words.place()
+        start = words.place()
         asked[clause.field] = clause.read(words)
+        asked["places"][clause.field] = words.since(start)
         if clause.field == "levels" and len(asked["levels"]) > 1 and not only_plan:
             raise words.error("a release has one level; a plan may have several", asked["places"]["levels"])
 

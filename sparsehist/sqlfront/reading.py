@@ -12,6 +12,7 @@ from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeReleas
 from sparsehist.sqlfront.script import Piece, Place
 from sparsehist.sqlfront.words import Words
 
+_OURS = ("CREATE SERIES", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
 
@@ -31,7 +32,7 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
     Example:
         >>> from sparsehist.sqlfront.script import pieces
         >>> read_head(pieces("show releases from queries")[0], {})
-        Show(what='releases', series='queries')
+        Show(what='releases', series='queries', delta=None)
     """
     words = Words(piece, parameters)
     if words.accept("CREATE", "SERIES"):
@@ -45,12 +46,32 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
             words.skip()
         return _release(words, only_plan=True)
     if words.accept("DROP", "SERIES"):
-        if_exists = words.accept("IF", "EXISTS")
+        if_exists = words.keyword() == "IF" and words.token(1) is not None
+        if if_exists:
+            words.expect("IF", "EXISTS")
         place = words.place()
         return _ended(words, DropSeries(words.name("series"), if_exists, place))
     if words.keyword() == "SHOW" and words.keyword(1) in ("SERIES", "RELEASES", "LEDGER"):
         return _show(words)
     return None
+
+
+def meant(piece: Piece) -> str:
+    """A hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
+
+    Example:
+        >>> from sparsehist.sqlfront.script import pieces
+        >>> meant(pieces("relese a from b at level 1")[0]), meant(pieces("selct 1")[0])
+        ('; did you mean RELEASE?', '')
+    """
+    from difflib import get_close_matches
+
+    first, second = (words.keyword(ahead) for words in [Words(piece, {})] for ahead in (0, 1))
+    for start in _OURS:
+        one, _, two = start.partition(" ")
+        if get_close_matches(first, [one], 1, 0.75) and (not two or get_close_matches(second, [two], 1, 0.75)):
+            return f"; did you mean {start}?"
+    return ""
 
 
 def _show(words: Words) -> Head:
@@ -62,13 +83,16 @@ def _show(words: Words) -> Head:
         return _ended(words, Show(what, words.name("series"), place=place))
     if what == "ledger" and words.accept("DELTA"):
         place = words.place()
-        return _ended(words, Show(what, delta=words.number("a probability such as 1e-6"), place=place))
+        delta = words.number("a probability such as 1e-6")
+        return _ended(words, Show(what, delta=delta, place=words.since(place)))
     further = {"releases": "FROM series or ", "ledger": "DELTA and a probability, or "}.get(what, "")
     return _ended(words, Show(what), f"{further}the end of the statement")
 
 
 def _create(words: Words, piece: Piece) -> Head:
-    reuse = words.accept("IF", "NOT", "EXISTS")
+    reuse = words.keyword() == "IF" and words.keyword(1) not in ("", "WITH")
+    if reuse:
+        words.expect("IF", "NOT", "EXISTS")
     name_place, name = words.place(), words.name("series")
     words.expect("WITH")
     words.expect_symbol(TokenType.L_PAREN, "( after WITH")
@@ -85,7 +109,7 @@ def _create(words: Words, piece: Piece) -> Head:
         words.expect_symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
         value = words.value()
-        options[option] = Option(value, start)
+        options[option] = Option(value, words.since(start))
     words.expect("AS")
     if not _starts_query(words):
         raise words.error("expected a query after AS, such as SELECT user_id, query FROM …")
@@ -104,9 +128,10 @@ def _release(words: Words, *, only_plan: bool) -> Head:
     of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
     if of_workload:
         words.skip()
+    places = {"name": words.place()}
     name = None if only_plan and words.keyword() == "FROM" else words.name("release")
     words.expect("FROM")
-    places = {"series": words.place()}
+    places["series"] = words.place()
     asked: dict[str, Any] = {"name": name, "series": words.name("series"), "only_plan": only_plan, "places": places}
     read_clauses(words, asked, of_workload=of_workload, only_plan=only_plan)
     if of_workload and "workload" not in asked:

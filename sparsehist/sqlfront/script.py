@@ -5,6 +5,8 @@ The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of 
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,6 +17,10 @@ from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
 from sparsehist.sqlfront.engine_words import parser_failure
+
+# What DuckDB cannot be handed: it ends the text, or is half a character.
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_DOLLARS = re.compile(r"\$\w*\$")
 
 
 class _Tokenizer(DuckDB.Tokenizer):
@@ -89,9 +95,10 @@ def pieces(script: str) -> list[Piece]:
 
 
 def _tokens(script: str) -> list[Token]:
-    if "\0" in script:
-        at = script.index("\0")
-        raise StatementError(pointed("a character that is no text stands", script, Place(at, at + 1)))
+    no_text = _NO_TEXT.search(script)
+    if no_text is not None:
+        shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", script)
+        raise StatementError(pointed("this character is no text", shown, Place(*no_text.span())))
     try:
         tokens: list[Token] = _Tokenizer(dialect="duckdb").tokenize(script)
     except TokenError:
@@ -109,15 +116,24 @@ def _unclosed(script: str) -> str:
             message, at = parser_failure(script, problem)
             if at is not None and message.startswith("unterminated"):
                 return pointed(message.split(" at or near")[0], script, Place(at, at + 1))
-    at = script.rfind("$$")
-    closed = "a quoted text or a comment is not closed"
-    return pointed(closed, script, Place(at, at + 2)) if at >= 0 else f"{closed} at the end of the script"
+    # In an open text, no word begins: the last tag before which all is closed has opened it.
+    for tag in reversed(list(_DOLLARS.finditer(script))):
+        if _is_closed(script[: tag.start()]):
+            return pointed(f"text in {tag[0]} is not closed", script, Place(*tag.span()))
+    return "a quoted text or a comment is not closed at the end of the script"
+
+
+def _is_closed(script: str) -> bool:
+    try:
+        _Tokenizer(dialect="duckdb").tokenize(script)
+    except TokenError:
+        return False
+    return True
 
 
 def line_and_column(script: str, at: int) -> tuple[int, int]:
     """Line and column of a character, both from 1."""
-    before = script[:at]
-    return before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
+    return script.count("\n", 0, at) + 1, at - script.rfind("\n", 0, at)
 
 
 def pointed(message: str, script: str, place: Place) -> str:
@@ -133,10 +149,18 @@ def pointed(message: str, script: str, place: Place) -> str:
     written = script.split("\n")[line - 1]
     caret = min(max(place.end - place.start, 1), max(len(written) - column + 1, 1))
     shown, first = _window(written, column)
+    before = column - 1 - first
     # A tab is as wide under the text as in it.
-    pad = "".join("\t" if character == "\t" else " " for character in shown[: column - 1 - first])
-    marked = "^" * min(caret, max(len(shown) - (column - 1 - first), 1))
+    pad = "".join("\t" if character == "\t" else " " * _width(character) for character in shown[:before])
+    marked = "^" * max(sum(map(_width, shown[before : before + caret])), 1)
     return f"line {line}, column {column}: {message}\n  {shown}\n  {pad}{marked}"
+
+
+def _width(character: str) -> int:
+    """Columns of a terminal that a character takes."""
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _window(written: str, column: int) -> tuple[str, int]:

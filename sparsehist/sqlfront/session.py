@@ -22,11 +22,13 @@ from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Sho
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.readable import rows_of
+from sparsehist.sqlfront.reading import meant
 from sparsehist.sqlfront.released import made_before, releases
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Place, pointed
 from sparsehist.store import is_store
 
+_SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)')
 
 
@@ -126,7 +128,7 @@ class Session:
         except RuntimeError:  # how DuckDB tells that Ctrl-C stopped it
             raise_alone(KeyboardInterrupt())
         except duckdb.Error as problem:
-            self._failed(piece.script, piece.place, self._bound(names), problem)
+            self._failed(piece.script, piece.place, self._bound(names), problem, hint=meant(piece))
         self._lineage = self._lineage.after(piece)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
@@ -228,12 +230,17 @@ class Session:
 
         return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
 
-    def _failed(self, script: str, place: Place, bound: Mapping[str, Any], problem: duckdb.Error) -> NoReturn:
+    def _failed(
+        self, script: str, place: Place, bound: Mapping[str, Any], problem: duckdb.Error, *, hint: str = ""
+    ) -> NoReturn:
         if isinstance(problem, duckdb.InterruptException):
             raise KeyboardInterrupt from None
         message, at = told(self.connection, script[place.start : place.end], bound, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
-        raise_alone(StatementError(pointed(message + self._releases_of_that(message), script, where)))
+        shown = _SHOW.match(script, place.start)
+        if shown is not None:  # DuckDB counts in a SELECT of its own
+            where = Place(shown.end(), place.end)
+        raise_alone(StatementError(pointed(message + hint + self._releases_of_that(message), script, where)))
 
     def _releases_of_that(self, message: str) -> str:
         """Where a table is missing that has the name of a series: the tables that there are."""

@@ -56,6 +56,10 @@ class Words:
             return Place(end, end + 1)
         return Place(token.start, token.end + 1)
 
+    def since(self, start: Place) -> Place:
+        """From a place to the end of the word that was taken last."""
+        return Place(start.start, self._piece.tokens[self._next - 1].end + 1)
+
     def keyword(self, ahead: int = 0) -> str:
         """A word ahead in capitals; empty if it is no word or stands in quotes."""
         token = self.token(ahead)
@@ -151,11 +155,11 @@ class Words:
             self.skip()
             return str(token.text)
         if token is not None and token.token_type == TokenType.PARAMETER:
-            place = self.place(1)
+            place = self.place()
             value = self.parameter()
             if isinstance(value, str):
                 return value
-            raise self.error(f"expected {what}, and the parameter is no text", place)
+            raise self.error(f"expected {what}, and the parameter is no text", self.since(place))
         raise self.error(f"expected {what} in quotes")
 
     def parameter(self) -> Any:
@@ -189,19 +193,18 @@ class Words:
 
     def number(self, what: str) -> float:
         """Take a number, or a parameter that is one."""
-        token = self.token()
+        token, place = self.token(), self.place()
         if token is not None and token.token_type == TokenType.PARAMETER:
-            place = self.place(1)
             value: Any = self.parameter()
         else:
-            sign, place = "-" if self.accept_symbol(TokenType.DASH) else "", self.place()
+            sign = "-" if self.accept_symbol(TokenType.DASH) else ""
             value = sign + self._digits(what)
         try:
             found = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
             found = math.nan
         if not math.isfinite(found):
-            raise self.error(f"expected {what}, a finite number", place)
+            raise self.error(f"expected {what}, a finite number", self.since(place))
         return found
 
     def _digits(self, what: str) -> str:

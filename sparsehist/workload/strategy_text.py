@@ -40,6 +40,17 @@ _MAKERS: dict[str, Callable[..., Strategy]] = {
 _ADVICE = f"write auto, {', '.join(_MAKERS)}, kronecker(…) or union(…), with parameters as in spectral(blend=4)"
 
 
+def check_name(text: str) -> None:
+    """Refuse the text of a strategy where there is none of that name; knows nothing of the workload.
+
+    Raises:
+        DeclarationError: If there is none.
+    """
+    name = text.partition("(")[0].strip()
+    if name not in ("auto", "kronecker", "union", *_MAKERS):
+        raise DeclarationError(f"there is no strategy {name[:80]!r}; {_ADVICE}")
+
+
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
     """Read the textual form of a strategy for a workload.
 

@@ -11,7 +11,9 @@ from sparsehist.errors import StatementError
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show
 from sparsehist.sqlfront.reading import read_head
 from sparsehist.sqlfront.reserved import RESERVED
-from sparsehist.sqlfront.script import pieces
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.script import Place, pieces, pointed
+from sparsehist.sqlfront.session import Session
 
 OPTIONS = "unit = u, key = k, max_keys = 2, domain = 'hash64()'"
 SCRIPTS = [
@@ -59,6 +61,9 @@ def test_a_script_is_cut_where_duckdb_cuts_it(script):
         ("select 1; /* abc", "line 1, column 11"),
         ("select $$ abc", "line 1, column 8"),
         ("select 'a\0b'", "line 1, column 10"),
+        ("select '\ud800'", "line 1, column 9"),
+        ("create series s;\nselect $q$ a $$ b $other$; select 1", "line 2, column 8: text in [$]q[$] is not closed"),
+        ("select $a$ ; $a$; -- $b$\n select $b$ $a$", "line 2, column 9"),
     ],
 )
 def test_what_is_not_closed_is_pointed_at(script, place):
@@ -197,16 +202,62 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("show ledger delta 1e-6 1", 24, "expected the end of the statement"),
         ("show releases of b", 15, "expected FROM series or the end of the statement, found of"),
         ("drop series a, b", 14, "end of the statement"),
+        ("drop series if exist a", 16, "expected IF EXISTS, found exist"),
+        ("create series if exists s with (unit = u) as select 1", 18, "expected IF NOT EXISTS, found exists"),
+        ("release a from b at level 1 expecting $l false keys", 39, "expected a number of false keys"),
+        ("release a from b at level 1 to $n", 32, "the parameter is no text"),
     ],
 )
 def test_a_wrong_statement_is_pointed_at(text, column, said):
     """The error says line and column, what was expected and what was found, and has a caret under it."""
     with pytest.raises(StatementError) as caught:
-        _read(f"\n  {text}")
+        _read(f"\n  {text}", l="text", n=5)
     message, shown, caret = str(caught.value).split("\n")
     assert message.startswith(f"line 2, column {column + 2}: ") and said in message
     assert shown == f"    {text}"
     assert len(caret.rstrip("^")) == column + 3
+
+
+@pytest.mark.parametrize(
+    ("text", "pad", "caret"),
+    [
+        ("/* 日本 */ drop lvel", 16, 4),
+        ("/* é\N{COMBINING ACUTE ACCENT} */ drop lvel", 13, 4),
+        ("drop 日本😀", 5, 6),
+    ],
+)
+def test_the_caret_stands_under_wide_characters(text, pad, caret):
+    """Where a terminal draws them: two columns for a wide character, none for an accent set on another."""
+    start = len(text) - len(text.split()[-1])
+    *_, marked = pointed("", text, Place(start, len(text))).split("\n")
+    assert marked == " " * (2 + pad) + "^" * caret
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("relese a from s at level 1", 1, "did you mean RELEASE?"),
+        ("create serie s with (unit = u) as select 1", 8, "did you mean CREATE SERIES?"),
+        ("drop seres s", 6, "did you mean DROP SERIES?"),
+        ("show leger", 6, "did you mean SHOW LEDGER?"),
+        ("show seires", 6, "did you mean SHOW SERIES?"),
+        ("selct 1", 1, 'syntax error at or near "selct"\n'),
+        ("show nowhere", 6, "does not exist!\n"),
+        ("select 1, $Nope", 11, "the parameter $Nope has no value"),
+        ("select ?, 1", 8, "given by its name"),
+        ("release É from s at level 1", 9, "the name of a release"),
+        ("release workload w from s at level 1 strategy 'spectrl' using 'total()'", 47, "no strategy 'spectrl'"),
+        ("release a from s at level $level", 27, "level must be"),
+    ],
+)
+def test_what_is_found_by_checking_is_pointed_at(store, text, column, said):
+    """Misspelt statements, parameters, names and strategies: where they stand, and what may have been meant."""
+    with Session(store, parameters={"level": "high"}) as session:
+        _, problems = session.check(f"create series s with ({OPTIONS}) as select 1 as u, 2 as k;\n{text}")
+        errors = [problem.error for problem in problems if problem.number == 2]
+        if not errors:
+            errors = [outcome.error for outcome in run_script(session, f"\n{text}")]
+    assert str(errors[0]).startswith(f"line 2, column {column}: ") and said in str(errors[0])
 
 
 def test_words_that_need_quotes_are_those_of_duckdb():

@@ -11,11 +11,19 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.parameters import Wait
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.console import RenderableType
 
     from sparsehist.planning.cell_plan import Plan
 
 _SELDOM = 0.0005
+_SHORT = {
+    "expected_false_keys": "false keys",
+    "population_epsilon": "epsilon",
+    "published_50": "50 %",
+    "published_95": "95 %",
+    "published_99": "99 %",
+}
 
 
 def plan(
@@ -127,12 +135,6 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
 
     from sparsehist.cli.tables import escape, rows_table
 
-    by_level = made.levels.rename(
-        {"expected_false_keys": "false keys", "population_epsilon": "epsilon", "published_50": "50 %",
-         "published_95": "95 %", "published_99": "99 %"}
-    )  # fmt: skip
-    columns = [name for name in by_level.columns if name not in ("currency", "refused")]
-    spent = pl.when(currency="none").then("adds").otherwise(pl.format("{} {}", "currency", "adds")).alias("adds")
     often = (100 * pl.col("probability")).round(1)
     off = (100 * pl.col("relative_error")).round_sig_figs(2)
     seldom = pl.col("probability") < _SELDOM  # how far off such a one would be tells nobody anything
@@ -146,9 +148,17 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     )
     return [
         heading,
-        rows_table(by_level.with_columns(spent).select(columns)),
+        rows_table(levels_for_people(made.levels).drop("refused")),
         "[bold]By true count[/]: the probability of being published, and the mean relative error if it is.",
         rows_table(by_count),
         *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
         *([f"drawn in {escape(str(plot))}"] if plot is not None else []),
     ]
+
+
+def levels_for_people(levels: pl.DataFrame) -> pl.DataFrame:
+    """The levels of a plan under names that fit a terminal, and what each adds with its currency."""
+    import polars as pl
+
+    spent = pl.when(currency="none").then("adds").otherwise(pl.format("{} {}", "currency", "adds")).alias("adds")
+    return levels.with_columns(spent).drop("currency").rename(_SHORT)

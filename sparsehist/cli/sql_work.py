@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsehist.sqlfront.analyst import AnalystSession
 
 _STDIN = "-"
+_SELDOM_USED = ("workload", "strategy", "refused")
 _LEDGER = ("scope", "population", "series", "path", "releases", "spent", "epsilon", "cap", "dropped")
 
 
@@ -127,8 +128,9 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
         shown.append(escape(f"line {outcome.line}: {outcome.said}"))
     if outcome.frame is not None and outcome.kind != "release":
         if outcome.frame.width:
-            exact = outcome.kind == "duckdb"
-            shown.append(rows_table(_for_people(outcome.frame).head(MOST_ROWS), exact=exact))
+            of_user = outcome.kind == "duckdb"
+            frame = outcome.frame if of_user else _for_people(outcome.frame)
+            shown.append(rows_table(frame.head(MOST_ROWS), exact=of_user))
         if outcome.more:
             shown.append(f"… the first {outcome.frame.height:,} rows; --rows prints more")
         elif not outcome.frame.height:
@@ -137,12 +139,14 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
 
 
 def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
-    """The ledger has more columns than a terminal: what was spent, in words."""
+    """Our own tables have more columns than a terminal: fewer, shorter and in words."""
     from sparsehist.accounting.ledger import SCHEMA, costs_in_words
+    from sparsehist.cli.plan_command import levels_for_people
 
-    if frame.columns != list(SCHEMA):
-        return frame
-    return frame.with_columns(costs_in_words(frame)).select(_LEDGER)
+    if frame.columns == list(SCHEMA):
+        return frame.with_columns(costs_in_words(frame)).select(_LEDGER)
+    shown = levels_for_people(frame) if "population_epsilon" in frame.columns else frame
+    return shown.drop(name for name in _SELDOM_USED if name in shown.columns and shown[name].is_null().all())
 
 
 def _home(store: Path | None, wait: float) -> Store | None:

@@ -63,7 +63,7 @@ class MultipleRelease:
     Raises:
         DataError: If the truth is empty, not one-dimensional, not of finite numbers, or not whole for an
             integer family.
-        DeclarationError: If cap or a step are not what they should be.
+        DeclarationError: If the family, cap or a step are not what they should be.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -95,6 +95,10 @@ class MultipleRelease:
         copy: bool = True,
     ) -> None:
         """Check the declarations and read the truth."""
+        if isinstance(family, str | type):
+            raise DeclarationError(
+                f"family is noise with its sensitivity, such as noise.Gaussian(sensitivity=1.0), got {family!r}"
+            )
         finest = None if cap is None else as_level(cap)
         chosen = None if step is None else as_power_of_two(step, "step")
         if chosen is not None and family.integer:

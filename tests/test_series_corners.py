@@ -9,7 +9,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import entropy
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
 from tests.own_family import Brought
 from tests.test_series import SECRET, a_log, a_series
 
@@ -82,3 +82,17 @@ def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
     frame = series.release("all", level=3, threshold=-1e6).frame
     assert frame["noisy_count"].n_unique() < 60
     assert frame.equals(frame.sort(["noisy_count", "row", "index"], descending=[True, False, False]))
+
+
+def test_what_is_no_file_of_a_release_is_named(tmp_path: Path) -> None:
+    """A directory is told apart from a file that is not there."""
+    with pytest.raises(InputError, match="is a directory: name a file in it"):
+        sh.read(tmp_path)
+    with pytest.raises(NotFoundError, match="there is no file"):
+        sh.read(tmp_path / "nowhere.parquet")
+
+
+def test_tables_of_a_statement_are_frames() -> None:
+    """Anything else is refused in words of our own."""
+    with pytest.raises(InputError, match="takes frames and Arrow tables"):
+        sh.sql("select 1", tables={"numbers": 3})

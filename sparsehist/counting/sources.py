@@ -366,6 +366,6 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (log.kind == "csv" and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
             raise DataError(
-                f"key column {name!r} has dtype {log.dtypes[name]}, which {domain.describe()} does not take as key "
-                f"column {column}; it wants {wanted}"
+                f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
+                "cast the column, or declare another domain"
             )

@@ -208,9 +208,11 @@ def read(path: str | os.PathLike[str]) -> Release:
 
     Raises:
         NotFoundError: If there is no such file.
-        InputError: If it is not a release.
+        InputError: If it is a directory, or not a release.
     """
     source = Path(path)
+    if source.is_dir():
+        raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
         raise NotFoundError(f"there is no file {source}")
     try:

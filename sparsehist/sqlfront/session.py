@@ -12,7 +12,7 @@ import polars as pl
 
 from sparsehist.counting import Query
 from sparsehist.creation import create
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError, raise_alone
+from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, raise_alone
 from sparsehist.releasing.release import Release, refuse_to_replace
 from sparsehist.series import Series, Store
 from sparsehist.sqlfront import release_tables
@@ -64,7 +64,11 @@ class Session:
         self.connection.execute("set enable_progress_bar = false")
         self.connection.execute("set temp_directory = $directory", {"directory": self._directory.name})
         for name, table in (tables or {}).items():
-            self.connection.register(name, table.collect() if isinstance(table, pl.LazyFrame) else table)
+            try:
+                self.connection.register(name, table.collect() if isinstance(table, pl.LazyFrame) else table)
+            except duckdb.Error:
+                self.close()
+                raise_alone(InputError(f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"))
 
     def __enter__(self) -> Self:
         """Return the session."""

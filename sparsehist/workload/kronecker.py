@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,14 +128,14 @@ class Kronecker(Workload):
         return {digest: content for factor in self.factors for digest, content in factor.attachments().items()}
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        filled, first = [], 0
-        for factor in self.factors:
-            width = 1 if _is_open(factor) else len(factor.columns)
-            filled.append(factor.for_domain(columns[first : first + width]))
-            first += width
-        if first != len(columns):
-            raise DeclarationError(f"{self.describe()} asks about {first} columns, the domain has {len(columns)}")
-        return Kronecker(*filled)
+        widths = [1 if _is_open(factor) else len(factor.columns) for factor in self.factors]
+        if sum(widths) != len(columns):
+            raise DeclarationError(
+                f"{self.describe()} asks about {sum(widths)} columns, the domain has {len(columns)}"
+            )
+        ends = list(accumulate(widths))
+        parts = [columns[end - width : end] for width, end in zip(widths, ends, strict=True)]
+        return Kronecker(*(factor.for_domain(part) for factor, part in zip(self.factors, parts, strict=True)))
 
     def _open(self) -> bool:
         return any(_is_open(factor) for factor in self.factors)

@@ -266,5 +266,6 @@ def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> In
     wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
     if wrong.any():
         low, high = pairs[wrong][0].tolist()
-        raise DeclarationError(f"({low}, {high}) is no range: 0 <= low <= high < n, and n is {n}")
+        within = "0 <= low <= high" if n is None else f"0 <= low <= high < n, and n is {n}"
+        raise DeclarationError(f"({low}, {high}) is no range: {within}")
     return pairs

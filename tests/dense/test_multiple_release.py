@@ -207,6 +207,9 @@ def test_declarations_that_do_not_fit_are_refused():
         if level is not None:
             with pytest.raises(LevelError):
                 MultipleRelease(Gaussian(), TRUTH, cap=level)
+    for family in ("gaussian", Gaussian):
+        with pytest.raises(DeclarationError, match="noise with its sensitivity"):
+            MultipleRelease(family, TRUTH)
     with pytest.raises(DeclarationError, match="power of two"):
         MultipleRelease(Gaussian(), TRUTH, step=0.3)
     with pytest.raises(DeclarationError, match="divide"):

@@ -143,6 +143,7 @@ def test_the_text_comes_back(text):
         (lambda: Kronecker(Ranges(5000), Prefix(2)), "not listed"),
         (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "got"),
         (lambda: Kronecker(Prefix(), Total(2)).for_domain((3, 2, 2)), "2 columns, the domain has 3"),
+        (lambda: Kronecker(Prefix(), Prefix()).for_domain((3,)), "2 columns, the domain has 1"),
         (lambda: KroneckerStrategy(Prefix(3), [IdentityStrategy(Prefix(3))]), "product of workloads"),
         (lambda: KroneckerStrategy(Kronecker(Prefix(3), Prefix(2)), [IdentityStrategy(Prefix(3))]), "one strategy"),
     ],

@@ -102,6 +102,7 @@ def test_a_size_left_out_is_that_of_the_domain():
         (lambda: sh.Ranges(4, []), "at least one query"),
         (lambda: sh.Ranges(4, [(2, 1)]), "no range"),
         (lambda: sh.Ranges(4, [(0, 4)]), "no range"),
+        (lambda: sh.Ranges([(2, 1)]), "no range: 0 <= low <= high$"),
         (lambda: sh.Ranges(4, [(0.5, 2)]), "pairs of integers"),
         (sh.Union, "at least one query"),
         (lambda: sh.Union(sh.Ranges(4)), "not a list"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -11,12 +14,12 @@ from sparsehist.accounting.spending import check_budget
 from sparsehist.declaration import Declaration
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
 from sparsehist.privacy import as_level, level_text
-from sparsehist.series import Store, declaration_of
+from sparsehist.series import Series, Store, declaration_of
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import pointed
-from sparsehist.store import is_store
+from sparsehist.store import ReleaseRecord, is_store
 
 Path = dict[str, Any]
 
@@ -34,6 +37,7 @@ class Foreseen:
         self._caps: dict[str, Fraction | None] = {}
         self._ids: dict[str, str] = {}
         self._made: dict[str, set[str]] = {}
+        self._rounds: dict[str, list[ReleaseRecord]] = {}
         self._limits: Limits | None = None
         if store is None or not is_store(store.path):
             return
@@ -46,6 +50,7 @@ class Foreseen:
                 cap = None if declaration.cap is None else level_text(declaration.cap)
                 self._caps[record.name] = limits.cap(record.series_id, cap, None).now
                 self._made[record.name] = {release.name for release in state.series_releases(record)}
+                self._rounds[record.name] = list(state.releases(record.path_id))
 
     def outcome(self, statement: Statement) -> Outcome:
         """What a statement would do."""
@@ -75,6 +80,7 @@ class Foreseen:
         self._caps[declaration.name] = declaration.cap
         self._ids[declaration.name] = series_id
         self._made[declaration.name] = set()
+        self._rounds[declaration.name] = []
 
     def _create(self, script: str, head: CreateSeries) -> str:
         if head.name in self._declared:
@@ -90,19 +96,29 @@ class Foreseen:
             return "was made before; spends nothing"
         if not head.levels:
             raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
+        level, of_cells = as_level(head.levels[0]), head.workload is None
+        round_made = _round(head, declaration, self._rounds[head.series]) if of_cells else None
         before, paths_before = self._of_population(declaration), [dict(path) for path in self._paths]
         path = self._path(declaration, head)
-        was, level = path["level"], as_level(head.levels[0])
-        path["level"] = level_text(max(level, as_level(was)) if was else level)
+        was = dict(path)
+        path["level"] = level_text(max(level, as_level(was["level"])) if was["level"] else level)
+        if round_made is not None:
+            path["delta_infinity"] = round_made.metadata.get("delta_infinity") or 0.0
+            path["numerical_slack"] += round_made.metadata["numerical_slack"]
         try:
             self._check_cap(declaration)
             check_budget(self._budget(declaration.population), paths_before, self._paths, declaration.population)
         except SparsehistError:
-            path["level"] = was
+            path |= was
             raise
         self._made[head.series].add(str(head.name))
         after = self._of_population(declaration)
-        return f"population {declaration.population}: {before} before, {after} after"
+        said = f"population {declaration.population}: {before} before, {after} after"
+        if round_made is not None:
+            self._rounds[head.series].append(round_made)
+            if declaration.domain.is_open:
+                said += _of_delta(round_made)
+        return said
 
     def _path(self, declaration: Declaration, head: MakeRelease) -> Path:
         """The noise path of a release, opened if it is new."""
@@ -145,6 +161,38 @@ class Foreseen:
         if cost.amount is not None:
             return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
         return "no sum" if cost.rho is None else f"rho ≈ {cost.rho:.6g}"
+
+
+def _round(head: MakeRelease, declaration: Declaration, made: Sequence[ReleaseRecord]) -> ReleaseRecord:
+    """The release as it would stand in the store, but for what only drawing tells."""
+    from sparsehist.releasing.public_parameters import public_parameters
+    from sparsehist.releasing.request import requested
+
+    request = requested(
+        str(head.name),
+        level=head.levels[0],
+        threshold=head.threshold,
+        false_keys=head.false_keys,
+        delta=head.delta,
+    )
+    most: float = inspect.signature(Series.release).parameters["max_false_keys"].default
+    metadata = public_parameters(declaration, request, made, most)
+    return ReleaseRecord(
+        path_id=0,
+        name=request.name,
+        level=as_level(head.levels[0]),
+        threshold=metadata["effective_threshold"],
+        request=request.as_json(),
+        metadata=metadata,
+        generation=0,
+        released=datetime.now(UTC),
+        n_tracked=0,
+    )
+
+
+def _of_delta(made: ReleaseRecord) -> str:
+    spent, left = made.metadata["delta_infinity"], made.metadata["delta_remaining"]
+    return f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
 
 
 def _workload(head: MakeRelease, declaration: Declaration) -> Path:

@@ -143,3 +143,40 @@ def test_a_dry_run_needs_no_store():
         "counts the log into the series s; spends nothing",
         "population default: nothing before, rho 1/3 after",
     ]
+
+
+EVERY_KIND = """
+create series cells with (unit = u, key = k, max_keys = 2, domain = 'strings(max_bytes=8)', cap = 2)
+    as select u, k from log;
+create series opened with (unit = u, key = k, max_keys = 2, domain = 'open(delta=''1e-6'')')
+    as select u, k from log;
+create series hours with (unit = u, key = h, max_keys = 2, domain = 'integers(24)') as select u, h from log;
+release a from cells at level 0.1;
+release a from opened at level 0.2 delta 1e-7;
+release b from opened at level 0.1 threshold 60;
+release w from cells at level 0.1 delta 1e-7;
+release w from cells at level 0.001 threshold 0;
+release workload w from hours at level 0.3 using 'ranges()';
+release workload w2 from hours using 'ranges()' at level 0.2;
+release workload p from hours using 'prefix()' at level 0.1 strategy 'square_root';
+release workload t from opened at level 1 using 'total()';
+release c from opened at level 0.2 delta 1e-6;
+"""
+
+
+def test_a_dry_run_foresees_workloads_and_open_domains():
+    """It refuses what the run refuses, and foresees the sums and the delta that the ledger has after the run."""
+    people = range(600)
+    log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
+    with sh.open(":memory:", seed=3) as store, Session(store, tables={"log": log}) as session:
+        foreseen = run_script(session, EVERY_KIND, dry_run=True, keep_going=True)
+        ran = run_script(session, EVERY_KIND, keep_going=True)
+        ledger = store.ledger()
+    refused = [outcome.number for outcome in foreseen if outcome.error is not None]
+    assert refused == [outcome.number for outcome in ran if outcome.error is not None] == [7, 8, 12, 13]
+    kinds = [type(outcome.error) for outcome in foreseen if outcome.error is not None]
+    assert kinds == [type(outcome.error) for outcome in ran if outcome.error is not None]
+    (level,) = ledger.filter(scope="population")["level"]
+    assert f"rho {level} after" in foreseen[10].said
+    (delta,) = ledger.filter(scope="path", series="opened")["delta_infinity"]
+    assert f"of the series' delta {delta:.3g} are spent then" in foreseen[5].said

@@ -195,33 +195,6 @@ def _first_allowed(excess: Callable[[int], float], short: int, enough: int) -> i
     return enough
 
 
-def threshold_for_delta(family: Family, past: Past, level: Level, max_keys: int, delta: float) -> float:
-    """Find the lowest threshold at which the delta of a path, this release included, is at most `delta`.
-
-    Args:
-        family: The noise.
-        past: (level, effective threshold) of the earlier releases.
-        level: Level of the new release.
-        max_keys: Keys a unit may touch.
-        delta: What the whole path may come to; above what the past has come to, below 1.
-
-    Returns:
-        The threshold to declare, in counts.
-
-    Raises:
-        DeclarationError: If the past alone comes to `delta` or more.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> threshold_for_delta(Gaussian(), [(0.5, 6.0)], 0.5, 1, 6e-7)
-        5.85546875
-    """
-    left = probability_for(delta, max_keys) - math.fsum(first_exceedances(family, past))
-    if not left > 0:
-        raise DeclarationError(f"the earlier releases alone come to delta={delta!r} or more")
-    return threshold_for_exceedance(family, past, level, left)
-
-
 def delta_of(probability: float, max_keys: int) -> float:
     """1 - (1 - probability)**max_keys, without cancellation."""
     return -math.expm1(max_keys * math.log1p(-probability)) if probability < 1 else 1.0

@@ -17,7 +17,6 @@ from sparsehist.histogram.never_exceeds import (
     first_exceedance,
     first_exceedances,
     probability_for,
-    threshold_for_exceedance,
 )
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
@@ -104,34 +103,6 @@ def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> Open
         True
     """
     return OpenBudget(delta, max_keys, tuple(first_exceedances(family, past)))
-
-
-def planned_threshold(
-    family: Family, past: Past, level: Level, delta: float, max_keys: int, *, share: float | None = None
-) -> tuple[float, OpenBudget]:
-    """The threshold that a release at a level would get, and the budget after it.
-
-    Args:
-        family: The noise.
-        past: (level, effective threshold) of every release so far.
-        level: Of the release.
-        delta: Declared for the series.
-        max_keys: Keys a unit may touch.
-        share: What it may add to delta_infinity; half of what remains if None.
-
-    Returns:
-        The threshold to declare, in counts, and what is left then.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> threshold, budget = planned_threshold(Gaussian(), [], 0.5, 1e-6, 1)
-        >>> threshold, round(budget.remaining / 1e-6, 3)
-        (5.8916015625, 0.501)
-    """
-    before = open_budget(family, past, delta, max_keys)
-    allowed = before.allowance(before.remaining / 2 if share is None else share)
-    threshold = threshold_for_exceedance(family, past, level, allowed)
-    return threshold, before.after(exceedance_at(family, past, level, threshold))
 
 
 def exceedance_at(family: Family, past: Past, level: Level, threshold: float) -> float:

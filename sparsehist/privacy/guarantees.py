@@ -257,9 +257,6 @@ class EpsilonDelta:
         return f"({level_text(self.epsilon)}, {float(self.delta):g})-DP"
 
 
-Guarantee = Epsilon | Mu | Rho | EpsilonDelta
-
-
 def _amount(value: Level, name: str) -> Fraction:
     """A level, or 0."""
     if not isinstance(value, bool | str) and value == 0:

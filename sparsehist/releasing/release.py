@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from sparsehist.errors import InputError, NotFoundError, StoreError, raise_alone
+from sparsehist.store.private_files import sync_directory
 
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
@@ -159,7 +160,7 @@ class Release:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
-            _sync_directory(target.parent)
+            sync_directory(target.parent)
         except OSError as problem:
             with suppress(OSError):
                 temporary.unlink()
@@ -187,14 +188,6 @@ def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
         same = False
     if not same:
         raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read(path: str | os.PathLike[str]) -> Release:

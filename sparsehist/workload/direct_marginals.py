@@ -101,8 +101,8 @@ class WeightedMarginals(DirectMarginals):
 
     Example:
         >>> direct = WeightedMarginals(Marginals((2, 30), 1))
-        >>> round(direct.sensitivity(1).l2, 12), direct.marginal_std
-        (1.0, (2.207..., 1.121...))
+        >>> round(direct.sensitivity(1).l2, 12)
+        1.0
     """
 
     word = "weighted"
@@ -111,8 +111,3 @@ class WeightedMarginals(DirectMarginals):
     def _choose(self, sizes: FloatArray) -> FloatArray:
         scales: FloatArray = np.sqrt(np.sqrt(sizes).sum() / np.sqrt(sizes))
         return scales
-
-    @property
-    def marginal_std(self) -> tuple[float, ...]:
-        """Standard deviation of each marginal when the entries of Z have variance 1."""
-        return tuple(self._scales.tolist())

@@ -21,10 +21,9 @@ from sparsehist.histogram.never_exceeds import (
     first_exceedances,
     open_delta,
     probability_for,
-    threshold_for_delta,
     threshold_for_exceedance,
 )
-from sparsehist.histogram.open_budget import KEPT_BACK, OpenBudget, open_budget, planned_threshold
+from sparsehist.histogram.open_budget import KEPT_BACK, OpenBudget, exceedance_at, open_budget
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.privacy import as_level
 from tests import oracle
@@ -213,7 +212,8 @@ def test_thresholds_are_the_lowest_that_keep_to_delta(name: str, delta: float) -
     for level in dict.fromkeys(level for level, _ in releases):
         spent = open_delta(family, past, 20)
         target = spent + (delta - spent) / 2
-        threshold = threshold_for_delta(family, past, level, 20, target)
+        left = probability_for(target, 20) - math.fsum(first_exceedances(family, past))
+        threshold = threshold_for_exceedance(family, past, level, left)
         step = 1.0 if family.integer else grid_step(family.std(level))
         assert threshold % step == 0
         exceeded = open_delta(family, [*past, (level, effective_threshold(threshold - step, step))], 20)
@@ -228,7 +228,9 @@ def test_half_of_what_remains_leaves_half(levels: list[str]) -> None:
     """Whatever the levels, each release spends at most half, and delta never gets beyond what was declared."""
     family, past, left = Gaussian(sensitivity=2.0), [], 1e-6
     for level in levels:
-        threshold, after = planned_threshold(family, past, level, 1e-6, 4)
+        before = open_budget(family, past, 1e-6, 4)
+        threshold = threshold_for_exceedance(family, past, level, before.allowance(before.remaining / 2))
+        after = before.after(exceedance_at(family, past, level, threshold))
         past.append((level, effective_threshold(threshold, grid_step(family.std(level)))))
         assert after.remaining >= left / 2 * (1 - 1e-9)
         assert after.delta_spent == pytest.approx(open_delta(family, past, 4), rel=1e-12)
@@ -268,9 +270,7 @@ def test_delta_of_many_keys_and_back() -> None:
 
 
 def test_what_has_no_answer_is_refused() -> None:
-    """A delta that the past has used up, and probabilities that are none."""
-    with pytest.raises(DeclarationError, match="earlier releases alone"):
-        threshold_for_delta(Gaussian(), [("0.5", 3.0)], "0.1", 1, 1e-6)
+    """A probability that is none."""
     with pytest.raises(DeclarationError, match="strictly between"):
         threshold_for_exceedance(Gaussian(), [], "0.1", 0.0)
 

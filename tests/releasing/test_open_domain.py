@@ -117,7 +117,7 @@ def test_delta_can_be_shared_out_by_the_caller() -> None:
     some = series.release("some", level="0.1", delta=1e-7)
     assert some.metadata["delta_infinity"] <= 1e-7
     assert series.release("some", level="0.1", delta=1e-7).metadata == some.metadata
-    with pytest.raises(NameTakenError, match="delta_share"):
+    with pytest.raises(NameTakenError, match="made with delta=1e-07;"):
         series.release("some", delta=2e-7)
     rest = series.release("rest", level="0.2", delta=some.metadata["delta_remaining"])
     assert rest.metadata["delta_remaining"] < 1e-8

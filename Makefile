@@ -56,8 +56,9 @@ bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as
 	@mkdir -p .bench
 	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py | grep -v /peers.py); do \
 		name=$$(basename "$$script" .py); case $$name in pipeline|counting|sql_front) size='--rows 1_000_000 --runs 3';; \
-			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 8 10 12';; \
-			domain_size|release) size='--runs 10';; *) size=;; esac; \
+			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 8 10';; \
+			domain_size|release) size='--runs 10';; dense_sparse) size='--runs 1';; start) size='--runs 7';; \
+			noise) size='--draws 200_000 --runs 3';; marginals) size='--cells 200_000 --runs 3';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 
@@ -68,7 +69,8 @@ bench-full: $(STAMP)  ## all at full size, peers and CRAN=DIRECTORY included: ho
 		name=$$(basename "$$script" .py); case $$name in dense_sparse|scale) size=--full;; \
 			real_logs|lossless|planned) size='$(if $(CRAN),--cran $(CRAN))';; \
 			pipeline) size='--rows 1_000_000 10_000_000 50_000_000 $(if $(CRAN),--cran $(CRAN))';; \
-			peers) size='--rows 1_000_000 10_000_000 $(if $(CRAN),--cran $(CRAN))';; *) size=;; esac; \
+			peers) size='--rows 1_000_000 10_000_000 $(if $(CRAN),--cran $(CRAN))';; \
+			profiles) size='--rows 10_000_000 --cells 1_000_000 --runs 30';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -86,13 +87,18 @@ def picture_of_dense_sparse(result: Result) -> Any:
     import altair as alt
 
     values = [
-        {"cells": float(row["cells"]), "s": row[way]["rounds_wall_s"]["median"], "who": f"{way}, {row['m']} rounds"}
+        {
+            "cells": float(row["cells"]),
+            "s": row[way]["rounds_wall_s"]["median"],
+            "who": f"{way}, {row['m']} round{'s' * (row['m'] > 1)}",
+        }
         for row in result["compared"]
         for way in ("dense", "sparse")
     ]
+    decades = alt.Axis(values=[10**exponent for exponent in range(10)], format="~e")
     lines = alt.Chart(alt.Data(values=values)).mark_line(point=True)
     return lines.encode(
-        x=alt.X("cells:Q", title="cells of the domain", scale=alt.Scale(type="log"), axis=alt.Axis(format="~e")),
+        x=alt.X("cells:Q", title="cells of the domain", scale=alt.Scale(type="log"), axis=decades),
         y=alt.Y("s:Q", title="wall clock, s", scale=alt.Scale(type="log")),
         color=alt.Color("who:N", title=None, sort=None),
     ).properties(width=460, height=300)
@@ -106,11 +112,12 @@ PICTURES: dict[str, Callable[[Result], Any]] = {
 }
 
 
-def save_picture(name: str, title: str, result: Result, results: Path) -> str:
-    """Draw a picture where the extra is installed; the Markdown that shows it."""
+def save_picture(name: str, title: str, result: Result, results: Path, page: Path) -> str:
+    """Draw a picture beside the results, where the extra is installed; the Markdown by which the page shows it."""
     try:
         import altair  # noqa: F401, ICN001 - only whether it is there
     except ImportError:
         return ""
-    PICTURES[name](result).save(results / f"{name}.svg")
-    return f"\n![{title}](results/{name}.svg)\n"
+    picture = results / f"{name}.svg"
+    PICTURES[name](result).save(picture)
+    return f"\n![{title}]({Path(os.path.relpath(picture, page.parent)).as_posix()})\n"

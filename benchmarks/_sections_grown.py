@@ -1,4 +1,4 @@
-"""Sections of the page on growth and on single draws."""
+"""Sections of the page on growth, on single draws, on whole pipelines, and on where their time goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from _markdown import figure, short, table
+from _markdown import figure, milliseconds, short, table
 
 Result = Mapping[str, Any]
 PUBLISHED = "first release"
@@ -120,3 +120,19 @@ def _with_ratios(runs: Sequence[Result], ratios: Result) -> list[str]:
 def _difference(later: Result, before: Result) -> Result:
     """Seconds between two phases; memory is a peak, and has no difference."""
     return {what: later[what] - before[what] for what in ("cpu_s", "wall_s")}
+
+
+def profiles(result: Result) -> str:
+    """Shares of CPU by part of the package."""
+    words = (
+        "CPU time of all threads, charged every millisecond to the part of the package that is at work and the "
+        "library it has called. What NumPy and SciPy do counts as the part's own; what DuckDB does stands at "
+        f"`store.database` and `counting.with_duckdb`. {result['rows']:,} rows are counted, {result['published']:,} "
+        f"published; workloads have {result['cells']:,} cells, plan and SQL a log of {result['few_rows']:,} rows.\n"
+    )
+    text = [words]
+    for path, found in result["paths"].items():
+        rows = [[name, f"{share:.1%}"] for name, share in found["shares"].items()]
+        measures = f"CPU {milliseconds(found['cpu_s'])} ms, clock {milliseconds(found['wall_s'])} ms"
+        text.append(f"**{path}**: {measures}, {found['runs']} runs\n\n" + table(["", "share of CPU"], rows))
+    return "\n".join(text)

@@ -17,7 +17,7 @@ from typing import Any
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
 from _sections_compared import dense_sparse, lossless, peers, planned
-from _sections_grown import noise, pipeline, scale
+from _sections_grown import noise, pipeline, profiles, scale
 from _sections_workload import workload_error, workload_speed
 
 Result = Mapping[str, Any]
@@ -218,6 +218,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "lossless": ("Lossless against independent releases and doubling", lossless),
     "scale": ("How time and memory grow", scale),
     "release": ("A release all in all", release),
+    "profiles": ("Where the time of each main path goes", profiles),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
@@ -256,7 +257,7 @@ def main() -> None:
         if not file.exists():
             continue
         result = json.loads(file.read_text(encoding="utf-8"))
-        picture = save_picture(name, title, result, options.results) if name in PICTURES else ""
+        picture = save_picture(name, title, result, options.results, options.page) if name in PICTURES else ""
         parts.append(f"## {title}\n\n{section(result)}{picture}\n{measured_on(result)}")
     options.page.write_text("\n".join(parts), encoding="utf-8")
     print(f"wrote {options.page}")

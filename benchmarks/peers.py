@@ -209,7 +209,7 @@ def main() -> None:
         cases[log.name] = {name: taken[name] for name in ("when", "commit", "load", "busy")} | case
         everything[log.name] = runs
     of_peers = [versions(python, peer) for peer, python in contenders.items() if peer in REQUIREMENTS]
-    result = {"versions_of_peers": of_peers, "cases": cases}
+    result = {"runs": options.runs, "versions_of_peers": of_peers, "cases": cases}
     report("what the same release costs elsewhere", started, result, everything, options.out)
 
 

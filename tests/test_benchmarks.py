@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,8 @@ SCRIPTS = {
     "peers": ["--runs", "1", "--rows", "2000", "--peers", ""],
     "pipeline": ["--runs", "1", "--rows", "2000", "--units", "integer"],
     "planned": [],
+    "profiles": ["--runs", "1", "--rows", "2000", "--published", "50", "--cells", "500"],
+    "counting": ["--runs", "1", "--rows", "2000"],
     "scale": [
         *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
         *("--rows", "2000"),
@@ -47,20 +51,26 @@ SCRIPTS = {
     "workload_speed": ["--runs", "1", "--cells", "3000"],
 }
 
-MANY_PROCESSES = {"dense_sparse", "lossless", "scale"}
+MANY_PROCESSES = {"dense_sparse", "lossless", "profiles", "scale"}
+NO_TARGET = {"profiles", "real_logs"}
 
 
 def run(script: str, *arguments: str) -> None:
+    """Run a script of the benchmarks in a process of its own; it succeeds."""
+    done = ran(script, *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def ran(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a script of the benchmarks in a process of its own."""
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *arguments],
         env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -78,7 +88,30 @@ def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path
     text = page.read_text(encoding="utf-8")
     assert text.count("\n## ") == 1
     assert f", commit {found['commit']}, " in text
-    assert script == "real_logs" or "arget" in text
+    assert script in NO_TARGET or "arget" in text
+
+
+def test_readme_says_of_speed_what_was_measured() -> None:
+    """Every figure of its table is computed from a JSON file, and it names the machine that all of them name."""
+    run("readme_table", "--check")
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        (r"(?<=\n\|---\|---\|\n\|).*?\| [0-9]+", lambda found: found[0][:-1] + str((int(found[0][-1]) + 1) % 10)),
+        (r"(?<=Measured on )\w+(?= cores)", lambda _: "three"),
+        (r"(?<=strategy is within )[0-9]+", lambda _: "1"),
+    ],
+    ids=["table", "machine", "text"],
+)
+def test_a_figure_that_was_not_measured_is_found(tmp_path: Path, there: str, instead: Callable[..., str]) -> None:
+    """A digit of the table, the machine, or a share in the text, changed in a copy of README, fails the check."""
+    copy = tmp_path / "README.md"
+    text, changed = re.subn(there, instead, (ROOT / "README.md").read_text(encoding="utf-8"), count=1)
+    assert changed == 1
+    copy.write_text(text, encoding="utf-8")
+    assert "README and benchmarks/results differ" in ran("readme_table", "--check", "--readme", str(copy)).stderr
 
 
 def test_phases_add_up_to_the_whole() -> None:

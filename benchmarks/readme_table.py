@@ -1,0 +1,236 @@
+"""Does README say of speed what was measured? Writes its table anew, from the JSON files in benchmarks/results.
+
+    python benchmarks/readme_table.py            (after measuring)
+    python benchmarks/readme_table.py --check    (changes nothing; fails where README says something else)
+
+Every figure of that table is computed here, and what the text beside it says of the machine and of workloads. A row
+whose measurement is not there is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+Result = Mapping[str, Any]
+HERE = Path(__file__).resolve().parent
+HEADING = "| question | measured |\n|---|---|\n"
+INTEGER, TEXT = "10,000,000 rows, integer units", "10,000,000 rows, text units"
+OPENDP, TUMULT = "OpenDP, Context on Polars", "Tumult Analytics, local Spark"
+BY_COUNT = "a plain count of distinct users per key (the cheaper of Polars and DuckDB), which bounds nobody"
+
+
+def pipeline(found: Result) -> str:
+    """Ten million rows."""
+    first, second = (_of_the_count(found, case) for case in (INTEGER, TEXT))
+    return (
+        f"{first[0]} times the CPU and {first[1]} of the memory of {BY_COUNT}; "
+        f"with text user ids {second[0]} and {second[1]}"
+    )
+
+
+def more_rows(found: Result) -> str:
+    """Fifty million rows."""
+    first, second = (_of_the_count(found, case.replace("10,", "50,", 1)) for case in (INTEGER, TEXT))
+    return f"{first[0]} times the CPU, {first[1]} of the memory; with text user ids {second[0]} and {second[1]}"
+
+
+def downloads(found: Result) -> str:
+    """The log of the CRAN mirror."""
+    (case,) = (name for name in found["cases"] if name.startswith("CRAN"))
+    runs = found["all"][case]["sparsehist"]
+    wall = median([run["first release"]["wall_s"] for run in runs])
+    start = median([run["imports"]["wall_s"] for run in runs])
+    cpu, memory = _of_the_count(found, case)
+    return (
+        f"{wall:.1f} s, of which Python and its libraries take {start:.1f} to start; {cpu} times the CPU and "
+        f"{memory} times the memory of the plain count"
+    )
+
+
+def peers(found: Result) -> str:
+    """Other libraries."""
+    opendp, tumult = (found["cases"][INTEGER]["ratios"][name] for name in (OPENDP, TUMULT))
+    wall, cpu, memory = (
+        [f"{one[what]['median']:.0f}" for one in (opendp, tumult)] for what in ("wall_s", "cpu_s", "peak_mb")
+    )
+    times = f"{memory[0]} times our memory each" if memory[0] == memory[1] else f"{_both(memory)} times our memory"
+    return f"{_both(wall)} times our time on the clock, {_both(cpu)} times our CPU, {times}"
+
+
+def release(found: Result) -> str:
+    """Releases all in all."""
+    sizes = (10_000, 100_000)
+
+    def took(which: str, what: str) -> str:
+        cases = [found["cases"][f"{which} release of {size} rows"]["medians"][what]["wall_s"] for size in sizes]
+        return _both([f"{1e3 * case['median']:.0f}" for case in cases])
+
+    whole = "release, all in all"
+    return (
+        f"{took('first', whole)} ms for the first, {took('tenth', whole)} ms for the tenth; writing the table alone "
+        f"takes {took('first', 'write the table')} ms"
+    )
+
+
+def dense_sparse(found: Result) -> str:
+    """A round beside the dense one."""
+    (row,) = (row for row in found["compared"] if row["chunked"] and row["nonzero"] == 10**6)
+    dense, sparse = (row[way]["rounds_wall_s"]["median"] for way in ("dense", "sparse"))
+    return (
+        f"{row['times_faster']['rounds_wall_s']['median']:.0f} times faster: {1e3 * sparse:.0f} ms, where the dense "
+        f"round takes {dense:.1f} s"
+    )
+
+
+def nonzero(found: Result) -> str:
+    """A round by the number of nonzero cells."""
+    apart = found["durable"]["first release"]["apart"]["cpu_s"]
+    return f"within {math.ceil(100 * apart)} % of CPU"
+
+
+def domain_size(found: Result) -> str:
+    """A round by the size of the domain."""
+    apart = found["arithmetic"]["apart"]["cpu_s"]
+    return f"within {math.ceil(100 * apart)} % of CPU"
+
+
+def workload_speed(found: Result) -> str:
+    """Prefix sums and ranges."""
+    ratios = {name: f"{one['median']:.1f}" for name, one in found["ratios"]["cpu_s"].items()}
+    again, new = (
+        _both([ratios[f"{name}, {what}"] for name in ("prefix sums", "ranges")])
+        for what in ("first level", "a new path")
+    )
+    return f"{again} times; {new} with the first one's set-up"
+
+
+def marginals(found: Result) -> str:
+    """All pairs of columns."""
+    shares = sorted(round(100 * one["median"]) for one in found["ratios"]["cpu_s"].values())
+    wall = found["medians"]["noisy marginals, all in all"]["wall_s"]["median"]
+    return f"{wall:.2f} s, {shares[0]} to {shares[-1]} % of the CPU of their GROUP BYs alone"
+
+
+def sql_front(found: Result) -> str:
+    """SQL over Python."""
+    cpu, wall = (found["ratios"][what]["median"] for what in ("cpu_s", "wall_s"))
+    return f"{cpu:.2f} times the CPU, {wall:.2f} times the time on the clock"
+
+
+def dense_round(found: Result) -> str:
+    """Rounds over a vector."""
+    ratios = sorted(one["median"] for name, one in found["ratios"].items() if name.startswith("Gaussian"))
+    return f"{ratios[0]:.1f} to {ratios[-1]:.1f} times numpy's `standard_normal`"
+
+
+def discrete_laplace(found: Result) -> str:
+    """Exact draws."""
+    ours, theirs = (found["nanoseconds"][name]["median"] for name in ("sample 2", "opendp make_laplace, scale 2"))
+    return f"{ours:.0f} ns, where OpenDP's exact sampler takes {theirs / 1e3:.1f} µs"
+
+
+ROWS: list[tuple[str, Callable[[Result], str], str]] = [
+    (
+        "pipeline",
+        pipeline,
+        "10 million rows of a million users, from Parquet to a published Parquet file, each user bounded to 20 keys",
+    ),
+    ("pipeline", more_rows, "the same with 50 million rows of five million users"),
+    (
+        "pipeline",
+        downloads,
+        "who downloaded which package in twelve days of the CRAN mirror's log, 1.6 million rows, the same way",
+    ),
+    (
+        "peers",
+        peers,
+        "the same 10 million rows released with OpenDP (Context on Polars) and with Tumult Analytics (local Spark)",
+    ),
+    (
+        "release",
+        release,
+        "a release of 10,000 and of 100,000 rows, from opening the store to the Parquet file, committed durably",
+    ),
+    (
+        "dense_sparse",
+        dense_sparse,
+        "a durable round with 10⁶ nonzero cells of 10⁹, beside drawing every cell in chunks",
+    ),
+    ("domain_size", nonzero, "the same round with 10⁵, 10⁶ and 10⁷ keys counted"),
+    ("domain_size", domain_size, "the arithmetic of a round over 10⁶, 10¹², 10¹⁸ and 10⁶⁹ cells"),
+    (
+        "workload_speed",
+        workload_speed,
+        "prefix sums and all ranges of 10⁷ keys: a release beside a pair of Fourier transforms of that length",
+    ),
+    ("marginals", marginals, "all pairs of 30 columns over 10⁶ nonzero cells of 10²⁰"),
+    ("sql_front", sql_front, "a series and its release by SQL, over the same query in Python"),
+    ("dense_round", dense_round, "a dense Gaussian round"),
+    ("discrete_laplace", discrete_laplace, "an exact draw of discrete Laplace noise"),
+]
+
+
+def rows_of(results: Path) -> list[str]:
+    """The table's rows."""
+    rows = []
+    for name, measured, question in ROWS:
+        try:
+            found = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+            rows.append(f"| {question} | {measured(found)} |\n")
+        except (KeyError, ValueError, FileNotFoundError):  # that size, or that log, was not measured
+            print(f"{question}: not measured")
+    return rows
+
+
+def beside_the_table(results: Path) -> set[str]:
+    """What the text has to say: where all of it was measured, and how near to their bound workloads are."""
+    found = {name: json.loads((results / f"{name}.json").read_text(encoding="utf-8")) for name, *_ in ROWS}
+    cores = {1: "one core", 2: "two cores", 4: "four cores", 8: "eight cores"}
+    machines = [one["machine"] for one in found.values()]
+    said = {f"Measured on {cores.get(one['cores'], one['cores'])} of an {one['processor']}" for one in machines}
+    priced = json.loads((results / "workload_error.json").read_text(encoding="utf-8"))["rows"]
+    over = [
+        max(row["ratio"] for row in priced if row["chosen"] and (row["workload"], row["max_keys"]) == (workload, 1))
+        for workload in ("all ranges", "prefix sums")
+    ]
+    return said | {f"within {_both([str(math.ceil(100 * (ratio - 1))) for ratio in over])} % of it"}
+
+
+def _of_the_count(found: Result, case: str) -> list[str]:
+    ratios = found["cases"][case]["ratios"]["first release"]
+    return [f"{ratios[what]['median']:.2f}" for what in ("cpu_s", "peak_mb")]
+
+
+def _both(texts: list[str]) -> str:
+    return " and ".join(texts)
+
+
+def main() -> None:
+    """Compare, or write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--readme", type=Path, default=HERE.parent / "README.md")
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    options = parser.parse_args()
+    text = options.readme.read_text(encoding="utf-8")
+    before, _, rest = text.partition(HEADING)
+    old, _, after = rest.partition("\n\n")
+    new = "".join(rows_of(options.results)).removesuffix("\n")
+    missing = [words for words in beside_the_table(options.results) if words not in before]
+    if options.check:
+        wrong = sorted(set(old.splitlines()) ^ set(new.splitlines())) + missing
+        if wrong:
+            raise SystemExit("README and benchmarks/results differ:\n" + "\n".join(wrong))
+    else:
+        options.readme.write_text(f"{before}{HEADING}{new}\n\n{after}", encoding="utf-8")
+        print("\n".join([new, *(f"not in README: {words}" for words in missing)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -53,9 +53,13 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
     """Print each part; indented lines are commands to copy, and lines for a pipe hold paths: neither is broken.
 
-    A table that needs more room than there is runs on: no column is left out.
+    A table that needs more room than there is goes on below itself on a terminal, and to the right elsewhere: no
+    column is left out.
     """
     from rich.measure import Measurement
+    from rich.table import Table
+
+    from sparsehist.cli.column_blocks import blocks
 
     for part in shown:
         if isinstance(part, str):
@@ -63,7 +67,11 @@ def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
             continue
         unlimited = console.options.update(width=_UNLIMITED)
         needed = Measurement.get(console, unlimited, part).minimum
-        console.print(part, width=max(console.width, needed), crop=False)
+        if needed > console.width and console.is_terminal and isinstance(part, Table):
+            for block in blocks(part, console, console.width):
+                console.print(block)
+        else:
+            console.print(part, width=max(console.width, needed), crop=False)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ Statements end with a semicolon; they may take several lines.
   PLAN FROM series AT LEVEL 0.01, 0.1;
   SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
   SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
+  .tables   the series, releases, tables and views there are
 Tab completes, the arrow keys bring back earlier statements.
 Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
 READING = """\
@@ -35,7 +37,9 @@ Queries end with a semicolon; they may take several lines.
 Tab completes, the arrow keys bring back earlier queries.
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 _INTERRUPTED = "interrupted; what was committed stays"
-_LEAVE, _AID = {".quit", ".exit", "exit", "quit"}, {".help", "help"}
+# What people type who come from other prompts.
+_ALSO = {"help": ".help", "\\?": ".help", "\\h": ".help", "\\d": ".tables", "\\dt": ".tables"}
+_ALSO |= dict.fromkeys((".exit", "exit", "quit", "\\q"), ".quit")
 
 
 def converse(
@@ -71,16 +75,21 @@ def converse(
         except EOFError:
             return
         command = text.rstrip("; ").lower()
-        if command in _LEAVE:
+        command = _ALSO.get(command, command)
+        if command == ".quit":
             return
-        if command in _AID:
+        if command == ".help":
             console.print(aid, markup=False)
         elif command == ".tables" and tables is not None:
-            print_shown(console, [rows_table(tables())])
-        elif command.startswith("."):
+            _told(console, partial(_listed, tables), text)
+        elif command.startswith((".", "\\")):
             console.print(f"there is no {command}; .help explains", markup=False)
         elif text:
             _told(console, run, text)
+
+
+def _listed(tables: Callable[[], pl.DataFrame], _: str) -> Answer:
+    return Answer({}, [rows_table(tables())])
 
 
 def _told(console: Any, run: Callable[[str], Answer], text: str) -> None:
@@ -107,7 +116,7 @@ def is_complete(text: str) -> bool:
         (False, True, True)
     """
     typed = text.strip()
-    if not typed or typed.startswith(".") or typed.rstrip("; ").lower() in _LEAVE | _AID:
+    if not typed or typed.startswith((".", "\\")) or typed.rstrip("; ").lower() in _ALSO:
         return True
     try:
         pieces(typed)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sparsehist.errors import SparsehistError
 from sparsehist.sqlfront.released import releases
 from sparsehist.statements import statement
+from sparsehist.store import is_store
 
 if TYPE_CHECKING:
+    import polars as pl
     from prompt_toolkit.completion import Completer
 
     from sparsehist.sqlfront.analyst import AnalystSession
@@ -35,6 +37,22 @@ def of_session(session: Session) -> Callable[[], list[str]]:
         return [*_OURS, *map(str.upper, keywords), *options(), *_of_store(session), *(name for (name,) in names)]
 
     return words
+
+
+def tables_of(session: Session) -> pl.DataFrame:
+    """What a statement may name: series, releases, and the tables and views of the session."""
+    import polars as pl
+
+    made, store = [], session.store
+    if store is not None and is_store(store.path):
+        for series in store.series_names():
+            made.append((series, "series"))
+            for name, workload, level in releases(store, series)["name", "workload", "level"].iter_rows():
+                made.append((f"{series}.{name}", f"release of {workload or 'cells'} at level {level}"))
+    known = {name for name, _ in made}
+    there = session.connection.execute(statement("session_tables")).fetchall()
+    made += [(name, kind) for name, kind in there if name not in known]
+    return pl.DataFrame(made, schema={"name": pl.String, "what": pl.String}, orient="row")
 
 
 def of_tables(session: AnalystSession) -> Callable[[], list[str]]:

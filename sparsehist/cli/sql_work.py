@@ -57,9 +57,14 @@ def open_prompt(store: Path | None, analyst: Path | None, *, rows: int, who: str
         if not sys.stdin.isatty():
             return described(run_script(session, _read(Path(_STDIN))), script=_STDIN)
         from sparsehist.cli.prompt import converse
-        from sparsehist.cli.prompt_words import of_session
+        from sparsehist.cli.prompt_words import of_session, tables_of
 
-        converse(lambda text: described(run_script(session, text)), of_session(session), title=str(store))
+        converse(
+            lambda text: described(run_script(session, text)),
+            of_session(session),
+            title=str(store),
+            tables=lambda: tables_of(session),
+        )
     return Answer({"store": str(store)}, [])
 
 
@@ -144,7 +149,8 @@ def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
     from sparsehist.cli.plan_command import levels_for_people
 
     if frame.columns == list(SCHEMA):
-        return frame.with_columns(costs_in_words(frame)).select(_LEDGER)
+        spent = frame.with_columns(costs_in_words(frame)).select(_LEDGER)
+        return spent if spent["dropped"].is_not_null().any() else spent.drop("dropped")
     shown = levels_for_people(frame) if "population_epsilon" in frame.columns else frame
     return shown.drop(name for name in _SELDOM_USED if name in shown.columns and shown[name].is_null().all())
 
@@ -164,7 +170,12 @@ def _checked_rows(rows: int) -> int:
 
 def _read(script: Path) -> str:
     if str(script) == _STDIN:
-        return sys.stdin.read()
+        # In bytes, where it has any: text is UTF-8 here, whatever the locale says.
+        raw = getattr(sys.stdin, "buffer", None)
+        try:
+            return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
+        except UnicodeDecodeError:
+            raise InputError("standard input is not UTF-8 text") from None
     if not script.is_file():
         raise NotFoundError(f"there is no file {script}")
     try:

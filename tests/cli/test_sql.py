@@ -8,10 +8,15 @@ import sys
 
 import polars as pl
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
+from sparsehist.cli.answer import print_shown
 from sparsehist.cli.prompt import converse, history_file, is_complete
-from sparsehist.cli.prompt_words import completer, of_session
+from sparsehist.cli.prompt_words import completer, of_session, tables_of
+from sparsehist.cli.tables import rows_table
 from sparsehist.series import Store
+from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 
 CREATE = """\
@@ -114,6 +119,13 @@ def test_a_script_on_standard_input_needs_no_prompt(sparsehist, store, monkeypat
     assert piped.code == 0 and "visits" in piped.out and "release a of visits" in piped.out
     monkeypatch.setattr(sys, "stdin", io.StringIO("select 1 as one"))
     assert sparsehist("run", "-").out.split() == ["one", "─────", "1"]
+    in_bytes = "\N{ZERO WIDTH NO-BREAK SPACE}select 'ä' as one".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(in_bytes), encoding="latin-1"))
+    assert sparsehist("run", "-").out.split()[-1] == "ä"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"select '\xff'"), encoding="latin-1"))
+    assert "not UTF-8" in sparsehist("run", "-").err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(" -- nothing\n"))
+    assert (sparsehist("run", "-").code, sparsehist("run", "-").out) == (0, "")
     assert sparsehist("sql").code == 2
 
 
@@ -169,7 +181,6 @@ def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
     from prompt_toolkit.output import DummyOutput
 
     from sparsehist.cli.sql_work import described
-    from sparsehist.sqlfront.running import run_script
 
     monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
     with (
@@ -180,15 +191,20 @@ def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
         keys.send_text("select 40 +\r2 as\ranswer;\r")
         keys.send_text("nonsense;\r")
         keys.send_text("half a line\x03")
-        keys.send_text(".help\r.nothing\r")
+        keys.send_text(".help\r.nothing\r\\d\r")
         keys.send_text("release first from visits at level 1;\r")
         keys.send_text("\x04")
-        converse(lambda text: described(run_script(session, text)), of_session(session), title="s")
+        converse(
+            lambda text: described(run_script(session, text)),
+            of_session(session),
+            title="s",
+            tables=lambda: tables_of(session),
+        )
     shown = capsys.readouterr()
     assert (
         "answer" in shown.out and "42" in shown.out and "Ctrl-D" in shown.out and "there is no .nothing" in shown.out
     )
-    assert "release first of visits" in shown.out
+    assert "release first of visits" in shown.out and "series" in shown.out.split("there is no .nothing")[1]
     assert "syntax error" in shown.err and "half a line" not in shown.out + shown.err
     history = (here / "state" / "sparsehist" / "history").read_text()
     assert "+answer;" in history
@@ -225,6 +241,35 @@ def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
     assert "rho 0.1" in told.out and "epsilon" in told.out and "at delta 1e-05" in told.out
     assert f"{Store('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
     assert max(map(len, told.out.splitlines())) <= 100
+
+
+def test_what_a_statement_may_name_is_listed(here, store):
+    """Series, their releases of either kind, and what the session made or was handed; a release only once."""
+    Store("s").series("visits").release("weekly", level="0.5")
+    with Session(Store("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
+        run_script(session, "create schema x; create table x.t as from visits.weekly; create view v as select 1 as n")
+        listed = tables_of(session)
+    assert dict(listed.rows()) == {
+        "visits": "series", "visits.weekly": "release of cells at level 0.5", "people": "view", "v": "view",
+        "x.t": "table",
+    }  # fmt: skip
+    with Session(None) as session:
+        assert tables_of(session).is_empty()
+    with Session(Store("nowhere")) as session:
+        assert tables_of(session).is_empty()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_wide_table_goes_on_below_itself(width):
+    """On a terminal no line is longer than it, and every value is drawn."""
+    frame = pl.DataFrame({f"column_{i}": [f"value_{i}", "日本" * i] for i in range(12)} | {"long": ["x" * 90, None]})
+    drawn = io.StringIO()
+    print_shown(Console(file=drawn, width=width, force_terminal=True, color_system=None), [rows_table(frame)])
+    lines = drawn.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= width
+    words = drawn.getvalue().split()
+    assert {f"value_{i}" for i in range(12)} <= set(words) and drawn.getvalue().count("x") == 90
+    assert words.count("column_3") == 1
 
 
 def test_errors_of_a_script_are_json_too(sparsehist, here):

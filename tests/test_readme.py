@@ -57,11 +57,22 @@ def test_the_commands_of_the_readme_run(ran, capsys):
 
 def test_what_the_readme_points_at_exists():
     """Paths in code spans and links are in the checkout."""
-    named = re.findall(r"`((?:sparsehist|benchmarks|data|docs)/[\w/.-]*)`", README) + re.findall(
-        r"\]\(([^)]+)\)", README
-    )
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    named = re.findall(r"`((?:sparsehist|benchmarks|data|docs)/[\w/.-]*)`", README)
+    named += [link for link in links if not link.startswith("#")]
     assert len(named) > 5
     assert [path for path in named if not (CHECKOUT / path).exists()] == []
+
+
+def test_every_section_is_in_the_contents():
+    """Links within the page lead to its headings, and no section but the last is left out."""
+    linked = set(re.findall(r"\]\(#([^)]+)\)", README))
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)
+    headings = [
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    ]
+    assert linked == set(headings) - {"references"}
 
 
 def test_the_make_targets_of_the_readme_exist():

@@ -309,6 +309,17 @@ def test_bad_input_is_refused_before_anything_is_spent(wrong, error):
     assert series.store.ledger().filter(pl.col("scope") == "path").height == 1
 
 
+@pytest.mark.parametrize("name", ["std", "noisy_answer"])
+def test_a_key_column_called_like_a_column_of_answers_is_refused(name):
+    """It would be lost from the release, and only once that was paid for."""
+    domain = sh.Product(**{name: sh.Integers(3), "other": sh.Integers(2)})
+    log = pl.DataFrame({"user": [1, 2], name: [0, 2], "other": [1, 1]})
+    series = sh.create(":memory:", log, name="s", unit="user", key=[name, "other"], max_keys=1, domain=domain)
+    with pytest.raises(DeclarationError, match="rename it"):
+        series.release_workload("w", sh.Marginals(k=1), level="0.5")
+    assert series.releases().is_empty()
+
+
 def test_a_negative_matrix_has_no_non_negative_answers():
     """Where an answer may rightly be negative, cutting at zero is refused."""
     series, _ = _hours()

@@ -16,13 +16,14 @@ import polars as pl
 from sparsehist.accounting.spending import check_spending
 from sparsehist.declaration import Declaration, checked_name
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, NotFoundError
-from sparsehist.histogram import grid_step, round_to_grid
+from sparsehist.histogram import grid_step
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.planning.workload_plan import chosen_strategy
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.releasing.cell_rounds import adjacent
 from sparsehist.releasing.public_parameters import NEIGHBOURS
+from sparsehist.releasing.workload_answers import cell_grid, check_spread, noisy_answers, noisy_cells
 from sparsehist.releasing.workload_data import cells_of, column_sizes, queries_frame
 from sparsehist.releasing.workload_noise import check_noise, family_for
 from sparsehist.releasing.workload_post_processing import (
@@ -32,10 +33,10 @@ from sparsehist.releasing.workload_post_processing import (
     post_process_cells,
 )
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
-from sparsehist.workload import Strategy, Workload, answers_of_state, cells_of_state, next_state, strategy_named
-from sparsehist.workload.base import FloatArray
+from sparsehist.workload import Strategy, Workload, next_state, strategy_named
 
 AUTO = "auto"
+_COLUMNS = ("noisy_answer", "std")
 Published = tuple[pl.DataFrame, dict[str, Any]]
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
@@ -96,6 +97,11 @@ def requested(
             f"workload must be a Workload or its text, got {type(workload).__name__}; a matrix is sh.Workload(matrix)"
         )
     check_noise(declaration.noise)
+    taken = [name for name in declaration.key if name in _COLUMNS]
+    if taken:
+        raise DeclarationError(
+            f"a key column is called {taken[0]!r}, as releases of workloads call theirs: rename it"
+        )
     steps = None if post_processing is None else checked_steps(post_processing)
     if asked is not None:
         asked = asked.with_names(declaration.key).for_domain(column_sizes(declaration.domain))
@@ -277,6 +283,7 @@ def _public_parameters(
         "sensitivity": sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1,
         "sensitivity_lower": sensitivity.l2_lower if declaration.noise == "gaussian" else None,
         "grid": grid_step(std),
+        "cell_grid": cell_grid(strategy, noise_std),
         "threshold": None,
         "numerical_slack": 0.0,
         "post_processing": list(request.post_processing or ()),
@@ -300,6 +307,7 @@ def _variances(strategy: Strategy) -> tuple[float, float]:
     asking = variance[variance > 0]
     if not asking.size:
         raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
+    check_spread(strategy, float(asking.min()), float(asking.max()))
     return float(asking.min()), float(variance.mean())
 
 
@@ -322,23 +330,15 @@ def _published(
     family = family_for(declaration.noise, strategy, declaration.max_keys)
     grid, steps = float(metadata["grid"]), tuple(metadata["post_processing"])
     if not workload.explicit:
-        counts = cells.dense() + _cell_noise(family, strategy, noise, grid)
+        counts = noisy_cells(family, strategy, noise, cells, grid=grid)
         keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
         noisy = pl.Series("noisy_count", post_process_cells(counts, steps))
         return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
-    added = answers_of_state(family, strategy, noise)
-    exact = workload.answers(cells)
-    # Integers stay exact; a real matrix has answers off the grid, whose low bits must not be seen.
-    answers = exact + round_to_grid(added, grid) if workload.integral else round_to_grid(exact + added, grid)
+    # A release made before noise was rounded cell by cell stays what it was.
+    answers = noisy_answers(family, strategy, noise, cells, grid=grid, by_cell=metadata.get("cell_grid"))
     std = float(metadata["noise_std"]) * np.sqrt(strategy.query_variance())
     queries = workload.queries()
     assert queries is not None
     return queries_frame(queries, declaration.domain, declaration.key).with_columns(
         pl.Series("noisy_answer", post_process(workload, answers, std, steps)), pl.Series("std", std)
     )
-
-
-def _cell_noise(family: Family, strategy: Strategy, noise: NoiseArray, grid: float) -> FloatArray:
-    """Noise of the cells whose prefix sums lie on the grid: a sum over any range is off by one rounding, not many."""
-    prefix = round_to_grid(np.cumsum(cells_of_state(family, strategy, noise)), grid)
-    return np.diff(prefix, prepend=0.0)

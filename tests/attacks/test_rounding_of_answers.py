@@ -1,0 +1,78 @@
+"""Attempts to tell counts from how a computer rounds the answers of workloads with real weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.sparse.linalg import LinearOperator
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram import round_to_grid
+
+
+def _of_two_cells(count: int, other: int) -> sh.Series:
+    counts = sh.Counts(pl.DataFrame({"key": [0, 1], "count": [count, other]}))
+    return sh.create(":memory:", counts, name="s", key="key", max_keys=1, domain=sh.Integers(2), seed=5)
+
+
+def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
+    """How many noisy counts of the only cell asked about give all the answers, rounding included."""
+    answers, metadata = release.frame["noisy_answer"].to_numpy(), release.metadata
+    grid, step = metadata["grid"], metadata["cell_grid"]
+    weights = matrix[:, 0]
+    low, high = ((answers - grid / 2) / weights).max(), ((answers + grid / 2) / weights).min()
+    around = 8 + np.ceil(abs(high - low) / step)
+    near = step * (np.rint((low + high) / 2 / step) + np.arange(-around, around + 1))
+    for first in range(0, len(weights), 1000):
+        part = slice(first, first + 1000)
+        near = near[(round_to_grid(np.outer(weights[part], near), grid) == answers[part, np.newaxis]).all(axis=0)]
+    return int(near.size)
+
+
+@pytest.mark.parametrize("strategy", ["identity", "hierarchical(branching=2)"])
+def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str) -> None:
+    """A hundred thousand multiples of one cell are those of one noisy count: none shows how its count was rounded."""
+    weights = 1.0 + entropy.seeded(2).random(100_000)
+    matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
+    made = _of_two_cells(10**9, 3).release_workload(
+        "w", sh.Workload.from_matrix(matrix), level="0.5", strategy=strategy
+    )
+    assert weighed_noisy_cells(matrix, made) > 0
+
+
+def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
+    """Beside entries of 1e20 the grid of the small answers is finer than a double: no bits are left to be seen."""
+    matrix = np.array([[1e20, 0.0], [1.5, 0.0]])
+    for count in (0, 1, 10**6):
+        made = _of_two_cells(count, 3).release_workload(
+            "w", sh.Workload.from_matrix(matrix), level="0.5", strategy="identity"
+        )
+        assert weighed_noisy_cells(matrix, made) > 0
+
+
+def test_answers_that_share_no_grid_are_refused() -> None:
+    """Where answers get noise of their own, the noise of the largest has to reach the grid of the smallest."""
+    counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}))
+    domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
+    series = sh.create(":memory:", counts, name="s", key=["a", "b"], max_keys=1, domain=domain, seed=1)
+    wide = sh.Kronecker(sh.Workload.from_matrix(np.diag([1e20, 1.5])), sh.Total())
+    with pytest.raises(DeclarationError, match="share a grid"):
+        series.release_workload("w", wide, level="0.5", strategy="kronecker(identity, direct)")
+    assert series.releases().is_empty()
+
+
+def test_an_operator_in_single_precision_sees_noisy_cells_only() -> None:
+    """It rounds counts of 1e8 to multiples of 8: with noise added afterwards, two units could move an answer by 8."""
+
+    def single(x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float32).astype(np.float64)
+
+    operator = LinearOperator((2, 2), matvec=single, rmatvec=single, matmat=single, dtype=np.float64)
+    for count in (10**8 + 3, 10**8 + 5):
+        made = _of_two_cells(count, 10**8).release_workload(
+            "w", sh.Workload.from_matrix(operator), level="0.5", strategy="identity"
+        )
+        assert (made.frame["noisy_answer"].to_numpy() % 8 == 0).all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,13 +132,15 @@ class Workload(metaclass=_Called):
         """
         if self.n_queries * self.n_cells > _MOST_ENTRIES:
             raise DeclarationError(f"{self.describe()} of shape {self.shape} is too large for rows one by one")
-        step = max(1, _ENTRIES_AT_ONCE // self.n_cells)
-        parts = []
+        return np.concatenate([np.sum(rows**2, axis=0) for rows in self.row_blocks()])
+
+    def row_blocks(self) -> Iterator[FloatArray]:
+        """The listed rows of A, some at a time, as columns; shape (cells, m) each."""
+        step = max(1, _ENTRIES_AT_ONCE // max(self.n_cells, self.n_queries))
         for first in range(0, self.n_queries, step):
-            rows = np.zeros((self.n_queries, min(step, self.n_queries - first)))
-            rows[first + np.arange(rows.shape[1]), np.arange(rows.shape[1])] = 1.0
-            parts.append(np.sum(self.apply_transposed(rows) ** 2, axis=0))
-        return np.concatenate(parts)
+            chosen = np.zeros((self.n_queries, min(step, self.n_queries - first)))
+            chosen[first + np.arange(chosen.shape[1]), np.arange(chosen.shape[1])] = 1.0
+            yield self.apply_transposed(chosen)
 
     def queries(self) -> Mapping[str, IntegerArray] | None:
         """Say which query each row is: columns of length n_queries, or None where the list is implicit."""

@@ -105,16 +105,8 @@ class Invertible(Strategy):
         return variances
 
     def _variances_of_rows(self) -> FloatArray:
-        queries = self.workload.n_queries
-        step = max(1, _NUMBERS_AT_ONCE // max(self.workload.n_cells, queries))
-        variances = np.empty(queries)
-        for first in range(0, queries, step):
-            count = min(step, queries - first)
-            chosen = np.zeros((queries, count))
-            chosen[first + np.arange(count), np.arange(count)] = 1.0
-            rows = self.workload.apply_transposed(chosen)
-            variances[first : first + count] = np.sum(self.solve_transposed(rows) ** 2, axis=0)
-        return variances
+        squares = [np.sum(self.solve_transposed(rows) ** 2, axis=0) for rows in self.workload.row_blocks()]
+        return np.concatenate(squares)
 
 
 class IdentityStrategy(Invertible):

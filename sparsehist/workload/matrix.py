@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from sparsehist.workload.cells import Cells
 _LARGEST_INTEGER = 2**20
 # A strategy may depend on all of an operator of so many cells (`optimised`), so all of it is told apart.
 _WRITTEN_OUT = 512
+_ENTRIES_AT_ONCE = 2**22
 _NOT_LINEAR, _ROUNDING = 1e-4, 1e-9  # operators may compute in single precision
 
 
@@ -82,6 +83,14 @@ class MatrixWorkload(Workload):
         if self.matrix is None:
             return super().row_squares()
         return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), np.float64).reshape(-1)
+
+    def row_blocks(self) -> Iterator[FloatArray]:
+        if self.matrix is None:
+            yield from super().row_blocks()
+            return
+        step = max(1, _ENTRIES_AT_ONCE // self.n_cells)
+        for first in range(0, self.n_queries, step):
+            yield self.matrix[first : first + step].toarray().T
 
     def arguments(self) -> str:
         rows, cells = self._shape

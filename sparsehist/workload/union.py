@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -71,6 +71,10 @@ class Union(Workload):
 
     def row_squares(self) -> FloatArray:
         return np.concatenate([part.row_squares() for part in self.parts])
+
+    def row_blocks(self) -> Iterator[FloatArray]:
+        for part in self.parts:
+            yield from part.row_blocks()
 
     def queries(self) -> Mapping[str, IntegerArray]:
         """Ranges where all parts are; else the number of the part and of the query in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -150,8 +151,9 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     names = _plain_names(workload)
     made: list[Strategy] = []
     if isinstance(workload, Union):
-        parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
-        made.append(strategy_named(f"union({', '.join(parts)})", workload))
+        with suppress(DeclarationError):  # a part that asks nothing has no strategy of its own
+            parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
+            made.append(strategy_named(f"union({', '.join(parts)})", workload))
     for name in names:
         try:
             made.append(strategy_named(name, workload))
@@ -200,7 +202,14 @@ def _may_be_direct(workload: Workload) -> bool:
     """Whether the queries could be measured as they are: not many, and not the prefix sums, which all overlap."""
     if isinstance(workload, Prefix | Marginals | Kronecker) or not workload.explicit:
         return False
-    return workload.n_queries <= _MOST_DIRECT and getattr(workload, "matrix", workload) is not None
+    return workload.n_queries <= _MOST_DIRECT and _has_columns(workload)
+
+
+def _has_columns(workload: Workload) -> bool:
+    """Whether the columns of A are known one by one."""
+    if isinstance(workload, Union):
+        return all(map(_has_columns, workload.parts))
+    return not isinstance(workload, Marginals | Kronecker) and getattr(workload, "matrix", workload) is not None
 
 
 def _blended(workload: Workload, max_keys: int) -> list[Strategy]:

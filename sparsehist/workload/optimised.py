@@ -146,6 +146,8 @@ class Optimised(Strategy):
         if max_keys == 1 or workload.n_cells > LARGEST:
             return cls(workload)
         gram = gram_of(workload)
+        if not gram.any():
+            return cls(workload)  # which says so
         family = _powers(gram, one_cell_optimum(gram).weights)
 
         def error(power: int, share: int) -> float:

@@ -4,11 +4,16 @@ import math
 
 import pytest
 
+from sparsehist import entropy
+from sparsehist.errors import DeclarationError
 from sparsehist.workload import (
     Identity,
+    Kronecker,
+    Marginals,
     Prefix,
     Ranges,
     Total,
+    Union,
     Workload,
     choose,
     compare,
@@ -62,6 +67,32 @@ def test_a_small_matrix_has_a_strategy_of_its_own():
     matrix = [[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 1]]
     table = compare(Workload(matrix), 1)
     assert table[0].strategy == choose(Workload(matrix), 1).name
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Union(Marginals((2, 3), 1), Marginals((2, 3), [[]])),
+        Union(Kronecker(Identity(2), Identity(3)), Marginals((2, 3), [[0]])),
+        Union(Union(Kronecker(Total(4))), Identity(4)),
+        Union(Workload([[0, 0, 0]]), Identity(3)),
+    ],
+    ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
+)
+def test_every_union_has_a_strategy(workload, pure, keys):
+    """Also one whose columns are not known one by one, or with a part that asks nothing."""
+    chosen = choose(workload, keys, pure=pure)
+    chosen.check(rng=entropy.seeded(1))
+    assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+def test_what_asks_nothing_has_no_strategy(keys):
+    """It is refused in words, for units of any number of cells."""
+    with pytest.raises(DeclarationError, match=r"no strategy answers|asks nothing"):
+        choose(Workload([[0, 0, 0]]), keys)
 
 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])

@@ -28,6 +28,9 @@ class Jumps(NamedTuple):
     levels: FloatArray
     values: FloatArray
 
+    def __repr__(self) -> str:
+        return "Jumps()"
+
     def take(self, chosen: NDArray[Any]) -> Jumps:
         """Some of them, by mask or by index."""
         return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])

@@ -35,6 +35,9 @@ class Truth(NamedTuple):
     family: Family
     charge: float
 
+    def __repr__(self) -> str:
+        return "Truth()"
+
 
 def read_truth(truth: ArrayLike, family: Family, truth_step: float | None, *, copy: bool) -> Truth:
     """Check a vector and bring it to the grid that its dtype, length and the declared step decide.

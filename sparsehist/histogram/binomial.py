@@ -41,6 +41,9 @@ class Sizes(NamedTuple):
     ordinary: IntArray
     large: dict[int, int]
 
+    def __repr__(self) -> str:
+        return "Sizes()"
+
     def without(self, left_out: NDArray[np.bool_]) -> Sizes:
         """The same with 0 trials where `left_out` says so."""
         kept = {i: n for i, n in self.large.items() if not left_out[i]}

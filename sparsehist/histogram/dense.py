@@ -26,6 +26,9 @@ class DenseReleases(NamedTuple):
     noise: NoiseArray
     published: NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return "DenseReleases()"
+
 
 def release_dense(
     family: Family,

@@ -54,6 +54,9 @@ class Exceeding(NamedTuple):
     paths: NoiseArray
     group: IntArray
 
+    def __repr__(self) -> str:
+        return "Exceeding()"
+
 
 def draw_exceeding(
     family: Family,

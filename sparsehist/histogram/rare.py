@@ -37,6 +37,9 @@ class _Box(NamedTuple):
     row: IntArray
     scale: FloatArray
 
+    def __repr__(self) -> str:
+        return "_Box()"
+
     @property
     def log_survival(self) -> float:
         bound = np.isfinite(self.upper)

@@ -27,6 +27,9 @@ class Round(NamedTuple):
     tracked: NoiseArray
     new: Exceeding
 
+    def __repr__(self) -> str:
+        return "Round()"
+
 
 def draw_round(
     family: Family,

@@ -29,6 +29,9 @@ class Uniforms(NamedTuple):
     upper: NDArray[np.bool_]
     distance: FloatArray
 
+    def __repr__(self) -> str:
+        return "Uniforms()"
+
 
 def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
     """Draw independent uniforms."""

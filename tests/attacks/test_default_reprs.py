@@ -1,0 +1,85 @@
+"""What holds secret arrays prints nothing of them: a debugger, a log or a traceback with locals shows no count."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import sparsehist
+from sparsehist import entropy, noise
+from sparsehist.dense.laplace_jumps import Jumps
+from sparsehist.dense.truth import Truth
+from sparsehist.histogram import DenseReleases, Exceeding, Round, draw_exceeding, release_dense
+from sparsehist.histogram.binomial import as_sizes
+
+_SECRET = 918273645
+
+
+def _classes() -> Iterator[type]:
+    for module in pkgutil.walk_packages(sparsehist.__path__, "sparsehist."):
+        if module.name.endswith("__main__"):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            if inspect.isclass(value) and value.__module__ == module.name:
+                yield value
+
+
+def printed_fields(made: type) -> list[str]:
+    """Types of what the repr that was generated for a class shows."""
+    if dataclasses.is_dataclass(made):
+        shown = vars(made)["__dataclass_params__"].repr
+        return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
+    # What namedtuple() itself defines comes from the module collections.
+    generated = hasattr(made, "_fields") and made.__repr__.__module__ != made.__module__
+    return list(map(str, inspect.get_annotations(made).values())) if generated else []
+
+
+def test_no_class_prints_arrays_unless_they_are_public() -> None:
+    """A dataclass or named tuple whose generated repr shows arrays or tables is listed here: none holds secrets."""
+    public = {
+        "domain.exact_choice.ExactChoice",
+        "histogram.lattice_history._Chain",
+        "histogram.lattice_history._Waves",
+        "histogram.rare.History",
+        "noise.check._Setting",
+        "dense.post_processing.PostProcessing",
+        "planning.cell_plan.Plan",
+        "workload.agreement.Columns",
+        "workload.agreement._Inclusion",
+        "workload.optimised.Optimum",
+        "workload.optimised._Family",
+        "workload.residual_basis.Residuals",
+    }
+    printing = {
+        f"{made.__module__}.{made.__qualname__}".removeprefix("sparsehist.")
+        for made in _classes()
+        if any(word in shown for shown in printed_fields(made) for word in ("Array", "DataFrame", "LazyFrame"))
+    }
+    assert printing == public
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        as_sizes([_SECRET, 2**40 + _SECRET]),
+        Exceeding(np.array([float(_SECRET)]), np.array([[float(_SECRET)]]), np.array([_SECRET])),
+        Round(np.array([_SECRET]), Exceeding(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]))),
+        DenseReleases(np.array([[_SECRET]]), np.array([[True]])),
+        Truth(np.array([_SECRET]), 1.0, noise.Gaussian(), 0.0),
+        Jumps(np.array([_SECRET]), np.array([0.5]), np.array([float(_SECRET)])),
+        release_dense(noise.Gaussian(), [_SECRET], [0.1], [9.0], rng=entropy.seeded(1)),
+        draw_exceeding(noise.Gaussian(), [], 0.1, 9.0, 3, count=_SECRET, rng=entropy.seeded(1)),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_secret_arrays_are_not_printed(made: object) -> None:
+    """Neither by repr nor by str; the name is all there is."""
+    for shown in (repr(made), str(made), f"{made}", repr([made])):
+        assert not any(character.isdigit() for character in shown)
+        assert "array" not in shown

@@ -101,7 +101,9 @@ class Release:
         intervals reach down to 0. No statement holds given the value itself, without knowing how common which
         counts are.
 
-        Only this release is used, so other releases of the same keys neither help nor harm. No store is needed.
+        Only this release is used, and whatever else was released, the statement holds over all of its keys. It is
+        none about keys picked by other releases, say those that appear here for the first time: their noise is not
+        that of all. No store is needed.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.

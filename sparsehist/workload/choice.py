@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -151,9 +150,7 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     names = _plain_names(workload)
     made: list[Strategy] = []
     if isinstance(workload, Union):
-        with suppress(DeclarationError):  # a part that asks nothing has no strategy of its own
-            parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
-            made.append(strategy_named(f"union({', '.join(parts)})", workload))
+        made += _of_union(workload, max_keys, pure=pure)
     for name in names:
         try:
             made.append(strategy_named(name, workload))
@@ -167,6 +164,15 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     if dense and not pure:
         made += _optimised(workload, max_keys)
     return made
+
+
+def _of_union(workload: Union, max_keys: int, *, pure: bool) -> list[Strategy]:
+    """The best of each part; none where a part asks nothing."""
+    try:
+        parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
+    except DeclarationError:
+        return []
+    return [strategy_named(f"union({', '.join(parts)})", workload)]
 
 
 def _optimised(workload: Workload, max_keys: int) -> list[Strategy]:

@@ -32,8 +32,8 @@ def release_workload(
     workload: Annotated[
         str | None,
         Parameter(
-            help="What is asked: prefix(), ranges(), 'ranges([(0, 9), (10, 99)])', identity(), total(), "
-            "marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), union(…, …). "
+            help="What is asked: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
+            "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), union(…, …). "
             "Needed for a new name."
         ),
     ] = None,

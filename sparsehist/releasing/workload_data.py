@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, Product
-from sparsehist.errors import DeclarationError
+from sparsehist.domain.dates import read_date
+from sparsehist.errors import DeclarationError, DomainError
 from sparsehist.store import SeriesFiles
 from sparsehist.workload import Cells
+from sparsehist.workload.of_keys import KeyNumbers
 
 _NUMBERED = 2**63
 """A column of so many values, such as text, has no numbers for them."""
@@ -28,6 +31,32 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 def column_sizes(domain: Domain) -> tuple[int, ...]:
     """Number of values of each key column."""
     return tuple(column.size for column in key_domains(domain))
+
+
+def numbers_of(domain: Domain, name: str) -> KeyNumbers:
+    """What numbers the keys of a column, as a caller writes them: integers, text, or dates as text.
+
+    Args:
+        domain: Of the column.
+        name: Of the column.
+    """
+
+    def numbers(keys: Sequence[Any]) -> NDArray[np.int64]:
+        if domain.size >= _NUMBERED:
+            raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
+        dtype = domain.dtypes[0]
+        try:
+            read = [read_date(key) for key in keys] if dtype == pl.Date else keys
+            given = pl.DataFrame({"key_0": pl.Series(read, dtype=dtype, strict=True)})
+        except (TypeError, OverflowError, pl.exceptions.PolarsError, DomainError):
+            kind = "dates such as '2024-01-31'" if dtype == pl.Date else str(dtype)
+            raise DeclarationError(f"the keys of {name} are {kind}") from None
+        inside = domain.contains(given)
+        if not inside.all():
+            raise DeclarationError(f"{keys[int(np.argmin(inside))]!r} is no key of {name}: {domain.describe()}")
+        return domain.index(given)
+
+    return numbers
 
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:

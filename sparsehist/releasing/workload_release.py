@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sparsehist.workload import Strategy
 
 
+_ENDS = ("low", "high")
+
+
 class WorkloadRelease(Release):
     """What one round of a workload published.
 
@@ -48,7 +51,7 @@ class WorkloadRelease(Release):
         """The number of units in a range of keys, both ends included.
 
         Args:
-            low: First key of the range, in the domain's order.
+            low: First key of the range, in the domain's order; a date may be text such as '2024-01-31'.
             high: Last key of the range.
 
         Returns:
@@ -77,11 +80,10 @@ class WorkloadRelease(Release):
         """
         if self.implicit:
             return self._sums(lows, highs)
-        if not {"low", "high"} <= set(self.frame.columns):
+        if not set(_ENDS) <= set(self.frame.columns):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
-        schema = self.frame.schema
         asked = pl.DataFrame(
-            {"low": pl.Series(lows, dtype=schema["low"]), "high": pl.Series(highs, dtype=schema["high"])}
+            {end: _as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
         )
         found = asked.join(self.frame.unique(["low", "high"]), on=["low", "high"], how="left", maintain_order="left")
         if found["noisy_answer"].null_count():
@@ -130,12 +132,19 @@ class WorkloadRelease(Release):
         return np.asarray(np.sqrt(variances)[which], np.float64) * float(self.metadata["noise_std"])
 
 
+def _as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
+    """Keys as a caller writes them; dates may be text."""
+    try:
+        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
+            return pl.Series(asked).str.to_date("%Y-%m-%d")
+        return pl.Series(asked, dtype=dtype)
+    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+        raise NotFoundError(f"the keys of this release are {dtype}") from None
+
+
 def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:
     """Where keys stand in the order of the domain."""
-    try:
-        wanted = pl.Series("key", asked, dtype=keys.dtype)
-    except (TypeError, pl.exceptions.PolarsError, OverflowError):
-        raise NotFoundError(f"the keys of this release are {keys.dtype}") from None
+    wanted = _as_keys(asked, keys.dtype)
     numbered = pl.DataFrame({"key": keys}).with_row_index("position")
     found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
     if found.null_count():

@@ -24,7 +24,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.releasing.cell_rounds import adjacent
 from sparsehist.releasing.public_parameters import NEIGHBOURS
 from sparsehist.releasing.workload_answers import cell_grid, check_spread, noisy_answers, noisy_cells
-from sparsehist.releasing.workload_data import cells_of, column_sizes, queries_frame
+from sparsehist.releasing.workload_data import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.releasing.workload_noise import check_noise, family_for
 from sparsehist.releasing.workload_post_processing import (
     check_possible,
@@ -34,6 +34,7 @@ from sparsehist.releasing.workload_post_processing import (
 )
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.workload import Strategy, Workload, next_state, strategy_named
+from sparsehist.workload.of_keys import with_cells
 
 AUTO = "auto"
 _COLUMNS = ("noisy_answer", "std")
@@ -104,7 +105,8 @@ def requested(
         )
     steps = None if post_processing is None else checked_steps(post_processing)
     if asked is not None:
-        asked = asked.with_names(declaration.key).for_domain(column_sizes(declaration.domain))
+        numbers = list(map(numbers_of, key_domains(declaration.domain), declaration.key))
+        asked = with_cells(asked.with_names(declaration.key), numbers).for_domain(column_sizes(declaration.domain))
         check_possible(asked, steps or ())
     return WorkloadRequest(
         checked_name("release", name),

@@ -128,14 +128,19 @@ class Kronecker(Workload):
         return {digest: content for factor in self.factors for digest, content in factor.attachments().items()}
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        spans = self.spans(len(columns))
+        return Kronecker(*(factor.for_domain(columns[at]) for factor, at in zip(self.factors, spans, strict=True)))
+
+    def spans(self, columns: int) -> list[slice]:
+        """Which columns of a domain each factor asks about.
+
+        Raises:
+            DeclarationError: If the domain has another number of columns.
+        """
         widths = [1 if _is_open(factor) else len(factor.columns) for factor in self.factors]
-        if sum(widths) != len(columns):
-            raise DeclarationError(
-                f"{self.describe()} asks about {sum(widths)} columns, the domain has {len(columns)}"
-            )
-        ends = list(accumulate(widths))
-        parts = [columns[end - width : end] for width, end in zip(widths, ends, strict=True)]
-        return Kronecker(*(factor.for_domain(part) for factor, part in zip(self.factors, parts, strict=True)))
+        if sum(widths) != columns:
+            raise DeclarationError(f"{self.describe()} asks about {sum(widths)} columns, the domain has {columns}")
+        return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
     def _open(self) -> bool:
         return any(_is_open(factor) for factor in self.factors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -171,6 +172,8 @@ class Ranges(RangeRows):
         n: Number of cells, or None to take it from the domain of the series; a list in its place is `ranges`.
         ranges: Pairs (low, high) of numbers of cells in the order of the domain, both ends included, 0 <= low <=
             high < n; repeats allowed. None: all ranges.
+        keys: Instead: pairs of keys of the series, both ends included, in the order of its domain: integers, text,
+            or dates, as such or as text. A release puts the numbers of their cells in their place.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a range is not one of its cells.
@@ -180,6 +183,8 @@ class Ranges(RangeRows):
         array([ 3., 14.])
         >>> str(Ranges([(0, 1), (1, 3)]))
         'ranges([(0, 1), (1, 3)])'
+        >>> str(Ranges(keys=[("2024-01-01", "2024-01-31")]))
+        "ranges(keys=[('2024-01-01', '2024-01-31')])"
         >>> Ranges(10**7).shape, Ranges(10**7).explicit
         ((50000005000000, 10000000), False)
     """
@@ -190,15 +195,22 @@ class Ranges(RangeRows):
         self,
         n: int | Sequence[tuple[int, int]] | NDArray[np.integer] | None = None,
         ranges: Sequence[tuple[int, int]] | ArrayLike | None = None,
+        *,
+        keys: Sequence[tuple[Any, Any]] | None = None,
     ) -> None:
         if isinstance(n, list | tuple | np.ndarray) and ranges is None:
             n, ranges = None, n
+        if keys is not None and not (n is None and ranges is None):
+            raise DeclarationError("ranges(keys=[…]) takes nothing else: size and cells are those of the series")
+        self.keys = None if keys is None else as_key_pairs(keys)
         super().__init__(None if n is None else as_size(n, self.word))
         self._pairs = None if ranges is None else as_pairs(ranges, self._n)
-        self.explicit = self._pairs is not None
+        self.explicit = self._pairs is not None or self.keys is not None
 
     @property
     def n_queries(self) -> int:
+        if self.keys is not None:
+            return len(self.keys)
         return self.n * (self.n + 1) // 2 if self._pairs is None else len(self._pairs)
 
     def bounds(self) -> tuple[IntegerArray, IntegerArray]:
@@ -215,6 +227,8 @@ class Ranges(RangeRows):
         return super().queries() if self.explicit else None
 
     def arguments(self) -> str:
+        if self.keys is not None:
+            return f"keys={list(self.keys)}"
         if self._pairs is None:
             return super().arguments()
         size = "" if self._n is None else f"{self._n}, "
@@ -229,6 +243,8 @@ class Ranges(RangeRows):
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         filled = super().for_domain(columns)
+        if self.keys is not None:
+            raise DeclarationError(f"{self.describe()} names keys, which a domain of sizes {columns} does not")
         return Ranges(filled.columns[0], self._pairs) if filled is not self else self
 
     def _digest(self) -> str:
@@ -249,6 +265,28 @@ def as_size(n: object, word: str) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
         raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {n!r}")
     return int(n)
+
+
+def as_key_pairs(keys: Sequence[tuple[Any, Any]]) -> tuple[tuple[int | str, int | str], ...]:
+    """Read ranges of keys; dates become text.
+
+    Raises:
+        DeclarationError: If they are no pairs of integers, texts or dates.
+    """
+    pairs = list(keys) if isinstance(keys, list | tuple) else []
+    if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
+    return tuple((_as_key(low), _as_key(high)) for low, high in pairs)
+
+
+def _as_key(end: Any) -> int | str:
+    if isinstance(end, str):
+        return end
+    if hasattr(end, "isoformat"):
+        return str(end.isoformat())
+    if isinstance(end, int | np.integer) and not isinstance(end, bool):
+        return int(end)
+    raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {end!r}")
 
 
 def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntegerArray:

@@ -21,8 +21,8 @@ from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.union import Union
 
 _ADVICE = (
-    "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), total(n), identity(n), marginals(k=2), "
-    "union(…, …), kronecker(…, …)"
+    "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), ranges(keys=[(low, high), …]), "
+    "total(n), identity(n), marginals(k=2), union(…, …), kronecker(…, …)"
 )
 
 Attachments = Mapping[str, bytes]
@@ -59,9 +59,9 @@ def _workload(node: ast.expr, attachments: Attachments) -> Workload:
 
 
 def _makers(attachments: Attachments) -> dict[str, Callable[..., Workload]]:
-    def ranges(n: Any = None, ranges: Any = None, *, sha256: str | None = None) -> Workload:
+    def ranges(n: Any = None, ranges: Any = None, *, keys: Any = None, sha256: str | None = None) -> Workload:
         if sha256 is None:
-            return Ranges(n, ranges)
+            return Ranges(n, ranges, keys=keys)
         return Ranges(n, np.frombuffer(_attached(attachments, sha256), "<i8").reshape(-1, 2))
 
     def matrix(rows: int, cells: int, *, sha256: str) -> Workload:
@@ -91,6 +91,10 @@ def _value(node: ast.expr, attachments: Attachments) -> Any:
     if isinstance(node, ast.Tuple | ast.List):
         items = [_value(item, attachments) for item in node.elts]
         return tuple(items) if isinstance(node, ast.Tuple) else items
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        number = node.operand.value
+        if type(number) is int:
+            return -number
     if isinstance(node, ast.Constant) and (node.value is None or type(node.value) in {int, str}):
         return node.value
     raise DeclarationError(

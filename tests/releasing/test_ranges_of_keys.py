@@ -1,0 +1,112 @@
+"""Ranges written in keys instead of cells: the same workload, and refused where there are no such keys."""
+
+from datetime import date
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import DeclarationError, NotFoundError
+
+DAYS = sh.Dates("2024-01-01", "2024-12-31")
+COUNTRIES = sh.Catalogue(["US", "DE", "FR"])
+
+
+def _series(store, name, key, domain, values):
+    log = pl.DataFrame({"user": range(900), **values})
+    return sh.create(store, log, name=name, unit="user", key=key, max_keys=1, domain=domain)
+
+
+@pytest.fixture
+def store():
+    """A store with series over days, over integers from -5, and over countries and days."""
+    days = {"day": [date(2024, 1, 1 + i % 28) for i in range(900)]}
+    with sh.open(":memory:", seed=4) as opened:
+        _series(opened, "days", "day", DAYS, days)
+        _series(opened, "degrees", "t", sh.Integers(-5, 20), {"t": [i % 26 - 5 for i in range(900)]})
+        _series(opened, "words", "w", sh.Strings(max_bytes=20), {"w": ["a"] * 900})
+        both = {"country": [("DE", "FR", "US")[i % 3] for i in range(900)], **days}
+        _series(opened, "places", ["country", "day"], sh.Product(country=COUNTRIES, day=DAYS), both)
+        yield opened
+
+
+def test_keys_and_cells_are_one_workload(store):
+    """Days as dates, as text and as cells ask for the same release, and nothing is spent twice."""
+    days = store.series("days")
+    weeks = sh.Ranges(keys=[(date(2024, 1, 1), "2024-01-07"), ("2024-01-08", date(2024, 1, 14))])
+    made = days.release_workload("weeks", weeks, level=1)
+    assert made.frame["low", "high"].rows() == [
+        (date(2024, 1, 1), date(2024, 1, 7)),
+        (date(2024, 1, 8), date(2024, 1, 14)),
+    ]
+    assert made.metadata["workload"] == "ranges(366, [(0, 6), (7, 13)])"
+    for same in (sh.Ranges([(0, 6), (7, 13)]), str(weeks), None):
+        assert days.release_workload("weeks", same, level=1).frame.equals(made.frame)
+    assert store.ledger().filter(scope="series", series="days")["level"].to_list() == ["1"]
+    assert abs(made.frame["noisy_answer"][0] - 7 * 32) < 8 + 7 * 1.5
+    assert made.answer("2024-01-08", "2024-01-14") == made.answer(date(2024, 1, 8), date(2024, 1, 14))
+
+
+def test_any_range_is_answered_by_text_too(store):
+    """Of all ranges, those of days are asked for by dates or by text."""
+    ranges = store.series("days").release_workload("ranges", "ranges()", level=1)
+    assert ranges.answer("2024-01-01", "2024-01-07") == ranges.answer(date(2024, 1, 1), date(2024, 1, 7))
+    for wrong in ("2023-12-31", "January", 3):
+        with pytest.raises(NotFoundError):
+            ranges.answer(wrong, wrong)
+
+
+def test_integers_are_keys_and_may_be_negative(store):
+    """-5 is the first of the integers from -5, not the cell of that number."""
+    made = store.series("degrees").release_workload("r", "ranges(keys=[(-5, -1), (0, 20)])", level=1)
+    assert made.frame["low", "high"].rows() == [(-5, -1), (0, 20)]
+    assert made.metadata["workload"] == "ranges(26, [(0, 4), (5, 25)])"
+
+
+def test_factors_and_parts_name_keys_of_their_columns(store):
+    """A product takes ranges of keys for each column, in the order of the domain; so does a union."""
+    places = store.series("places")
+    january = sh.Ranges(keys=[("2024-01-01", "2024-01-31")])
+    made = places.release_workload("a", sh.Kronecker(sh.Ranges(keys=[("DE", "FR")]), january), level=1)
+    row = made.frame.row(0, named=True)
+    assert (row["country_low"], row["country_high"]) == ("DE", "FR")
+    assert (row["day_low"], row["day_high"]) == (date(2024, 1, 1), date(2024, 1, 31))
+    assert abs(row["noisy_answer"] - 600) < 8
+    union = store.series("days").release_workload("b", sh.Union(january, sh.Total()), level=1)
+    assert union.frame["high"].to_list() == [date(2024, 1, 31), date(2024, 12, 31)]
+
+
+@pytest.mark.parametrize(
+    ("series", "workload", "said"),
+    [
+        ("days", "ranges(keys=[('2024-01-01', '2025-01-31')])", "'2025-01-31' is no key of day"),
+        ("days", "ranges(keys=[('2024-01-07', '2024-01-01')])", "ends before it begins"),
+        ("days", "ranges(keys=[(1, 2)])", "dates such as"),
+        ("days", "ranges(keys=[('Monday', 'Sunday')])", "dates such as"),
+        ("days", "ranges(keys=[])", "pairs"),
+        ("days", "ranges(keys=['2024-01-01'])", "pairs"),
+        ("days", "ranges(366, keys=[('2024-01-01', '2024-01-31')])", "takes nothing else"),
+        ("degrees", "ranges(keys=[('1', '2')])", "Int64"),
+        ("degrees", "ranges(keys=[(0, 99999999999999999999)])", "Int64"),
+        ("degrees", "ranges(keys=[(0, 21)])", "21 is no key of t"),
+        ("words", "ranges(keys=[('a', 'b')])", "too many keys"),
+        ("places", "ranges(keys=[('DE', 'FR')])", "one column"),
+        ("places", "kronecker(ranges(keys=[('DE', 'XX')]), total())", "'XX' is no key of country"),
+    ],
+)
+def test_what_is_no_range_of_keys_is_refused(store, series, workload, said):
+    """By the declared domain alone, with the column and the key that was asked for."""
+    with pytest.raises(DeclarationError, match=said):
+        store.series(series).plan_workload(workload, 1)
+
+
+def test_keys_stand_for_nothing_without_a_series():
+    """Without a domain nothing numbers them."""
+    ranges = sh.Ranges(keys=[("a", "b")])
+    assert ranges == sh.Workload.parse(str(ranges)) and ranges.n_queries == 1
+    with pytest.raises(DeclarationError):
+        ranges.for_domain((5,))
+    with pytest.raises(DeclarationError):
+        _ = ranges.columns
+    with pytest.raises(DeclarationError, match="an integer, text or a date"):
+        sh.Ranges(keys=[(1.5, 2)])

@@ -33,8 +33,8 @@ def release_workload(
         str | None,
         Parameter(
             help="What is asked: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
-            "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), union(…, …). "
-            "Needed for a new name."
+            "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), "
+            "union(…, …). Needed for a new name."
         ),
     ] = None,
     level: Annotated[str | None, Parameter(help="Privacy level, exact; needed for a new name.")] = None,

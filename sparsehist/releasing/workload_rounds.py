@@ -23,7 +23,13 @@ from sparsehist.planning.workload_plan import chosen_strategy
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.releasing.cell_rounds import adjacent
 from sparsehist.releasing.public_parameters import NEIGHBOURS
-from sparsehist.releasing.workload_answers import cell_grid, check_spread, noisy_answers, noisy_cells
+from sparsehist.releasing.workload_answers import (
+    cell_grid,
+    check_spread,
+    measured_grid,
+    noisy_answers,
+    noisy_cells,
+)
 from sparsehist.releasing.workload_data import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.releasing.workload_noise import check_noise, family_for
 from sparsehist.releasing.workload_post_processing import (
@@ -286,6 +292,9 @@ def _public_parameters(
         "sensitivity_lower": sensitivity.l2_lower if declaration.noise == "gaussian" else None,
         "grid": grid_step(std),
         "cell_grid": cell_grid(strategy, noise_std),
+        "measured_grid": measured_grid(
+            strategy, sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1
+        ),
         "threshold": None,
         "numerical_slack": 0.0,
         "post_processing": list(request.post_processing or ()),
@@ -337,7 +346,8 @@ def _published(
         noisy = pl.Series("noisy_count", post_process_cells(counts, steps))
         return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
     # A release made before noise was rounded cell by cell stays what it was.
-    answers = noisy_answers(family, strategy, noise, cells, grid=grid, by_cell=metadata.get("cell_grid"))
+    by_cell, measured = metadata.get("cell_grid"), metadata.get("measured_grid")
+    answers = noisy_answers(family, strategy, noise, cells, grid=grid, by_cell=by_cell, measured=measured)
     std = float(metadata["noise_std"]) * np.sqrt(strategy.query_variance())
     queries = workload.queries()
     assert queries is not None

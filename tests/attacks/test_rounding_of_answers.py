@@ -11,6 +11,9 @@ import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram import round_to_grid
+from sparsehist.releasing.workload_answers import cell_grid, measured_grid, noisy_answers
+from sparsehist.releasing.workload_noise import family_for
+from sparsehist.workload import Cells, Workload, strategy_named
 
 
 def _of_two_cells(count: int, other: int) -> sh.Series:
@@ -37,10 +40,30 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
     """A hundred thousand multiples of one cell are those of one noisy count: none shows how its count was rounded."""
     weights = 1.0 + entropy.seeded(2).random(100_000)
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
-    made = _of_two_cells(10**9, 3).release_workload(
-        "w", sh.Workload.from_matrix(matrix), level="0.5", strategy=strategy
-    )
+    made = _of_two_cells(10**9, 3).release_workload("w", Workload.from_matrix(matrix), level="0.5", strategy=strategy)
     assert weighed_noisy_cells(matrix, made) > 0
+
+
+@pytest.mark.parametrize("name", ["identity", "haar", "optimised", "optimised(power=80, share=30)"])
+def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
+    """Other counts, with noise that makes up for them, give the same answers to the last bit."""
+    weights = 1.0 + entropy.seeded(3).random(30_000)
+    strategy = strategy_named(name, Workload.from_matrix(np.stack([weights, weights, 3 * weights], axis=1)))
+    family = family_for("gaussian", strategy, 2)
+    steps = {
+        "by_cell": cell_grid(strategy, family.std("0.5")),
+        "measured": measured_grid(strategy, strategy.sensitivity(2).l2),
+    }
+    (step,) = filter(None, steps.values())
+    noise = round_to_grid(family.sample(3, "0.5", rng=entropy.seeded(4)), step)
+    numbers = np.array([[10**9, 7, 123_456_789], [999_999_998, 6, 123_456_790]])
+    seen = [strategy.apply(counts) if strategy.keeps == "noise" else counts for counts in numbers]
+    moved = noise + (round_to_grid(seen[0], step) - round_to_grid(seen[1], step))
+    one, other = (
+        noisy_answers(family, strategy, state, Cells((3,), (np.arange(3),), counts), grid=2.0**-10, **steps)
+        for state, counts in zip((noise, moved), numbers, strict=True)
+    )
+    assert (one == other).all()
 
 
 def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
@@ -48,7 +71,7 @@ def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
     matrix = np.array([[1e20, 0.0], [1.5, 0.0]])
     for count in (0, 1, 10**6):
         made = _of_two_cells(count, 3).release_workload(
-            "w", sh.Workload.from_matrix(matrix), level="0.5", strategy="identity"
+            "w", Workload.from_matrix(matrix), level="0.5", strategy="identity"
         )
         assert weighed_noisy_cells(matrix, made) > 0
 
@@ -58,7 +81,7 @@ def test_answers_that_share_no_grid_are_refused() -> None:
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}))
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(":memory:", counts, name="s", key=["a", "b"], max_keys=1, domain=domain, seed=1)
-    wide = sh.Kronecker(sh.Workload.from_matrix(np.diag([1e20, 1.5])), sh.Total())
+    wide = sh.Kronecker(Workload.from_matrix(np.diag([1e20, 1.5])), sh.Total())
     with pytest.raises(DeclarationError, match="share a grid"):
         series.release_workload("w", wide, level="0.5", strategy="kronecker(identity, direct)")
     assert series.releases().is_empty()
@@ -73,6 +96,6 @@ def test_an_operator_in_single_precision_sees_noisy_cells_only() -> None:
     operator = LinearOperator((2, 2), matvec=single, rmatvec=single, matmat=single, dtype=np.float64)
     for count in (10**8 + 3, 10**8 + 5):
         made = _of_two_cells(count, 10**8).release_workload(
-            "w", sh.Workload.from_matrix(operator), level="0.5", strategy="identity"
+            "w", Workload.from_matrix(operator), level="0.5", strategy="identity"
         )
         assert (made.frame["noisy_answer"].to_numpy() % 8 == 0).all()

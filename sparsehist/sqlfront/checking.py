@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from sqlglot import Token, TokenType
+from sqlglot import TokenType
 
-from sparsehist.errors import GuaranteeError, NotFoundError, SparsehistError, StatementError
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError
 from sparsehist.privacy import as_level
 from sparsehist.releasing.request import requested
 from sparsehist.sqlfront.declaring import Declared, declared
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.guarantee import check_query
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.reading import meant, read_head
-from sparsehist.sqlfront.release_tables import dotted_names
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
-
-# How the checker says that a query reads no private table.
-MADE_UP = "no private table is read"
+from sparsehist.sqlfront.series_query import check_series_query
 
 
 @dataclass(frozen=True)
@@ -233,57 +228,6 @@ def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duc
     (statement,) = parsed(script, head.query_place, connection)
     if statement.type != duckdb.StatementType.SELECT:
         raise StatementError(pointed("expected one query after AS", script, head.query_place))
-    if wanted.declaration.unverified:
-        return wanted
-    tokens = [token for token in piece.tokens if token.start >= head.query_place.start]
-    _, unclear = known.lineage.reached(tokens, script)
-    if unclear:
-        message = f"{unclear}; say unverified = true if each unit's rows depend on that unit alone"
-        raise GuaranteeError(pointed(message, script, head.query_place), reason=message)
-    written = {str(token.text) for token in tokens} & known.lineage.files.keys() - wanted.public_tables
-    asked = partial(
-        check_query,
-        unit=str(wanted.parameters["unit"]),
-        public_tables=wanted.public_tables | _public_releases(tokens, script, known),
-        views={name: text for name, text in known.lineage.queries.items() if name not in wanted.public_tables},
-        functions=frozenset(known.lineage.unknown),
-        columns=lambda query: _columns(query, connection),
-    )
-    for file in sorted(written):
-        _check_written(piece, head, file, partial(asked, known.lineage.files[file]))
-    try:
-        asked(head.query, keys=wanted.declaration.key)
-    except GuaranteeError as problem:
-        start = head.query_place.start
-        inside = "" if problem.view is None else f"in {problem.view}: "
-        place = Place(start + problem.start, start + problem.end) if problem.view is None else head.query_place
-        message = pointed(f"{inside}{problem.reason}", script, place)
-        raise GuaranteeError(message, reason=problem.reason, start=place.start, end=place.end) from None
+    if not wanted.declaration.unverified:
+        check_series_query(piece, head, wanted, known, connection)
     return wanted
-
-
-def _check_written(piece: Piece, head: CreateSeries, file: str, check: Callable[[], None]) -> None:
-    """A file that the script wrote is checked by what was written; made-up rows, of no private table, are a log."""
-    try:
-        check()
-    except GuaranteeError as problem:
-        if problem.reason.startswith(MADE_UP):
-            return
-        message = pointed(f"in {file}, as this script wrote it: {problem.reason}", piece.script, head.query_place)
-        raise GuaranteeError(message, reason=problem.reason) from None
-
-
-def _columns(query: str, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Names and types of what a query would give; nothing where a table is not there yet."""
-    try:
-        relation = connection.sql(query)
-    except duckdb.Error:
-        return {}
-    return dict(zip(relation.columns, map(str, relation.types), strict=True))
-
-
-def _public_releases(tokens: list[Token], script: str, known: Known) -> set[str]:
-    """Releases that a query names: they are public, unless a statement put something else in their place."""
-    named = {pair for pair in dotted_names(tokens, script) if pair[0] in (known.series or ())}
-    there = {pair for pair in named if pair in known.made or known.is_release(*pair)}
-    return {name for name in (f"{series}.{release}" for series, release in there) if not known.lineage.holds(name)}

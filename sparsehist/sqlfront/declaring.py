@@ -26,7 +26,7 @@ class Declared(NamedTuple):
     Attributes:
         parameters: For `sparsehist.create`.
         declaration: What they declare.
-        public_tables: Tables that hold nothing of any unit, in lower case.
+        public_tables: Tables that hold nothing of any unit, as they were written.
     """
 
     parameters: dict[str, Any]
@@ -56,7 +56,7 @@ def declared(script: str, head: CreateSeries) -> Declared:
     values = {name: option.value for name, option in head.options.items()}
     public = values.pop("public_tables", ())
     parameters = {"name": head.name, **values}
-    return Declared(parameters, _declaration(script, head, parameters), frozenset(map(str.lower, _listed(public))))
+    return Declared(parameters, _declaration(script, head, parameters), frozenset(_listed(public)))
 
 
 def options() -> list[str]:

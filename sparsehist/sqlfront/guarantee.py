@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sparsehist.sqlfront.guarantee_relations import Column, Context, Found, Unknown, lookup
+from sparsehist.sqlfront.guarantee_relations import Behind, Column, Context, Found, Unknown, lookup
 from sparsehist.sqlfront.guarantee_select import relation
 from sparsehist.sqlfront.guarantee_tree import parse
+from sparsehist.sqlfront.identifiers import folded
 
 
 def check_query(
@@ -30,8 +31,11 @@ def check_query(
     unit: str,
     keys: Iterable[str] = (),
     public_tables: Collection[str] = frozenset(),
-    views: Mapping[str, str] | None = None,
+    releases: Collection[tuple[str, ...]] = frozenset(),
+    views: Mapping[str, str | Behind] | None = None,
     functions: Collection[str] = frozenset(),
+    unclear: Mapping[str, str] | None = None,
+    files: Callable[[str], Mapping[str, Behind]] | None = None,
     columns: Callable[[str], Mapping[str, str]] | None = None,
 ) -> None:
     """Refuse a query unless each unit's rows depend on that unit's own rows and on public tables alone.
@@ -41,8 +45,11 @@ def check_query(
         unit: Column of the result that names the unit, and of every private table.
         keys: Key columns of the result.
         public_tables: Names as the query writes them (`areas`, `shop.areas`), or files; all others are private.
-        views: Queries of the session's views by their names; they are followed.
+        releases: Names of tables that are public, in parts and folded, as they are looked up.
+        views: Queries of the session's views and tables by their names; they are followed.
         functions: Names of macros and functions the session defined; a query that calls one is refused.
+        unclear: Why a table of some name cannot be followed, as what its name is followed by in an error.
+        files: What the session wrote into the files that a path means: the query behind each.
         columns: Asks for names and types of a table's columns, given a query `SELECT * FROM <table>` that need not
             be run. Without it, only the unit's column is known.
 
@@ -58,18 +65,24 @@ def check_query(
     """
     ctx = Context(
         text=query,
-        unit=unit.casefold(),
-        public=frozenset(public_tables) | {name.casefold() for name in public_tables},
-        views={name.casefold(): text for name, text in (views or {}).items()},
-        functions=frozenset(name.casefold() for name in functions),
+        unit=folded(unit),
+        public=frozenset(public_tables) | {folded(name) for name in public_tables},
+        views={
+            folded(name): behind if isinstance(behind, Behind) else Behind(behind)
+            for name, behind in (views or {}).items()
+        },
+        functions=frozenset(folded(name) for name in functions),
         columns=columns,
         relation=relation,
+        releases=frozenset(releases),
+        unclear={folded(name): why for name, why in (unclear or {}).items()},
+        files=files or (lambda _path: {}),
     )
     tree = parse(query)
     result = relation(ctx, tree, None, {})
     if result.public:
         ctx.refuse({}, f"no private table is read: name one that holds {unit}, or do not declare it public")
-    named = [item for item in result.items if isinstance(item, Column) and item.name.casefold() == ctx.unit]
+    named = [item for item in result.items if isinstance(item, Column) and folded(item.name) == ctx.unit]
     as_written = [item for item in named if item.name == unit] or not named
     if lookup(result.items, unit) is not Found.CARRIES or not all(item.carries for item in named) or not as_written:
         ctx.refuse(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sparsehist.sqlfront import guarantee_functions as functions
 from sparsehist.sqlfront.guarantee_relations import Column, Context, Relation, Scope, Whose, carriers
 from sparsehist.sqlfront.guarantee_tree import Node, below, sub_nodes
+from sparsehist.sqlfront.identifiers import folded
 
 _ROW_NUMBERS = ("rowid", "file_row_number", "file_index")
 _ARITHMETIC = ("+", "-", "*", "//", "%", "@", "abs", "greatest", "least")
@@ -33,19 +34,31 @@ def check(ctx: Context, scope: Scope, node: Node, *, keeps_rows: bool = False) -
     if kind == "SUBQUERY":
         _check_subquery(ctx, scope, node, keeps_rows=keeps_rows)
         return
-    if kind == "COLUMN_REF":
-        if node["column_names"][-1].casefold() in _ROW_NUMBERS:
-            ctx.refuse(
-                node, f"{node['column_names'][-1]} counts the rows of all units; use a column of the row's own"
-            )
+    _check_kind(ctx, scope, node)
+    for part in sub_nodes(node):
+        compared = kind in ("COMPARISON", "BETWEEN") and part.get("class") == "COLLATE"
+        check(ctx, scope, part["child"] if compared else part)
+
+
+def _check_kind(ctx: Context, scope: Scope, node: Node) -> None:
+    """Refuse what one kind of expression may look at besides the row, apart from the expressions below it."""
+    kind = node.get("class")
+    if kind == "COLUMN_REF" and folded(node["column_names"][-1]) in _ROW_NUMBERS:
+        ctx.refuse(node, f"{node['column_names'][-1]} counts the rows of all units; use a column of the row's own")
+    elif kind == "TYPE" and folded(str(node.get("type_name", ""))) in ctx.functions:
+        ctx.refuse(node, f"of what the type {node['type_name']} was made is not known; cast to another")
     elif kind == "FUNCTION":
         _check_function(ctx, scope, node)
     elif kind == "WINDOW":
         _check_window(ctx, scope, node)
+    elif kind == "COLLATE" and scope.strict:
+        ctx.refuse(
+            node,
+            "which of several texts that a collation takes for one is kept depends on other units; compare with it, "
+            "or write lower(…), strip_accents(…)",
+        )
     elif kind == "LAMBDA" and any(part.get("class") == "SUBQUERY" for part in below(node)):
         ctx.refuse(node, "a query inside a lambda is not followed; write it outside")
-    for part in sub_nodes(node):
-        check(ctx, scope, part)
 
 
 def conditions(node: Node | None) -> Iterator[Node]:
@@ -68,19 +81,19 @@ def equalities(scope: Scope, node: Node | None) -> Iterator[tuple[Whose, Whose]]
 
 def shape(scope: Scope, node: Node) -> str:
     """An expression without its place, so that two can be compared."""
-    return json.dumps(_bare(node, len(scope.leaves) == 1), sort_keys=True)
+    return json.dumps(_bare(node, scope.leaves[0].alias if len(scope.leaves) == 1 else None), sort_keys=True)
 
 
-def _bare(part: object, one_table: bool) -> object:  # noqa: FBT001  recursive
+def _bare(part: object, table: str | None) -> object:
     if isinstance(part, list):
-        return [_bare(item, one_table) for item in part]
+        return [_bare(item, table) for item in part]
     if not isinstance(part, dict):
         return part
     if part.get("class") == "COLUMN_REF":
-        names = [name.casefold() for name in part["column_names"]]
-        return names[-1:] if one_table and len(names) == 2 else names
+        names = [folded(name) for name in part["column_names"]]
+        return names[-1:] if len(names) == 2 and names[0] == table else names
     hidden = ("alias", "query_location", "query_location_length")
-    return {key: _bare(value, one_table) for key, value in part.items() if key not in hidden}
+    return {key: _bare(value, table) for key, value in part.items() if key not in hidden}
 
 
 def is_exact(scope: Scope, node: Node) -> bool:
@@ -100,11 +113,11 @@ def is_exact(scope: Scope, node: Node) -> bool:
     if kind == "OPERATOR" and node["type"] == "OPERATOR_COALESCE":
         return all(is_exact(scope, part) for part in node["children"])
     if kind in ("FUNCTION", "WINDOW"):
-        name, arguments = node["function_name"].casefold(), _arguments(node)
+        name, arguments = folded(node["function_name"]), _arguments(node)
         if name in functions.WHOLE_NUMBERS or name.startswith("count"):
             return True
         return name in (*_ARITHMETIC, "sum", "min", "max") and all(is_exact(scope, part) for part in arguments)
-    return kind == "COLUMN_REF" and _exact_column(scope, [name.casefold() for name in node["column_names"]])
+    return kind == "COLUMN_REF" and _exact_column(scope, [folded(name) for name in node["column_names"]])
 
 
 def _exact_column(scope: Scope, names: list[str]) -> bool:
@@ -113,13 +126,13 @@ def _exact_column(scope: Scope, names: list[str]) -> bool:
     if not columns or not all(isinstance(item, Column) for items in columns for item in items):
         return False
     held = [item for items in columns for item in items if isinstance(item, Column)]
-    meant = [item for item in held if item.name.casefold() == names[-1]]
+    meant = [item for item in held if folded(item.name) == names[-1]]
     return bool(meant) and all(item.exact for item in meant)
 
 
 def is_aggregate(node: Node) -> bool:
     """Whether an expression is an aggregate itself."""
-    return node.get("class") == "FUNCTION" and node["function_name"].casefold() in functions.aggregates()
+    return node.get("class") == "FUNCTION" and folded(node["function_name"]) in functions.aggregates()
 
 
 def has_aggregate(node: Node) -> bool:
@@ -143,7 +156,7 @@ def _arguments(node: Node) -> list[Node]:
 def _known(ctx: Context, node: Node) -> str:
     """The name of a function of DuckDB's own."""
     path = node.get("qualified_name", {}).get("path", [node["function_name"]])
-    name = str(node["function_name"]).casefold()
+    name = folded(str(node["function_name"]))
     if len(path) > 1 or node.get("schema") or node.get("catalog") or name in ctx.functions:
         ctx.refuse(
             node, f"what {'.'.join(path)} looks at is not known; only functions DuckDB brings along are checked"

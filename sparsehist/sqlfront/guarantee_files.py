@@ -6,6 +6,7 @@ import re
 
 from sparsehist.sqlfront.guarantee_relations import Context
 from sparsehist.sqlfront.guarantee_tree import Node
+from sparsehist.sqlfront.identifiers import folded
 
 _PARQUET = "hive_partitioning hive_types hive_types_autocast filename binary_as_string encryption_config compression"
 _CSV = """
@@ -25,6 +26,9 @@ READERS = {
 }
 
 
+_ENDING = re.compile(r"\.(csv|tsv|txt|parquet|json|jsonl|ndjson|xlsx|db|duckdb|gz|zst|bz2|arrows?|ipc|avro)$")
+
+
 def looks_like_file(name: str) -> bool:
     """Whether DuckDB may read a table of that name from a file or an address."""
     return bool(re.search(r"[./\\:*?\[]", name))
@@ -41,13 +45,19 @@ def check_file_name(ctx: Context, node: Node, name: str) -> None:
     _check_folders(ctx, node, [name], {})
 
 
+def check_no_file(ctx: Context, node: Node, name: str) -> None:
+    """Refuse a name with dots that DuckDB takes for a file where there is no such table."""
+    if _ENDING.search(name):
+        ctx.refuse(node, f"{name} may be a file: write the name of a file in quotes, and give a table another name")
+
+
 def check_reader(ctx: Context, node: Node) -> None:
     """Refuse a reader that guesses from rows, skips rows, or numbers them.
 
     Raises:
         GuaranteeError: If it may.
     """
-    name = node["function_name"].casefold()
+    name = folded(node["function_name"])
     paths, options = paths_of(node), _options(node)
     if not paths:
         ctx.refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
@@ -106,15 +116,15 @@ def _option(argument: Node) -> tuple[str, str] | None:
     """Name and value of `name = value` or `name := value`."""
     expression = argument["expression"]
     if argument.get("name"):
-        return str(argument["name"]).casefold(), _value(expression)
+        return folded(str(argument["name"])), _value(expression)
     if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
-        return str(expression["left"]["column_names"][-1]).casefold(), _value(expression["right"])
+        return folded(str(expression["left"]["column_names"][-1])), _value(expression["right"])
     return None
 
 
 def _value(expression: Node) -> str:
     literal = expression.get("literal", {})
-    return str(literal.get("text", "")).casefold() if expression.get("class") == "CONSTANT" else "…"
+    return folded(str(literal.get("text", ""))) if expression.get("class") == "CONSTANT" else "…"
 
 
 def _text(expression: Node) -> str | None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.sqlfront.guarantee_expressions import check, equalities
-from sparsehist.sqlfront.guarantee_files import READERS, check_file_name, check_reader, looks_like_file, paths_of
-from sparsehist.sqlfront.guarantee_functions import exact_type
+from sparsehist.sqlfront.guarantee_files import (
+    READERS,
+    check_file_name,
+    check_no_file,
+    check_reader,
+    looks_like_file,
+    paths_of,
+)
+from sparsehist.sqlfront.guarantee_functions import exact_type, whole_number
 from sparsehist.sqlfront.guarantee_relations import (
+    Behind,
     Column,
     Context,
     Found,
@@ -19,8 +28,10 @@ from sparsehist.sqlfront.guarantee_relations import (
     Unknown,
     Whose,
     carriers,
+    lookup,
 )
-from sparsehist.sqlfront.guarantee_tree import Node, parse, sub_nodes, written
+from sparsehist.sqlfront.guarantee_tree import Node, below, parse, sub_nodes, written
+from sparsehist.sqlfront.identifiers import folded
 
 # They list values of their arguments: numbers, or what a row of a table to their left holds.
 _OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
@@ -58,14 +69,14 @@ def _add(scope: Scope, node: Node, relation: Relation, path: tuple[str, ...] = (
     whose = relation.confined or (Whose() if relation.private else None)
     if whose and relation.confined is None:
         scope.own.add(whose)
-    alias = str(node.get("alias") or (path[-1] if path else "")).casefold()
+    alias = folded(str(node.get("alias") or (path[-1] if path else "")))
     items = relation.renamed(node.get("column_name_alias", ())).items
     scope.leaves.append(Leaf(alias, () if node.get("alias") else path, items, whose))
 
 
 def _path(node: Node) -> list[str]:
     parts = node.get("qualified_name", {}).get("path") or [node["table_name"]]
-    return [str(part).casefold() for part in parts]
+    return [folded(str(part)) for part in parts]
 
 
 def _table(ctx: Context, scope: Scope, node: Node) -> Relation:
@@ -74,6 +85,8 @@ def _table(ctx: Context, scope: Scope, node: Node) -> Relation:
     if len(path) == 1 and path[0] in scope.ctes:
         return scope.ctes[path[0]]
     name = ".".join(path)
+    if path[-1] in ctx.unclear:
+        ctx.refuse(node, f"{name} {ctx.unclear[path[-1]]}")
     if any(_may_be(path, view.split(".")) for view in ctx.views):
         ctx.refuse(node, f"{name} may be a view of the session; write its name as the session has it")
     if name in ctx.views:
@@ -81,10 +94,23 @@ def _table(ctx: Context, scope: Scope, node: Node) -> Relation:
         if name in ctx.public and not relation.public:
             ctx.refuse(node, f"{name} was declared public, but it is a view that reads private tables")
         return relation
-    public = name in ctx.public or (len(path) == 1 and str(node["table_name"]) in ctx.public)
-    if len(path) == 1 and looks_like_file(path[0]) and not public:
-        check_file_name(ctx, node, str(node["table_name"]))
+    as_written = str(node["table_name"])
+    is_file = len(path) == 1 and looks_like_file(as_written)
+    public = (as_written if is_file else name) in ctx.public or tuple(path) in ctx.releases
+    if is_file and not public:
+        check_file_name(ctx, node, as_written)
+        _check_written(ctx, node, [as_written])
+    if len(path) > 1 and not public:
+        check_no_file(ctx, node, name)
     return _of_source(ctx, node, private=not public)
+
+
+def _check_written(ctx: Context, node: Node, paths: list[str]) -> None:
+    """Check what the session itself wrote into files; made-up rows, of no private table, are a log like any other."""
+    for file, behind in (pair for path in paths for pair in ctx.files(path).items()):
+        relation = _behind(ctx, node, file, behind)
+        if not relation.public and lookup(relation.items, ctx.unit) is not Found.CARRIES:
+            ctx.refuse(node, f"{file}, as it was written, does not name the unit in {ctx.unit}")
 
 
 def _may_be(path: list[str], view: list[str]) -> bool:
@@ -94,16 +120,23 @@ def _may_be(path: list[str], view: list[str]) -> bool:
 
 
 def _view(ctx: Context, node: Node, name: str) -> Relation:
-    if name in ctx.inside:
+    if any(behind is ctx.views[name] for behind in ctx.followed):
         ctx.refuse(node, f"the view {name} reads itself")
-    text = ctx.views[name]
-    inner = Context(
-        text, ctx.unit, ctx.public, ctx.views, ctx.functions, ctx.columns, ctx.relation, (*ctx.inside, name)
-    )
+    return _behind(ctx, node, name, ctx.views[name])
+
+
+def _behind(ctx: Context, node: Node, name: str, behind: Behind) -> Relation:
+    """What the query behind a view, a table or a file returns."""
+    if not behind.text:
+        ctx.refuse(node, f"{name} was written from what cannot be followed")
     try:
-        tree = parse(text)
+        tree = parse(behind.text)
     except GuaranteeError as problem:
-        ctx.refuse(node, f"the view {name} cannot be followed: {problem.reason}")
+        ctx.refuse(node, f"what stands behind {name} cannot be followed: {problem.reason}")
+    inner = replace(ctx, text=behind.text, inside=(*ctx.inside, name), followed=(*ctx.followed, behind))
+    if behind.views is not None:  # what it rests on was clear when it was made
+        views = {other: text for other, text in behind.views.items() if other not in ctx.public}
+        inner = replace(inner, views=views, unclear={})
     return ctx.relation(inner, tree, None, {})
 
 
@@ -112,18 +145,32 @@ def _of_source(ctx: Context, node: Node, *, private: bool) -> Relation:
     bare = {**node, "alias": "", "column_name_alias": []}
     known = ctx.columns(written(bare)) if ctx.columns is not None else None
     if not known:
-        return Relation((Unknown(frozenset({ctx.unit}) if private else frozenset()),), private=private)
-    if private and ctx.unit not in {name.casefold() for name in known}:
+        return Relation((Unknown(frozenset({ctx.unit}) if private else frozenset(), asked=True),), private=private)
+    if private and ctx.unit not in {folded(name) for name in known}:
         ctx.refuse(
             node, f"this table has no column {ctx.unit}, so its rows belong to no unit; declare it public, or add one"
         )
-    items = [Column(name, private and name.casefold() == ctx.unit, exact_type(kind)) for name, kind in known.items()]
+    if private:
+        _one_type(ctx, node, next(kind for name, kind in known.items() if folded(name) == ctx.unit))
+    items = [Column(name, private and folded(name) == ctx.unit, exact_type(kind)) for name, kind in known.items()]
     return Relation(tuple(items), private=private)
+
+
+def _one_type(ctx: Context, node: Node, kind: str) -> None:
+    """Refuse units of several types: compared across types, two of one table may equal one of the other."""
+    kind = "a whole number" if whole_number(kind) else kind
+    ctx.units.setdefault("type", kind)
+    if ctx.units["type"] != kind:
+        ctx.refuse(
+            node,
+            f"{ctx.unit} is {kind} here and {ctx.units['type']} in another table, and two units may become one where "
+            "types meet; store it in one type",
+        )
 
 
 def _table_function(ctx: Context, scope: Scope, node: Node) -> Relation:
     call = node["function"]
-    name, path = str(call["function_name"]).casefold(), call.get("qualified_name", {}).get("path", ())
+    name, path = folded(str(call["function_name"])), call.get("qualified_name", {}).get("path", ())
     if name in ctx.functions or len(path) > 1:
         ctx.refuse(node, f"what {name} reads is not known; write its query out")
     numbered = node.get("with_ordinality", "WITHOUT_ORDINALITY") != "WITHOUT_ORDINALITY"
@@ -139,6 +186,7 @@ def _table_function(ctx: Context, scope: Scope, node: Node) -> Relation:
     if paths and all(path in ctx.public for path in paths):
         return _of_source(ctx, node, private=False)
     check_reader(ctx, {**call, "query_location": node["query_location"]})
+    _check_written(ctx, node, paths)
     return _of_source(ctx, node, private=True)
 
 
@@ -153,17 +201,23 @@ def _unpivot(ctx: Context, scope: Scope, node: Node) -> Relation:
     inner = Scope(scope, scope.ctes)
     add_tables(ctx, inner, node["source"])
     source = inner.leaves[0]
-    made = {name.casefold() for name in node["unpivot_names"]}
+    parts = [part for pivot in node["pivots"] for part in below(pivot)]
+    if len(inner.leaves) > 1 or any(part.get("class") not in (None, "COLUMN_REF", "STAR") for part in parts):
+        ctx.refuse(node, "only columns of one table are unpivoted; join and compute in a query inside")
+    for pivot in node["pivots"]:
+        for part in sub_nodes(pivot):
+            check(ctx, inner, part)
+    made = {folded(name) for name in node["unpivot_names"]}
     kept = set(carriers(source.items)) if source.whose else set()
     for pivot in node["pivots"]:
-        made |= {name.casefold() for name in pivot.get("unpivot_names", ())}
+        made |= {folded(name) for name in pivot.get("unpivot_names", ())}
         for entry in pivot.get("entries", ()):
             turned = entry.get("star_expr") or {}
-            names = {name.casefold() for name in turned.get("column_names", ())}
-            spared = {str(name).casefold() for name in turned.get("exclude_list", ())}
+            names = {folded(name) for name in turned.get("column_names", ())}
+            spared = {folded(str(name)) for name in turned.get("exclude_list", ())}
             plain = turned.get("class") == "COLUMN_REF"
             kept = kept - names if plain else kept & spared if turned.get("class") == "STAR" else set()
-    items = (Unknown(frozenset(name.casefold() for name in kept) - made),)
+    items = (Unknown(frozenset(folded(name) for name in kept) - made),)
     own = source.whose in inner.own
     return Relation(items, private=bool(source.whose and own), confined=None if own else source.whose)
 
@@ -184,7 +238,7 @@ def _join(ctx: Context, scope: Scope, node: Node) -> None:
     if how not in ("INNER", "LEFT", "RIGHT", "OUTER", "FULL", "SEMI", "ANTI"):
         ctx.refuse(node, f"a {how.lower()} join is not followed; use inner, left, semi or anti")
     inner = scope.narrowed(start)
-    merged = _merge(scope, left, right, node)
+    merged = _merge(ctx, scope, left, right, node)
     equal = [*equalities(inner, node.get("condition")), *((one, other) for one, other in merged.values())]
     _learn(scope, how, left, right, [(one, other) for one, other in equal if one and other])
     if node.get("condition"):
@@ -202,10 +256,12 @@ _KEEPS_LEFT = ("INNER", "LEFT", "SEMI", "ANTI")
 
 
 def _merge(
-    scope: Scope, left: list[Leaf], right: list[Leaf], node: Node
+    ctx: Context, scope: Scope, left: list[Leaf], right: list[Leaf], node: Node
 ) -> dict[str, tuple[Whose | None, Whose | None]]:
     """Columns of USING or a natural join: whose unit the left one is, and the right one."""
-    names = [str(name).casefold() for name in node.get("using_columns", ())]
+    names = [folded(str(name)) for name in node.get("using_columns", ())]
+    for name in names:
+        check(ctx, scope, {"query_location": node["query_location"], "class": "COLUMN_REF", "column_names": [name]})
     if node["ref_type"] == "NATURAL":
         names = [name for name in _carried(left) if name in _carried(right)]
         for leaf in right:  # other columns are merged too, which ones is not known
@@ -223,7 +279,7 @@ def _learn(scope: Scope, how: str, left: list[Leaf], right: list[Leaf], equal: l
 
 
 def _carried(leaves: list[Leaf]) -> list[str]:
-    return [name.casefold() for leaf in leaves if leaf.whose and not leaf.nullable for name in carriers(leaf.items)]
+    return [folded(name) for leaf in leaves if leaf.whose and not leaf.nullable for name in carriers(leaf.items)]
 
 
 def _side(scope: Scope, leaves: list[Leaf], name: str, *, known: bool = False) -> Whose | None:
@@ -300,12 +356,12 @@ def star_items(scope: Scope, leaves: list[Leaf]) -> list[Item]:
             if isinstance(item, Unknown):
                 held = {name for name in item.carriers if leaf.whose and not leaf.nullable}
                 held = {name for name in held if name not in scope.using or scope.using[name]} - seen
-                items.append(Unknown(frozenset(held), item.without | (seen & set(scope.using))))
+                items.append(Unknown(frozenset(held), item.without | (seen & set(scope.using)), item.asked))
                 seen |= set(scope.using) & item.carriers
-            elif item.name.casefold() not in scope.using:
+            elif folded(item.name) not in scope.using:
                 carries = item.carries and leaf.whose is not None and not leaf.nullable
                 items.append(Column(item.name, carries, item.exact))
-            elif item.name.casefold() not in seen:
-                seen.add(item.name.casefold())
-                items.append(Column(item.name, scope.using[item.name.casefold()] is not None, item.exact))
+            elif folded(item.name) not in seen:
+                seen.add(folded(item.name))
+                items.append(Column(item.name, scope.using[folded(item.name)] is not None, item.exact))
     return items

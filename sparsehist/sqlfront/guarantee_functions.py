@@ -6,6 +6,7 @@ from functools import cache
 
 import duckdb
 
+from sparsehist.sqlfront.identifiers import folded
 from sparsehist.statements import statement
 
 # What the clock says is public. Within one statement it says one thing.
@@ -62,12 +63,17 @@ def exact_type(name: str) -> bool:
     return name.split("(", maxsplit=1)[0].strip().upper() in _EXACT_TYPES.split()
 
 
+def whole_number(name: str) -> bool:
+    """Whether a type holds whole numbers of at most 64 bits, which compare exactly whatever their width."""
+    return exact_type(name) and name.upper().endswith(("INT", "INTEGER"))
+
+
 @cache
 def _builtin() -> dict[str, dict[str, bool]]:
     found: dict[str, dict[str, bool]] = {}
     with duckdb.connect(":memory:") as connection:
         for name, kind, consistent in connection.execute(statement("guarantee_functions")).fetchall():
-            found.setdefault(kind, {})[name.casefold()] = consistent
+            found.setdefault(kind, {})[folded(name)] = consistent
     return found
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NoReturn
 
 from sparsehist.sqlfront.guarantee_tree import Node, place, refusal
+from sparsehist.sqlfront.identifiers import folded
 from sparsehist.sqlfront.script import Place
 
 
@@ -40,10 +41,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Columns that are not known but for those in `carriers`, each there once, and those that are not there."""
+    """Columns that are not known but for those in `carriers`, each there once, and those that are not there.
+
+    `asked` where they are those of a table: once it can be asked for its columns, they are known.
+    """
 
     carriers: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
+    asked: bool = False
 
 
 Item = Column | Unknown
@@ -76,10 +81,11 @@ class Relation:
 
 def lookup(items: Iterable[Item], name: str) -> Found:
     """What a name stands for; of two columns of one name it is the first, if both carry the unit or neither."""
-    found, wanted = Found.ABSENT, name.casefold()
-    for item in items:
+    held = list(items)
+    found, wanted = Found.ABSENT, folded(name)
+    for item in held:
         if isinstance(item, Column):
-            if item.name.casefold() != wanted:
+            if folded(item.name) != wanted:
                 continue
             now = Found.CARRIES if item.carries else Found.PLAIN
             found = now if found in (Found.ABSENT, now) else Found.PLAIN if found is Found.CARRIES else found
@@ -87,7 +93,13 @@ def lookup(items: Iterable[Item], name: str) -> Found:
             found = Found.CARRIES if found is Found.ABSENT else found
         elif wanted not in item.without and found is Found.ABSENT:
             found = Found.MAYBE
-    return found
+    return Found.MAYBE if found is Found.ABSENT and _has_made_names(held) else found
+
+
+def _has_made_names(items: Iterable[Item]) -> bool:
+    """Whether DuckDB makes names for some columns: of an expression, or of the second column of one name."""
+    names = [folded(item.name) for item in items if isinstance(item, Column)]
+    return "" in names or len(set(names)) < len(names)
 
 
 def carriers(items: Iterable[Item]) -> list[str]:
@@ -112,6 +124,11 @@ class Leaf:
         """What a name stands for here."""
         found = lookup(self.items, name)
         return Found.PLAIN if found is Found.CARRIES and (self.nullable or self.whose is None) else found
+
+    def may_hold(self, name: str) -> bool:
+        """Whether a column may have this name, given the columns of tables."""
+        known = [item for item in self.items if isinstance(item, Column) or not item.asked]
+        return lookup(known, name) is not Found.ABSENT
 
 
 @dataclass
@@ -148,7 +165,7 @@ class Scope:
         """Whether a name is known to be that of a column of a table here."""
         if len(names) == 1:
             return any(leaf.find(names[0]) in (Found.CARRIES, Found.PLAIN) for leaf in self.leaves)
-        return any(names[-2].casefold() == leaf.alias for leaf in self.leaves) and len(names) == 2
+        return any(folded(names[-2]) == leaf.alias for leaf in self.leaves) and len(names) == 2
 
     def narrowed(self, start: int) -> Scope:
         """The same, seeing only the tables of one join."""
@@ -178,7 +195,7 @@ class Scope:
         """Whose unit an expression is; None if it is not known to be just that column."""
         if node.get("class") != "COLUMN_REF":
             return None
-        names = [name.casefold() for name in node["column_names"]]
+        names = [folded(name) for name in node["column_names"]]
         return self._unqualified(names[0]) if len(names) == 1 else self._qualified(names)
 
     def _unqualified(self, name: str) -> Whose | None:
@@ -198,23 +215,45 @@ class Scope:
             one = meant[0] if len(meant) == 1 and (path in ((meant[0].alias,), meant[0].path)) else None
             return one.whose if one and one.find(name) is Found.CARRIES else None
         # A column of the name of an outer table is asked first: what is meant may be a part of it.
-        if any(leaf.find(path[0]) in (Found.CARRIES, Found.PLAIN) for leaf in self.leaves):
+        if path[0] in self.using or any(leaf.may_hold(path[0]) for leaf in self.leaves):
             return None
         return self.outer._qualified(names) if self.outer else None  # noqa: SLF001
 
 
 @dataclass(frozen=True)
+class Behind:
+    """The query behind a view, a table or a file, and what names meant when it was run.
+
+    Attributes:
+        text: The query.
+        views: What stood behind other names then; None for a view, whose query is run each time.
+    """
+
+    text: str
+    views: Mapping[str, Behind] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class Context:
-    """What a query is checked against: what is public, what views stand for, and how to ask for columns."""
+    """What a query is checked against: what is public, what views stand for, and how to ask for columns.
+
+    `unclear` tells why a name cannot be followed, `files` what was written into those that a path means; `units`
+    holds the type of the columns that name the unit, once one is met.
+    """
 
     text: str
     unit: str
     public: frozenset[str]
-    views: Mapping[str, str]
+    views: Mapping[str, Behind]
     functions: frozenset[str]
     columns: Callable[[str], Mapping[str, str]] | None
     relation: Callable[[Context, Node, Scope | None, Mapping[str, Relation]], Relation]
+    releases: frozenset[tuple[str, ...]] = frozenset()
+    unclear: Mapping[str, str] = field(default_factory=dict)
+    files: Callable[[str], Mapping[str, Behind]] = lambda _path: {}
+    units: dict[str, str] = field(default_factory=dict)
     inside: tuple[str, ...] = ()
+    followed: tuple[Behind, ...] = ()
 
     def refuse(self, node: Node, reason: str) -> NoReturn:
         """Refuse the query because of a part of it."""

@@ -27,6 +27,7 @@ from sparsehist.sqlfront.guarantee_relations import (
 )
 from sparsehist.sqlfront.guarantee_tree import Node, below
 from sparsehist.sqlfront.guarantee_windows import check_ties
+from sparsehist.sqlfront.identifiers import folded
 
 
 def relation(ctx: Context, node: Node, outer: Scope | None, ctes: Mapping[str, Relation]) -> Relation:
@@ -44,7 +45,7 @@ def relation(ctx: Context, node: Node, outer: Scope | None, ctes: Mapping[str, R
     known = dict(ctes)
     for entry in node.get("cte_map", {}).get("map", ()):
         value = entry["value"]
-        body, name = value["query_node"], str(entry["key"]).casefold()
+        body, name = value["query_node"], folded(str(entry["key"]))
         made = _recursive(ctx, body, name, outer, known) if body["type"] == "RECURSIVE_CTE_NODE" else None
         known[name] = (made or ctx.relation(ctx, body, outer, known)).renamed(value.get("aliases", ()))
     if node["type"] not in ("SELECT_NODE", "SET_OPERATION_NODE"):
@@ -59,6 +60,9 @@ def _recursive(ctx: Context, node: Node, name: str, outer: Scope | None, ctes: M
     first = ctx.relation(ctx, node["left"], outer, ctes).renamed(node.get("aliases", ()))
     again = ctx.relation(ctx, node["right"], outer, {**ctes, name: first})
     together = _union(ctx, node, [first, again])
+    if together.items != first.items:  # what a step gives may not be as exact as what it began with
+        again = ctx.relation(ctx, node["right"], outer, {**ctes, name: together})
+        together = _union(ctx, node, [together, again])
     if carriers(together.items) != carriers(first.items):
         ctx.refuse(node, f"a step of the recursion loses {ctx.unit}; take it from {name}, unchanged, in its place")
     return together
@@ -66,7 +70,7 @@ def _recursive(ctx: Context, node: Node, name: str, outer: Scope | None, ctes: M
 
 def _select(ctx: Context, node: Node, scope: Scope) -> Relation:
     items = node["select_list"]
-    scope.aliases = {str(item["alias"]).casefold(): item for item in items if item.get("alias")}
+    scope.aliases = {folded(str(item["alias"])): item for item in items if item.get("alias")}
     add_tables(ctx, scope, node["from_table"])
     scope.alone = _stands_alone(scope, node)
     if node.get("sample"):
@@ -98,7 +102,7 @@ def _stands_alone(scope: Scope, node: Node) -> bool:
     parts = [node, *below(node)]
     tables = [part for part in parts if "table_name" in part]
     plain = all(part.get("type", "JOIN") not in _NOT_ALONE for part in parts)
-    named = all(len(path) > 1 or path[0].casefold() not in scope.ctes for path in map(_path, tables))
+    named = all(len(path) > 1 or folded(path[0]) not in scope.ctes for path in map(_path, tables))
     columns = [part["column_names"] for part in parts if part.get("class") == "COLUMN_REF"]
     return plain and bool(tables) and named and all(map(scope.holds, columns))
 
@@ -133,7 +137,7 @@ def _meant(ctx: Context, key: Node, items: list[Node], scope: Scope) -> Node:
             ctx.refuse(key, "which column this number means is not known beside *; name it")
         return items[number - 1] if 1 <= number <= len(items) else key
     if key.get("class") == "COLUMN_REF" and scope.carrier(key) is None and len(key["column_names"]) == 1:
-        return scope.aliases.get(key["column_names"][0].casefold(), key)
+        return scope.aliases.get(folded(key["column_names"][0]), key)
     return key
 
 
@@ -155,7 +159,8 @@ def _columns(ctx: Context, scope: Scope, item: Node, kept: set[str] | None) -> l
     """The columns an entry of the select list stands for; `kept` are the keys in every grouping set."""
     if item["class"] == "STAR" and not item.get("columns") and not item.get("expr"):
         return _star(ctx, scope, item) if kept is None else [Unknown()]
-    if has_star(item) or (item["class"] == "FUNCTION" and item["function_name"].casefold() == "unnest"):
+    made = item["class"] == "FUNCTION" and folded(item["function_name"]) == "unnest"
+    if made or has_star(item) or item["class"] == "POSITIONAL_REFERENCE":
         return [Unknown()]
     names = item.get("column_names", ())
     carries = scope.names_unit(item) and (kept is None or shape(scope, item) in kept)
@@ -165,7 +170,7 @@ def _columns(ctx: Context, scope: Scope, item: Node, kept: set[str] | None) -> l
 
 def _star(ctx: Context, scope: Scope, item: Node) -> list[Item]:
     """Columns of *, t.*, with EXCLUDE, REPLACE and RENAME."""
-    asked = str(item.get("relation_name") or "").casefold()
+    asked = folded(str(item.get("relation_name") or ""))
     leaves = [leaf for leaf in scope.leaves if not asked or leaf.alias == asked]
     if not leaves or (asked and len(leaves) > 1):
         return [Unknown()]
@@ -174,14 +179,14 @@ def _star(ctx: Context, scope: Scope, item: Node) -> list[Item]:
     for entry in item.get("replace_list", ()):
         check(ctx, scope, entry["value"])
     items = star_items(scope, leaves)
-    gone = {str(name).casefold() for name in item.get("exclude_list", ())}
-    replaced = {str(entry["key"]).casefold(): entry["value"] for entry in item.get("replace_list", ())}
+    gone = {folded(str(name)) for name in item.get("exclude_list", ())}
+    replaced = {folded(str(entry["key"])): entry["value"] for entry in item.get("replace_list", ())}
     renamed: dict[str, str] = {}
     for entry in item.get("rename_list", ()):
         key = entry["key"]
         if set(key) - {"column"}:
             ctx.refuse(item, "columns renamed by table and name are not followed; name the columns")
-        renamed[str(key["column"]).casefold()] = str(entry["value"])
+        renamed[folded(str(key["column"]))] = str(entry["value"])
     return [made for one in items for made in _starred(scope, one, gone, replaced, renamed)]
 
 
@@ -190,9 +195,11 @@ def _starred(
 ) -> list[Item]:
     if isinstance(item, Unknown):
         kept = {name for name in item.carriers - gone if name not in replaced or scope.names_unit(replaced[name])}
-        called = {renamed.get(name, name).casefold() for name in kept}
-        return [Unknown(frozenset(called), item.without | frozenset(gone))]
-    name = item.name.casefold()
+        # Another column may have been given the name of one that is kept.
+        given = {folded(new) for old, new in renamed.items() if old not in kept}
+        called = {folded(renamed.get(name, name)) for name in kept} - given
+        return [Unknown(frozenset(called), (item.without | frozenset(gone)) - given, item.asked)]
+    name = folded(item.name)
     if name in gone:
         return []
     if name in replaced:
@@ -292,6 +299,9 @@ def _modifiers(ctx: Context, node: Node, result: Relation, scope: Scope) -> None
 
 
 def _limit(ctx: Context, node: Node, result: Relation, scope: Scope, *, ordered: bool, modifier: Node) -> None:
+    for count in ("limit", "offset"):
+        if modifier.get(count):
+            check(ctx, scope, modifier[count])
     place = modifier.get("limit") or modifier.get("offset") or node
     if not result.public:
         ctx.refuse(

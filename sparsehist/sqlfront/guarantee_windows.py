@@ -12,6 +12,7 @@ from sparsehist.sqlfront import guarantee_functions as functions
 from sparsehist.sqlfront.guarantee_expressions import shape
 from sparsehist.sqlfront.guarantee_relations import Column, Context, Found, Scope, Unknown
 from sparsehist.sqlfront.guarantee_tree import Node, below, sub_nodes
+from sparsehist.sqlfront.identifiers import folded
 
 
 def check_ties(ctx: Context, scope: Scope, parts: list[Node], keys: list[Node] | None) -> None:
@@ -42,7 +43,7 @@ def check_ties(ctx: Context, scope: Scope, parts: list[Node], keys: list[Node] |
     if missing:
         for node, _ in missing:
             name = str(node.get("column_names", [""])[-1])
-            stands_for = scope.aliases.get(name.casefold(), {})
+            stands_for = scope.aliases.get(folded(name), {})
             if stands_for.get("class") == "WINDOW" and all(part is not node for part in below(stands_for)):
                 ctx.refuse(node, f"{name} may be a column of the table too; write the window function itself here")
         names = sorted({_name(node) for node, _ in missing})
@@ -65,7 +66,7 @@ def _windows(node: Node) -> Iterator[Node]:
 def _places_rows(window: Node) -> bool:
     frame = f"{window.get('start', '')} {window.get('end', '')}"
     by_rows = "_ROWS" in frame or window.get("exclude_clause", "NO_OTHER") != "NO_OTHER"
-    name = window["function_name"].casefold()
+    name = folded(window["function_name"])
     return name in functions.PLACES or (by_rows and name not in functions.RANKS)
 
 
@@ -103,7 +104,7 @@ def _columns(ctx: Context, scope: Scope, node: Node) -> Iterator[Node]:
 def _is_alias(scope: Scope, node: Node) -> bool:
     """Whether a name is that of an expression of the select list: a column of that name would come first."""
     names = node["column_names"]
-    if len(names) != 1 or names[0].casefold() not in scope.aliases:
+    if len(names) != 1 or folded(names[0]) not in scope.aliases:
         return False
     return {leaf.find(names[0]) for leaf in scope.leaves} == {Found.ABSENT}
 

@@ -57,6 +57,15 @@ def has_table(connection: duckdb.DuckDBPyConnection, series: str, release: str) 
     return bool(found)
 
 
+def is_aborted(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether an error has ended the transaction, so that nothing can be done but to leave it."""
+    try:
+        has_table(connection, "", "")
+    except duckdb.TransactionException:
+        return True
+    return False
+
+
 def _named(name: str, **identifiers: str) -> str:
     """One of the package's statements with its identifiers, quoted."""
 

@@ -19,13 +19,14 @@ from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
+from sparsehist.sqlfront.identifiers import folded
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.readable import rows_of
 from sparsehist.sqlfront.reading import meant
 from sparsehist.sqlfront.released import made_before, releases
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import Place, pointed
+from sparsehist.sqlfront.script import Piece, Place, pointed
 from sparsehist.store import is_store
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
@@ -56,7 +57,7 @@ class Session:
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
         self._rows = rows
         self._who = who
-        self._lineage = Lineage()
+        self._lineage = Lineage(given=frozenset(map(folded, tables or {})))
         self._directory = tempfile.TemporaryDirectory(prefix="sparsehist-sql-")  # of mode 0700: spill is of the log
         self.connection = duckdb.connect(":memory:")
         self.connection.execute("set python_enable_replacements = false")
@@ -106,6 +107,10 @@ class Session:
             if not _shows_place(problem):
                 problem.args = (pointed(str(problem), statement.piece.script, statement.piece.place),)
             raise
+        finally:
+            # COMMIT after an error takes all back and says nothing of it.
+            if self._lineage.in_transaction is not None and release_tables.is_aborted(self.connection):
+                self._lineage = self._lineage.taken_back()
 
     def _known(self) -> Known:
         if self.store is None:
@@ -127,14 +132,23 @@ class Session:
         names = check_plain(piece, self.parameters, self.connection)
         self._bring_releases(statement)
         try:
-            relation = self.connection.sql(piece.text, params=self._bound(names) or None)
+            relation = self._run(piece, names)
             frame, more = rows_of(relation, self._rows)
         except RuntimeError:  # how DuckDB tells that Ctrl-C stopped it
             raise_alone(KeyboardInterrupt())
         except duckdb.Error as problem:
             self._failed(piece.script, piece.place, self._bound(names), problem, hint=meant(piece))
-        self._lineage = self._lineage.after(piece)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
+
+    def _run(self, piece: Piece, names: set[str]) -> duckdb.DuckDBPyRelation | None:
+        """Run a statement of DuckDB, and note what it did before its rows are read, which may fail."""
+        try:
+            relation = self.connection.sql(piece.text, params=self._bound(names) or None)
+        except duckdb.Error:
+            self._lineage = self._lineage.after_failure(piece)
+            raise
+        self._lineage = self._lineage.after(piece)
+        return relation
 
     def _create(self, statement: Statement) -> Outcome:
         head, piece, store = statement.head, statement.piece, self._existing()

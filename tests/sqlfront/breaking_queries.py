@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from tests.sqlfront.breaking_by_names import BREAKING_BY_NAMES
+
 # name: query, words of the reason
 BAD = {
     "limit": ("select user_id, query from log limit 2", "LIMIT"),
@@ -362,4 +364,5 @@ BAD = {
     "two statements": ("select user_id, query from log; select 1", "more than one"),
     "no select": ("delete from log", "one SELECT"),
     "a column by number of all": ("select query, max(user_id) as user_id from log group by 1", "GROUP BY"),
+    **BREAKING_BY_NAMES,
 }

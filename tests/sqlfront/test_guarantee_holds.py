@@ -18,7 +18,7 @@ from tests.sqlfront.harmless_queries import GOOD, PUBLIC, VIEWS
 
 UNITS = (1, 2, 3, 4, 5, None)
 # What reads files is checked in another test; what is no query of tables at all has no rows to look at.
-FILES = ("read_", "'log/", "'log.csv'")
+FILES = ("read_", "'log/", "'log.csv'", " log.csv")
 NO_TABLES = (
     *FILES,
     "glob(",

@@ -19,7 +19,16 @@ from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.releasing.workload_noise import measures_reals
-from sparsehist.workload import Cells, Strategy, answers_of_state, cells_of_state
+from sparsehist.workload import (
+    Cells,
+    Kronecker,
+    MatrixWorkload,
+    Strategy,
+    Union,
+    Workload,
+    answers_of_state,
+    cells_of_state,
+)
 from sparsehist.workload.base import AnswerArray, FloatArray
 
 # Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.
@@ -50,7 +59,9 @@ def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
 
 
 def check_spread(strategy: Strategy, least: float, largest: float) -> None:
-    """Refuse real weights under which some answers get so much more noise than others that these share no grid.
+    """Refuse real weights whose answers cannot get noise of their own.
+
+    Either some get so much more noise than others that these share no grid, or they are computed in single precision.
 
     Args:
         strategy: A = L·R.
@@ -58,16 +69,30 @@ def check_spread(strategy: Strategy, least: float, largest: float) -> None:
         largest: Variance of the query with the most.
 
     Raises:
-        DeclarationError: If the standard deviations differ by more than 2**30.
+        DeclarationError: If the standard deviations differ by more than 2**30, or an operator rounds more than
+            doubles do.
     """
     weighed = strategy.keeps == "cells" or measures_reals(strategy)
-    if strategy.workload.integral or weighed or math.sqrt(largest / least) <= _FARTHEST:
+    if strategy.workload.integral or weighed:
+        return
+    if not _precise(strategy.workload):
+        raise DeclarationError(
+            f"an operator in {strategy.workload.describe()} computes in less than double precision, which the answers "
+            f"of {strategy.name} would show: take strategy='identity'"
+        )
+    if math.sqrt(largest / least) <= _FARTHEST:
         return
     raise DeclarationError(
         f"the answers of {strategy.workload.describe()} under {strategy.name} differ too much in noise to share a "
         f"grid: the largest deviation is {math.sqrt(largest / least):.3g} times the least; ask them apart, or take "
         "strategy='identity'"
     )
+
+
+def _precise(workload: Workload) -> bool:
+    if isinstance(workload, Union | Kronecker):
+        return all(map(_precise, workload.parts if isinstance(workload, Union) else workload.factors))
+    return not isinstance(workload, MatrixWorkload) or workload.precise
 
 
 def noisy_answers(

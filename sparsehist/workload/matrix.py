@@ -21,6 +21,7 @@ _LARGEST_INTEGER = 2**20
 _WRITTEN_OUT = 512
 _ENTRIES_AT_ONCE = 2**22
 _NOT_LINEAR, _ROUNDING = 1e-4, 1e-9  # operators may compute in single precision
+_DOUBLE = 1e-11
 
 
 class MatrixWorkload(Workload):
@@ -51,7 +52,11 @@ class MatrixWorkload(Workload):
         self._shape = (int(rows), int(cells))
         self.integral = sparse.issparse(self._operator) and _is_integral(self._operator.data)
         self.non_negative = sparse.issparse(self._operator) and bool(np.all(self._operator.data >= 0))
-        self._sha256 = hashlib.sha256(self._content()).hexdigest()
+        content, self.precise = _fingerprint(self._operator) if self.matrix is None else (self._content(), True)
+        self._sha256 = hashlib.sha256(content).hexdigest()
+
+    precise: bool
+    """Whether A·x is computed in double precision; an operator may do with less."""
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -100,8 +105,6 @@ class MatrixWorkload(Workload):
         return {self._sha256: self._content()} if self.matrix is not None else {}
 
     def _content(self) -> bytes:
-        if self.matrix is None:
-            return _fingerprint(self._operator)
         places = (self.matrix.indptr.astype("<i8"), self.matrix.indices.astype("<i8"))
         return b"".join(part.tobytes() for part in (*places, self.matrix.data.astype("<f8")))
 
@@ -139,8 +142,8 @@ def _is_integral(data: FloatArray) -> bool:
     return bool(np.all((data == np.rint(data)) & (np.abs(data) <= _LARGEST_INTEGER)))
 
 
-def _fingerprint(operator: LinearOperator) -> bytes:
-    """What the operator makes of fixed vectors; refused where that is not finite."""
+def _fingerprint(operator: LinearOperator) -> tuple[bytes, bool]:
+    """What the operator makes of fixed vectors, and whether in double precision; refused where that is not finite."""
     cells = np.arange(operator.shape[1], dtype=np.float64)
     probes = [np.ones_like(cells), np.cos(cells), np.cos(np.sqrt(2.0) * cells + 1.0)]
     if cells.size <= _WRITTEN_OUT:
@@ -149,10 +152,12 @@ def _fingerprint(operator: LinearOperator) -> bytes:
     if applied.shape != (len(probes), operator.shape[0]) or not np.isfinite(applied).all():
         raise DeclarationError("the operator of a workload gave NaN, an infinity or another shape than it states")
     # Noise goes through the operator by itself, so what is not linear could swallow it.
+    precise = True
     for weights in np.array([[1.0, -3.0, 5.0], [1e6, 3e6, -5e6]]):
         together = np.asarray(operator @ (weights @ np.stack(probes[:3])), np.float64)
         largest = np.abs(weights) @ np.abs(applied[:3])
         close = _NOT_LINEAR * largest + _ROUNDING * largest.max()
         if together.shape != largest.shape or not np.all(np.abs(together - weights @ applied[:3]) <= close):
             raise DeclarationError("the operator of a workload is not linear: of a sum it does not give the sum")
-    return applied.astype("<f4").tobytes()
+        precise &= bool(np.all(np.abs(together - weights @ applied[:3]) <= _DOUBLE * largest.max()))
+    return applied.astype("<f4").tobytes(), precise

@@ -87,15 +87,30 @@ def test_answers_that_share_no_grid_are_refused() -> None:
     assert series.releases().is_empty()
 
 
-def test_an_operator_in_single_precision_sees_noisy_cells_only() -> None:
-    """It rounds counts of 1e8 to multiples of 8: with noise added afterwards, two units could move an answer by 8."""
-
+def _in_single_precision() -> Workload:
     def single(x: np.ndarray) -> np.ndarray:
         return x.astype(np.float32).astype(np.float64)
 
-    operator = LinearOperator((2, 2), matvec=single, rmatvec=single, matmat=single, dtype=np.float64)
+    operator = LinearOperator((2, 2), matvec=single, rmatvec=single, matmat=single, rmatmat=single, dtype=np.float64)
+    return Workload.from_matrix(operator)
+
+
+def test_an_operator_in_single_precision_sees_noisy_cells_only() -> None:
+    """It rounds counts of 1e8 to multiples of 8: with noise added afterwards, two units could move an answer by 8."""
     for count in (10**8 + 3, 10**8 + 5):
         made = _of_two_cells(count, 10**8).release_workload(
-            "w", Workload.from_matrix(operator), level="0.5", strategy="identity"
+            "w", _in_single_precision(), level="0.5", strategy="identity"
         )
         assert (made.frame["noisy_answer"].to_numpy() % 8 == 0).all()
+
+
+def test_an_operator_in_single_precision_is_no_part_of_answers_with_noise_of_their_own() -> None:
+    """In a union each part is answered for itself, so what an operator makes of exact counts would show."""
+    series, weights = _of_two_cells(10**8, 3), Workload.from_matrix([[0.5, 1.5]])
+    union = sh.Union(_in_single_precision(), weights)
+    with pytest.raises(DeclarationError, match="less than double precision"):
+        series.release_workload("w", union, level="0.5", strategy="union(identity, direct)")
+    assert series.releases().is_empty()
+    twice = LinearOperator((2, 2), matvec=lambda x: 2.0 * x, rmatvec=lambda x: 2.0 * x, dtype=np.float64)
+    union = sh.Union(Workload.from_matrix(twice), weights)
+    assert series.release_workload("w", union, level="0.5", strategy="union(identity, direct)").frame.height == 3

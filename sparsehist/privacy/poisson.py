@@ -16,23 +16,13 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian
 from sparsehist.privacy.crossing import crossing
 from sparsehist.privacy.exact import probability
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.privacy.poisson_halves import stick_from_halves
-from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms
-from sparsehist.privacy.poisson_transform import lesser_of_both, stick_above
+from sparsehist.privacy.poisson_routes import hockey_stick
 
-FloatArray = NDArray[np.float64]
-
-# Up to this many sums of half of the keys, they are listed; about two in three of the multisets are worth it.
-_MOST_SUMS, _WORTH_TRYING = 5_000_000, 10_000_000
-_POINTS = 1 << 24  # of a line of inversion, at most
 _COARSE = 1 << 14  # finds epsilon to six digits or more
 _SMALLEST = 5e-324
 
@@ -45,15 +35,16 @@ def delta(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = Non
         level: 1/mean; positive.
         epsilon: At least 0.
         keys: Keys of a unit, each moved by 1 count.
-        grid: Most points of the line of inversion, for five keys or more. By default the sums of half of the keys
-            are listed where they are few (five and six keys to a mean near 400, eight to 45, ten to 15), and else
-            there are as many points as 12 digits take, up to 2**24: a fraction of a second from 15 keys or from a
-            mean of 10,000 on, up to five seconds between. 2**14 give six digits in 50 ms.
+        grid: Points of the line of inversion, for five keys or more, if fewer digits will do: 2**14 give six in
+            50 ms where deltas are not tiny. By default as many digits as can be had in about two seconds.
 
     Returns:
-        The larger of `delta_removed` and `delta_added`, to 12 digits where sums are listed and for means of 100 and
-        more. What is missing elsewhere, two parameters of the line against each other: for seven keys and more
-        with means between 10 and 100 up to 2e-12 of delta, below a mean of 10 up to 1e-10 of what is not certain.
+        The larger of `delta_removed` and `delta_added`. To 12 digits by sums of positive terms for up to four keys,
+        and for more where the sums of half of the keys are few: five and six keys to means near 300 and 150, eight
+        to 30, twelve to 10, twenty to 3, fifty to 1. Else to 12 digits by inversion, with bounds that prove it
+        where most of these sums can be listed, and with an estimate from what the last points add where not.
+        Where neither reaches 12 digits (twelve keys and more at means near 5 to 50, and deltas far below 1e-30) it
+        is an upper bound, above delta by 1e-9 of it at most.
 
     Source: our own derivation; Andersson et al., Lemmas E.2 and E.3, hold and are 3 to 7 times larger.
 
@@ -157,7 +148,8 @@ def delta_removed(level: Level, epsilon: float, keys: int = 1, *, grid: int | No
         DeclarationError: If epsilon is negative or not finite, or keys is below 1.
     """
     mean = _checked(level, epsilon, keys)
-    return _certain(mean, keys) + _hockey_stick(mean, epsilon, keys, grid, sign=-1.0)
+    certain = _certain(mean, keys)
+    return certain + hockey_stick(mean, epsilon, keys, grid, sign=-1.0, floor=certain)
 
 
 def delta_added(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = None) -> float:
@@ -166,7 +158,7 @@ def delta_added(level: Level, epsilon: float, keys: int = 1, *, grid: int | None
     Raises:
         DeclarationError: If epsilon is negative or not finite, or keys is below 1.
     """
-    return _hockey_stick(_checked(level, epsilon, keys), epsilon, keys, grid, sign=1.0)
+    return hockey_stick(_checked(level, epsilon, keys), epsilon, keys, grid, sign=1.0, floor=0.0)
 
 
 def _certain(mean: float, keys: int) -> float:
@@ -180,47 +172,3 @@ def _checked(level: Level, epsilon: float, keys: int) -> float:
     if keys < 1:
         raise DeclarationError(f"keys must be at least 1, got {keys!r}")
     return float(1 / as_level(level))
-
-
-def _hockey_stick(mean: float, epsilon: float, keys: int, grid: int | None, *, sign: float) -> float:
-    """E[(1 - e**(epsilon - loss))+] over outputs possible in both worlds."""
-    if sign < 0 and keys * math.log(mean) <= epsilon:
-        return 0.0  # the largest loss of falling counts is that of a count of 1
-    half = keys - keys // 2
-    # The losses of one key are at least those within three standard deviations.
-    few = (grid is None or keys <= 4) and math.comb(int(6.0 * math.sqrt(mean)) + half, half) <= _WORTH_TRYING
-    if keys > 1 and not few:
-        return _on_a_line(mean, epsilon, keys, grid or _POINTS, sign)
-    tilt = saddle(mean, epsilon / keys, sign)
-    atoms, log_mass = tilted_atoms(mean, sign, tilt)
-    scale = float(np.logaddexp.reduce(log_mass))
-    mass = np.exp(log_mass - scale)
-    value: float | None = None
-    if keys == 1 or atoms.size == 1:
-        value = _stick(keys * atoms, mass, epsilon, tilt)
-    elif math.comb(atoms.size + half - 1, half) <= _WORTH_TRYING:
-        value = stick_from_halves(atoms, mass, keys, epsilon, tilt, _MOST_SUMS)
-    if value is None:
-        return _on_a_line(mean, epsilon, keys, grid or _POINTS, sign)
-    return float(value * math.exp(keys * scale - tilt * epsilon))
-
-
-def _on_a_line(mean: float, epsilon: float, keys: int, points: int, sign: float) -> float:
-    tilt = line(mean, keys, epsilon, sign)
-    atoms, log_mass = tilted_atoms(mean, sign, tilt)
-    scale = float(np.logaddexp.reduce(log_mass))
-    cost = tilt * epsilon - keys * scale
-    loss, log_mass = atoms - epsilon / keys, log_mass - scale
-    if loss.size == 1:
-        return _stick(keys * loss, np.exp(log_mass), 0.0, tilt) * math.exp(-cost)
-    if tilt > 0.0:
-        return max(0.0, stick_above(loss, log_mass, keys, tilt, cost, points)) * math.exp(-cost)
-    possible = 1.0 if sign > 0 else math.exp(keys * math.log1p(-math.exp(-mean)))
-    return possible - lesser_of_both(loss, log_mass, keys, tilt, points) * math.exp(-cost)
-
-
-def _stick(loss: FloatArray, mass: FloatArray, epsilon: float, tilt: float) -> float:
-    """Sum of mass * e**(-tilt (loss - epsilon)) * (1 - e**(epsilon - loss)) over losses above epsilon."""
-    above = loss > epsilon
-    excess = loss[above] - epsilon
-    return float(np.sum(mass[above] * np.exp(-tilt * excess) * -np.expm1(-excess)))

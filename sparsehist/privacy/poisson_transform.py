@@ -8,7 +8,7 @@ the integrand does not cancel, so the digits are relative however small the answ
   nothing but e**-44 once the period covers the tilted law (by Chernoff's bound) and the kernel's own fall.
 - The points end somewhere. The losses of a count are those of a discrete law, so M recurs: about every
   2 pi mean along the line |M| comes back to (2 pi m)**-0.5 at the m-th time. Points are added in growing blocks
-  until those to come are estimated below 1e-12 of the answer, or until there are `points` of them.
+  until those to come are estimated below 4e-13 of the answer, or until there are `points` of them.
 - Each block is one fast transform at unequally spaced losses (spread by a Kaiser-Bessel window), good to 1e-13 of
   the largest |M|; the first points, which hold nearly all of the answer, are summed one by one.
 """
@@ -16,6 +16,8 @@ the integrand does not cancel, so the digits are relative however small the answ
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +31,30 @@ ComplexArray = NDArray[np.complex128]
 _IMAGES = 44.0
 # The points end where those to come add less than this part of the answer; measured, their sum is up to four times
 # the root of their squares' sum.
-_NEGLIGIBLE, _CAUTION = 1e-12, 4.0
+_NEGLIGIBLE, _CAUTION = 4e-13, 4.0
 _FIRST_BLOCK, _LARGEST_BLOCK = 1 << 12, 1 << 16
 _WINDOW = 14  # points of the twice finer grid over which a loss is spread
 _SHAPE = 0.75 * math.pi * _WINDOW
 
 
-def stick_above(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float, cost: float, points: int) -> float:
-    """The tilted expectation of e**(-tilt y) (1 - e**-y)+, y the sum of `keys` losses.
+@dataclass(frozen=True, repr=False)
+class Line:
+    """Losses less epsilon / keys and their tilted probabilities, shapes (n,), and where they are inverted."""
+
+    loss: FloatArray
+    mass: FloatArray
+    keys: int
+    tilt: float
+    period: float
+
+    def spread(self) -> float:
+        """The standard deviation of the sum of the losses under the tilt."""
+        variance = float(self.mass @ self.loss**2) - float(self.mass @ self.loss) ** 2
+        return math.sqrt(self.keys * max(variance, 0.0))
+
+
+def line_above(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float, cost: float) -> Line | None:
+    """For the tilted expectation of e**(-tilt y) (1 - e**-y)+, y the sum of `keys` losses.
 
     Args:
         loss: Losses of one key less epsilon / keys, shape (n,).
@@ -44,28 +62,27 @@ def stick_above(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float, 
         keys: Number of losses added up.
         tilt: Of the probabilities; positive.
         cost: -ln of the moment e**(tilt y) before tilting: bounds what lies below.
-        points: Most points of the line.
 
     Returns:
-        The expectation, with the error the module names.
+        The line, or None if the expectation is 0: no sum is above 0.
     """
     images = _IMAGES + math.log(1.0 + tilt * (1.0 + tilt))
     felt = _felt(loss, log_mass, keys, tilt, images)
     loss, log_mass = loss[felt], log_mass[felt]
     if not loss.size:
-        return 0.0
+        return None
     below, above = _reach(loss, log_mass, keys)
     if above <= 0.0:
-        return 0.0
+        return None
     period = max(above, min((images + max(cost, 0.0)) / tilt, max(below, 0.0) + images / tilt))
-    return _on_the_line(loss, np.exp(log_mass), keys, tilt, period, points)
+    return Line(loss, np.exp(log_mass), keys, tilt, period)
 
 
-def lesser_of_both(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float, points: int) -> float:
-    """The tilted expectation of e**(-tilt y) min(1, e**-y), for a tilt between -1 and 0; else as `stick_above`."""
+def line_below(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float) -> Line:
+    """For less the tilted expectation of e**(-tilt y) min(1, e**-y), for a tilt between -1 and 0."""
     below, above = _reach(loss, log_mass, keys)
     period = max(max(below, 0.0) + _IMAGES / (1.0 + tilt), max(above, 0.0) - _IMAGES / tilt)
-    return -_on_the_line(loss, np.exp(log_mass), keys, tilt, period, points)
+    return Line(loss, np.exp(log_mass), keys, tilt, period)
 
 
 def _felt(loss: FloatArray, log_mass: FloatArray, keys: int, tilt: float, least: float) -> NDArray[np.bool_]:
@@ -99,33 +116,56 @@ def _reach(loss: FloatArray, log_mass: FloatArray, keys: int) -> tuple[float, fl
     return farthest[0] - keys * mean, farthest[1] + keys * mean
 
 
-def _on_the_line(loss: FloatArray, mass: FloatArray, keys: int, tilt: float, period: float, points: int) -> float:
-    """The sum over the line at multiples of 2 pi / period, times the kernel 1 / (s (s + 1))."""
-    place = loss / period
-    spread = math.sqrt(keys * max(float(mass @ loss**2) - float(mass @ loss) ** 2, 0.0))
-    one_by_one = min(max(64, math.ceil(9.5 / (2.0 * math.pi) * period / max(spread, period / 256.0))), points)
-    modes = np.arange(one_by_one, dtype=np.float64)
-    moments = np.asarray(np.exp(2j * math.pi * np.multiply.outer(modes, place)) @ mass, np.complex128)
-    terms = _terms(moments, modes, keys, tilt, period)
-    total = 2.0 * float(np.sum(terms.real[::-1])) - float(terms[0].real)
+def inverted(line: Line, points: int, floor: float = 0.0) -> tuple[float, float]:
+    """The sum over the line, and an estimate of what the points that are left out would add.
+
+    It ends before the points do where these would add less than 4e-13 of the sum and the floor. The estimate is
+    infinite if the points do not reach where one can be made.
+    """
     # Neighbouring losses have turned by a full circle once in so many points: the moments have recurred.
-    recurrence = 1.0 / _typical_gap(place, mass)
-    done = since = one_by_one
-    size, added = _FIRST_BLOCK, 0.0
+    recurrence = line.period / _typical_gap(line.loss, line.mass)
+    total = added = 0.0
+    since, run, before, beyond = 0, 0.0, 0.0, math.inf
+    for begin, along, moments in blocks(line, points):
+        terms = (moments / (along * (along + 1.0))).real
+        here = 2.0 * float(np.sum(terms[::-1]))
+        total += here - (float(terms[0]) if begin == 0 else 0.0)
+        if begin == 0:
+            since = terms.size
+            continue
+        added, run = added + float(terms @ terms), run + here
+        done = begin + terms.size
+        if done - since > recurrence and done > 1.5 * recurrence:
+            # What follows falls with the power 3/2 of the distance, added up in squares: with phases as good as
+            # random from one recurrence to the next, not always within one.
+            ordered = max(abs(before) * (since / done) ** 1.5, abs(run))
+            beyond = (_CAUTION * math.sqrt(2.0 * added * done / (done - since)) + ordered) / line.period
+            if beyond < _NEGLIGIBLE * (abs(total) / line.period + floor):
+                break
+            since, added, run, before = done, 0.0, 0.0, run
+    return total / line.period, beyond
+
+
+def blocks(line: Line, points: int) -> Iterator[tuple[int, ComplexArray, ComplexArray]]:
+    """Runs of points of the line: the first one's number, where they are, and the moments of the sum there."""
+    place = line.loss / line.period
+    spread = max(line.spread(), line.period / 256.0)
+    done = min(max(64, math.ceil(9.5 / (2.0 * math.pi) * line.period / spread)), points)
+    modes = np.arange(done, dtype=np.float64)
+    one_by_one = np.asarray(np.exp(2j * math.pi * np.multiply.outer(modes, place)) @ line.mass, np.complex128)
+    yield 0, _along(line, modes), _power(one_by_one, line.keys)
+    size = _FIRST_BLOCK
     while done < points:
-        block = _Block(place, mass, size)
+        block = _Block(place, line.mass, size)
         for _ in range(1 if size < _LARGEST_BLOCK else 1 + (points - done - 1) // size):
-            terms = _terms(block.moments(done), np.arange(done, done + size, dtype=np.float64), keys, tilt, period)
-            total += 2.0 * float(np.sum(terms.real))
-            added += float(np.vdot(terms, terms).real)
+            modes = np.arange(done, done + size, dtype=np.float64)
+            yield done, _along(line, modes), _power(block.moments(done), line.keys)
             done += size
-            if done - since > recurrence and done > 1.5 * recurrence:
-                # What follows has phases as good as random, and squares that fall with the cube of the distance.
-                if _CAUTION * math.sqrt(added * done / (done - since)) < _NEGLIGIBLE * abs(total):
-                    return total / period
-                since, added = done, 0.0
         size = min(2 * size, _LARGEST_BLOCK)
-    return total / period
+
+
+def _along(line: Line, modes: FloatArray) -> ComplexArray:
+    return np.asarray(line.tilt + 2j * math.pi / line.period * modes, np.complex128)
 
 
 def _typical_gap(place: FloatArray, mass: FloatArray) -> float:
@@ -134,11 +174,6 @@ def _typical_gap(place: FloatArray, mass: FloatArray) -> float:
         return math.inf
     peak = int(np.clip(np.argmax(mass), 1, place.size - 1))
     return float(abs(place[peak] - place[peak - 1]))
-
-
-def _terms(moments: ComplexArray, modes: FloatArray, keys: int, tilt: float, period: float) -> ComplexArray:
-    along = tilt + 2j * math.pi / period * modes
-    return np.asarray(_power(moments, keys) / (along * (along + 1.0)), np.complex128)
 
 
 def _power(base: ComplexArray, exponent: int) -> ComplexArray:

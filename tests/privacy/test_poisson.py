@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy import poisson
+from sparsehist.privacy import poisson_routes
 from sparsehist.privacy.poisson import delta, delta_added, delta_removed, epsilon
 from sparsehist.privacy.poisson_halves import stick_from_halves
+from sparsehist.privacy.poisson_sums import sums_of
 from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms, tilted_mean
-from sparsehist.privacy.poisson_transform import stick_above
+from sparsehist.privacy.poisson_transform import inverted, line_above
 
 
 def by_enumeration(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
@@ -89,8 +90,11 @@ def test_the_line_may_stand_elsewhere(mean: float, keys: int, sign: float) -> No
         atoms, logs = tilted_atoms(mean, sign, tilt)
         scale = float(np.logaddexp.reduce(logs))
         cost = tilt * at - keys * scale
-        other = stick_above(atoms - at / keys, logs - scale, keys, tilt, cost, 1 << 22) * math.exp(-cost)
-        assert poisson._hockey_stick(mean, at, keys, None, sign=sign) == pytest.approx(other, rel=1e-12)
+        along = line_above(atoms - at / keys, logs - scale, keys, tilt, cost)
+        assert along is not None
+        other = inverted(along, 1 << 22)[0] * math.exp(-cost)
+        found = poisson_routes.hockey_stick(mean, at, keys, None, sign=sign, floor=0.0)
+        assert found == pytest.approx(other, rel=1e-12)
 
 
 def test_a_delta_near_one_keeps_to_its_complement() -> None:
@@ -158,11 +162,14 @@ def test_a_key_apart_changes_nothing(keys: int) -> None:
         tilt = saddle(8.0, 2.0 / keys, sign)
         atoms, logs = tilted_atoms(8.0, sign, tilt)
         mass = np.exp(logs - np.logaddexp.reduce(logs))
+        two, three = (sums_of(atoms, mass, factors, 1e-16, 1 << 22) for factors in (2, 3))
+        assert two is not None and three is not None
         apart = math.fsum(
-            weight * (stick_from_halves(atoms, mass, keys - 1, 2.0 - loss, tilt, 1 << 22) or 0.0)
+            weight * stick_from_halves(two if keys == 5 else three, two, 2.0 - loss, tilt)
             for loss, weight in zip(atoms, mass, strict=True)
         )
-        assert stick_from_halves(atoms, mass, keys, 2.0, tilt, 1 << 22) == pytest.approx(apart, rel=5e-13)
+        whole = stick_from_halves(three, two if keys == 5 else three, 2.0, tilt)
+        assert whole == pytest.approx(apart, rel=5e-13)
 
 
 @pytest.mark.parametrize(("mean", "keys", "target"), [(100, 1, 1e-6), (50, 2, 1e-18), (5, 5, 0.1)])

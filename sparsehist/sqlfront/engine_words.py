@@ -1,13 +1,15 @@
 """What DuckDB says about a statement, told without what it might quote of the data.
 
 Errors of the parser, the binder and the catalog come from the words of the statement and are passed on, up to their
-first line: the next ones may list columns, whose names a reader may have taken from the first row of a file. Of the
-others only the kind is told.
+first line: the next ones may list columns, whose names a reader may have taken from the first row of a file. What
+they quote is told if it stands in the statement, since types and names may be made of rows, too (an ENUM, a pivot).
+Of the others only the kind is told, and of all where a variable is set: the binder puts its value in its place.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,15 @@ import duckdb
 _FROM_WORDS_ALONE = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
 _EXPLAIN = "explain "
 _MISSING_FILE = "No files found that match the pattern"
+_NESTED = re.compile(r"\b(ENUM|STRUCT|UNION|MAP)\(")
+_QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
+_TYPES = frozenset(
+    """
+    any array bigint bignum bit blob boolean date decimal double enum float geometry hugeint integer integer_literal
+    interval json k list literal map null real smallint string_literal struct t time timestamp tinyint ubigint
+    uhugeint uinteger union usmallint utinyint uuid v varchar variant with zone
+    """.split()
+)
 
 
 def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]:
@@ -31,7 +42,12 @@ def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]
 
 
 def told(
-    connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any], problem: duckdb.Error
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    parameters: Mapping[str, Any],
+    problem: duckdb.Error,
+    *,
+    variables: bool,
 ) -> tuple[str, int | None]:
     """What of an engine's error may be shown, and its place in the statement.
 
@@ -40,6 +56,7 @@ def told(
         text: The statement.
         parameters: What was bound.
         problem: The error, written as JSON (`set errors_as_json = true`).
+        variables: Whether a variable is set, which may hold a value of the log.
 
     Returns:
         The message, and the character of the statement it is about if DuckDB says which.
@@ -47,10 +64,36 @@ def told(
     message, at = parser_failure(text, problem)
     if at is None:
         at = _place_by_plan(connection, text, parameters)
-    if isinstance(problem, _FROM_WORDS_ALONE) or message.startswith(_MISSING_FILE):
-        return message, at
+    from_words = isinstance(problem, _FROM_WORDS_ALONE) or message.startswith(_MISSING_FILE)
+    if from_words and not variables:
+        return _in_words_of(message, f"{text} {' '.join(map(str, parameters.values()))}"), at
     kind = type(problem).__name__.removesuffix("Exception")
     return f"DuckDB cannot run this ({kind}); what it says is withheld, because it may quote the log", at
+
+
+def _in_words_of(message: str, text: str) -> str:
+    """A message without what it quotes that is neither in a text nor a plain type.
+
+    Example:
+        >>> _in_words_of("no abs(ENUM('a@b.org', 'b')), no 'x', no 'a@b.org'", "select abs(x) from t")
+        "no abs(ENUM(…)), no 'x', no …"
+    """
+    for nested in reversed(list(_NESTED.finditer(message))):
+        message = message[: nested.end()] + "…" + message[_closed(message, nested.end()) :]
+    known = set(re.findall(r"\w+", text.lower())) | _TYPES
+    return _QUOTED.sub(lambda found: found[0] if set(re.findall(r"\w+", found[0].lower())) <= known else "…", message)
+
+
+def _closed(message: str, start: int) -> int:
+    """Where a parenthesis is closed, outside quotes; the end if it is not."""
+    depth, at = 1, start
+    while at < len(message):
+        quoted = _QUOTED.match(message, at)
+        depth += (message[at] == "(") - (message[at] == ")")
+        if depth == 0:
+            return at
+        at = quoted.end() if quoted else at + 1
+    return at
 
 
 def _place_by_plan(connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any]) -> int | None:

@@ -253,7 +253,8 @@ class Session:
     ) -> NoReturn:
         if isinstance(problem, duckdb.InterruptException):
             raise KeyboardInterrupt from None
-        message, at = told(self.connection, script[place.start : place.end], bound, problem)
+        text, variables = script[place.start : place.end], "getvariable" in self._lineage.lasting
+        message, at = told(self.connection, text, bound, problem, variables=variables)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
         shown = _SHOW.match(script, place.start)
         if shown is not None:  # DuckDB counts in a SELECT of its own

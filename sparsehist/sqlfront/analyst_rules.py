@@ -22,13 +22,13 @@ Node = dict[str, Any]
 _TABLE_FUNCTIONS = frozenset(
     """
     range generate_series unnest repeat json_each json_tree histogram histogram_values
-    duckdb_columns duckdb_functions duckdb_keywords duckdb_schemas duckdb_settings duckdb_tables duckdb_types
+    duckdb_columns duckdb_functions duckdb_keywords duckdb_schemas duckdb_tables duckdb_types
     duckdb_views pragma_table_info pragma_version
     """.split()
 )
 _CATALOGUE = frozenset(
     """
-    duckdb_columns duckdb_tables duckdb_views duckdb_types duckdb_functions duckdb_settings sqlite_master
+    duckdb_columns duckdb_tables duckdb_views duckdb_types duckdb_functions sqlite_master
     information_schema.tables information_schema.columns information_schema.schemata
     """.split()
 )

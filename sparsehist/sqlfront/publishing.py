@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sparsehist.errors import DeclarationError, NotFoundError, StoreError
+from sparsehist.errors import DeclarationError, NotFoundError, StoreError, raise_alone
 
 _PARQUET = (".parquet", ".pq")
 
@@ -22,7 +22,13 @@ def check_target(target: str, store: Path | None) -> None:
         NotFoundError: If its directory does not exist.
         StoreError: If its directory cannot be written.
     """
-    file = Path(target)
+    try:
+        _check(target, Path(target), store)
+    except OSError as problem:
+        raise_alone(DeclarationError(f"{target!r} names no file: {os.strerror(problem.errno or 0)}"))
+
+
+def _check(target: str, file: Path, store: Path | None) -> None:
     if file.suffix not in _PARQUET:
         raise DeclarationError(f"TO writes Parquet: the file must end in .parquet, got {target!r}")
     if store is not None and store.resolve() in file.resolve().parents:

@@ -160,6 +160,8 @@ ATTEMPTS = [
     "select * from duckdb_secrets()",
     "select * from which_secret('s3://x', 's3')",
     "select getenv('HOME')",
+    "select value from duckdb_settings() where name = 'secret_directory'",
+    "select value from duckdb_settings where name = 'secret_directory'",
     "select current_setting('secret_directory')",
     "select * from st_read('{elsewhere}/secret.csv')",
     "load '{elsewhere}/other.duckdb'",

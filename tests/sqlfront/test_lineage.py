@@ -16,7 +16,7 @@ BAD = "select max(user_id) as user_id, query from log group by query"
 GOOD = "select user_id, query from log"
 OF_T = "select user_id, query from t"
 IF_T = "select user_id, query from clicks where exists (select 1 from t)"
-VISITS = f"create series visits with ({OPTIONS}) as from log; release public from visits at level 1 threshold 1;"
+VISITS = f"create series visits with ({OPTIONS}) as from log; release public from visits at level 1 expecting 1 false keys;"
 
 
 @pytest.fixture

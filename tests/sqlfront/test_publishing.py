@@ -1,0 +1,43 @@
+"""Where RELEASE … TO may write, and what may lie there already."""
+
+import os
+
+import polars as pl
+import pytest
+
+from tests.sqlfront.conftest import OPTIONS
+
+CREATE = f"create series queries with ({OPTIONS}, population = 'people') as select user_id, query from log;"
+RELEASE = "release {name} from queries at level {level} expecting 1 false keys to '{file}';"
+
+
+def test_no_file_that_is_something_else_is_replaced(ran, here, store):
+    """A file that is no release, or another one, stays as it is, by links too; nothing is drawn for it."""
+    ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
+    before = (here / "first.parquet").read_bytes()
+    (here / "text.parquet").write_text("mine")
+    pl.DataFrame({"a": [1]}).write_parquet(here / "other.parquet")
+    os.link(here / "first.parquet", here / "hard.parquet")
+    (here / "soft.parquet").symlink_to("first.parquet")
+    (here / "nowhere.parquet").symlink_to("/nonexistent/x.parquet")
+    os.mkfifo(here / "pipe.parquet")
+    for file in ("first", "./first", "text", "other", "hard", "soft", "nowhere", "pipe"):
+        _, problems = ran(RELEASE.format(name="second", level=2, file=f"{file}.parquet"))
+        assert len(problems) == 1
+        assert "exists and is not this release" in problems[0], file
+    assert store.series("queries").releases()["name"].to_list() == ["first"]
+    assert (here / "first.parquet").read_bytes() == (here / "hard.parquet").read_bytes() == before
+    assert (here / "text.parquet").read_text() == "mine"
+
+
+NO_FILES = ["", ".parquet", "x.csv", "nosuch/x.parquet", "~/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"]
+
+
+@pytest.mark.parametrize("file", NO_FILES)
+def test_a_file_that_cannot_be_is_refused_with_its_place(ran, here, file):
+    """A name that is none is said to be before anything runs."""
+    outcomes, problems = ran(CREATE + RELEASE.format(name="first", level=1, file=file))
+    assert len(problems) == 1
+    assert problems[0].startswith("line 1, column ")
+    assert {outcome.kind for outcome in outcomes} == {"not run"}
+    assert list(here.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -84,7 +83,7 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
     closer = min(float(_sum_of_largest(rows, cells)), cells * float(np.linalg.eigvalsh(gram)[-1]))
     upper = min(closer * (1.0 + _ROUNDING), float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2)
     lower = max(_climb(gram, start, cells) for start in (_best_run(gram, cells), int(np.argmax(rows)), None))
-    return Sums(upper, min(lower, upper))
+    return Sums(upper, min(max(lower, float(diagonal.max())), upper))
 
 
 def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
@@ -134,7 +133,7 @@ def _climb(gram: FloatArray, start: NDArray[np.int64] | int | None, cells: int) 
         gain = weights * np.sign(weights.sum() or 1.0)
     else:
         gain = gram[:, start] if isinstance(start, int) else gram[:, start].sum(axis=1)
-    reached = -math.inf
+    reached = 0.0  # of no cells; where columns cancel, rounding makes sums negative
     while True:
         chosen = np.argpartition(-gain, cells - 1)[:cells]
         found = float(gram[np.ix_(chosen, chosen)].sum())

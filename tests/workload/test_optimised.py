@@ -93,6 +93,13 @@ def test_bounds_of_dense_matrices_hold():
         assert largest_l1(R, 2) >= max(np.abs(R[:, [i, j]].sum(axis=1)).sum() for i in range(9) for j in range(i))
 
 
+def test_cells_that_cancel_end_the_search():
+    """Where columns cancel but for rounding, the sum of both is negative: the better set is one cell."""
+    for rounding in (0.0, 1e-16, 1e-15, 1e-14):
+        found = largest_sum(np.array([[1.0, -1.0], [-1.0, 1.0 - rounding]]), 2)
+        assert 1.0 <= found.lower <= found.upper
+
+
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
     """At the certified price of several cells the choice beats the optimum for one cell and plain cells."""

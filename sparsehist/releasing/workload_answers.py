@@ -77,8 +77,8 @@ def check_spread(strategy: Strategy, least: float, largest: float) -> None:
         return
     if not _precise(strategy.workload):
         raise DeclarationError(
-            f"an operator in {strategy.workload.describe()} computes in less than double precision, which the answers "
-            f"of {strategy.name} would show: take strategy='identity'"
+            f"an operator in {strategy.workload.describe()} computes in less than double precision, which answers of "
+            f"{strategy.name} would show: take strategy='identity'"
         )
     if math.sqrt(largest / least) <= _FARTHEST:
         return

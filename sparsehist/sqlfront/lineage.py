@@ -21,7 +21,7 @@ from sparsehist.sqlfront.written_files import Written, target
 from sparsehist.sqlfront.written_names import brackets, last, names, plain, qualified
 
 _HARMLESS = frozenset(
-    "SELECT FROM VALUES TABLE ( SHOW DESCRIBE DESC SUMMARIZE CALL EXECUTE ATTACH DETACH USE PRAGMA SET RESET INSTALL "
+    "SELECT FROM VALUES TABLE ( SHOW DESCRIBE DESC SUMMARIZE EXECUTE ATTACH DETACH USE PRAGMA SET RESET INSTALL "
     "LOAD ANALYZE VACUUM CHECKPOINT COMMENT PIVOT UNPIVOT DEALLOCATE FORCE UPDATE_EXTENSIONS".split()
 )
 _MODIFIERS = frozenset({"OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "PERSISTENT", "UNLOGGED", "RECURSIVE"})
@@ -34,12 +34,13 @@ _HIDING = {
     "EXPLAIN": _CHANGES | {"CREATE", "COPY"},
     "PREPARE": _CHANGES | {"CREATE", "COPY", "DROP", "ALTER"},
 }
+_TELLING = ("PRAGMA_", "DUCKDB_", "ENABLE_LOG", "DISABLE_LOG", "LOAD_AWS_CREDENTIALS", "START_UI")
 _NOT_CALLED = frozenset({"values", "(", ",", "decimal", "numeric", "varchar"})
 _MOVES = frozenset({"SCHEMA", "SEARCH_PATH"})
-# They change what a query means: which texts are equal, how it is read, where files are.
+# They change what a query means: which texts are equal, how it is read, where files are, what tables hold.
 _MEANING = frozenset(
     "DEFAULT_COLLATION CURRENT_DIALECT DIALECT_COMPATIBILITY_MODE ACTIVE_GRAMMAR_EXTENSIONS "
-    "ALLOW_PARSER_OVERRIDE_EXTENSION REGEX_MATCH_OPERATOR_SEMANTICS FILE_SEARCH_PATH".split()
+    "IMPORT_DATABASE ALLOW_PARSER_OVERRIDE_EXTENSION REGEX_MATCH_OPERATOR_SEMANTICS FILE_SEARCH_PATH".split()
 )
 _FOLLOWED = "was made or changed in line {} in a way that cannot be followed"
 _FILLED = (
@@ -86,6 +87,8 @@ class Lineage:
         upper = {word.upper() for word in words}
         if first in _TRANSACTION:
             return self._transaction(first)
+        if any(one == "(" and other.upper() in _CHANGES for one, other in pairwise(words)):
+            return replace(self, blind=piece.line)  # rows are changed within a query
         if first == "CREATE":
             return self._created(piece, words)
         if first in _HIDING:
@@ -100,7 +103,8 @@ class Lineage:
             return self._dropped(piece, words)
         if first in ("SET", "RESET", "PRAGMA", "USE", "ATTACH", "DETACH"):
             return self._set(first, words, piece.line)
-        return self if first in _HARMLESS else replace(self, blind=piece.line)
+        known = first in _HARMLESS or (first == "CALL" and words[1].upper().startswith(_TELLING))
+        return self if known else replace(self, blind=piece.line)
 
     def after_failure(self, piece: Piece) -> Lineage:
         """What is known once a statement of DuckDB has failed: a COMMIT that fails takes all back."""

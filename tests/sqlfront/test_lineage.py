@@ -172,6 +172,21 @@ WAYS = {
         OF_T,
         "filled",
     ),
+    "rows put in on the way to a table": (
+        f"create table t as {GOOD}; create table k as with a as (insert into t {BAD} returning *) from a",
+        OF_T,
+        "may have changed",
+    ),
+    "rows put in on the way to a file": (
+        f"create table t as {GOOD}; copy (with a as (insert into t {BAD} returning *) from a) to 'f.parquet'",
+        OF_T,
+        "may have changed",
+    ),
+    "a database read by a pragma": (
+        f"create table t as {GOOD}; export database 'f'; create or replace table t as {GOOD}; pragma import_database('f')",
+        OF_T,
+        "may have changed",
+    ),
     "rows of a prepared copy": (
         f"create table t as {GOOD}; copy ({BAD}) to 'f.parquet'; prepare p as copy t from 'f.parquet'; execute p",
         OF_T,

@@ -170,9 +170,9 @@ def _of_union(workload: Union, max_keys: int, *, pure: bool) -> list[Strategy]:
     """The best of each part; none where a part asks nothing."""
     try:
         parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
+        return [strategy_named(f"union({', '.join(parts)})", workload)]
     except DeclarationError:
         return []
-    return [strategy_named(f"union({', '.join(parts)})", workload)]
 
 
 def _optimised(workload: Workload, max_keys: int) -> list[Strategy]:

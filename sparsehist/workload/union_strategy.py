@@ -29,7 +29,8 @@ class UnionStrategy(Strategy):
         strategies: For each of its parts a strategy of it.
 
     Raises:
-        DeclarationError: If the workload is no union, or a strategy is for another workload than its part.
+        DeclarationError: If the workload is no union, a strategy is for another workload than its part, or a part
+            asks nothing.
 
     Example:
         >>> from sparsehist.workload import Identity, Total
@@ -53,6 +54,8 @@ class UnionStrategy(Strategy):
         norms = np.array([strategy.sensitivity(1).l2 for strategy in strategies])
         variances = np.array([strategy.mean_variance() * strategy.workload.n_queries for strategy in strategies])
         shares = np.sqrt(variances) * norms
+        if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
+            raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
         self._factors = np.sqrt(shares / shares.sum()) / norms
         self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
 

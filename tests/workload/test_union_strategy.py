@@ -9,7 +9,7 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
-from sparsehist.workload import Identity, Marginals, Prefix, Total, Union
+from sparsehist.workload import Identity, Marginals, MatrixWorkload, Prefix, Total, Union, strategy_named
 from sparsehist.workload.invertible import IdentityStrategy
 from sparsehist.workload.optimised import Optimised
 from sparsehist.workload.residual_basis import ResidualBasis
@@ -60,11 +60,16 @@ def test_no_other_shares_are_better(case):
         assert strategy.mean_variance() <= other * (1 + 1e-9)
 
 
+_BESIDE_NOTHING = Union(Prefix(3), MatrixWorkload([[0, 0, 0]]))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: UnionStrategy(Prefix(3), [IdentityStrategy(Prefix(3))]), "union of workloads"),
         (lambda: UnionStrategy(Union(Prefix(3), Total(3)), [IdentityStrategy(Prefix(3))]), "one strategy"),
+        (lambda: strategy_named("union(identity, identity)", _BESIDE_NOTHING), "asks nothing"),
+        (lambda: strategy_named("union(direct, direct)", _BESIDE_NOTHING), "asks nothing"),
     ],
 )
 def test_bad_input_is_refused(make, message):

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from sparsehist.privacy.poisson_halves import most_of_the_stick, stick_from_halves
 from sparsehist.privacy.poisson_sums import Law, in_order, likeliest, sums_of
-from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms
+from sparsehist.privacy.poisson_tilt import far_share, line, lowest_near, saddle, tilted_atoms
 from sparsehist.privacy.poisson_transform import Line, inverted, line_above, line_below
 from sparsehist.privacy.poisson_window import SHAPE, bracket, listed_pairs, smoothed_sums, width_of
 
 FloatArray = NDArray[np.float64]
 
-_SHORT, _LONG, _LONGEST, _LAST = 1 << 17, 1 << 20, 1 << 22, 5 << 20  # points of a line
+_SHORT, _LONG, _LONGEST, _LAST = 1 << 17, 1 << 20, 1 << 22, 1 << 24  # points of a line
 # Up to this many sums of half of the keys, they are listed; about two in three of the multisets are worth it.
 _MOST_SUMS, _WORTH_TRYING = 2_500_000, 5_000_000
-_MOST_PARTLY = 1_500_000
+_MOST_PARTLY = 2_500_000
 _MOST_PAIRS = {_LONG: 3_000_000, _LONGEST: 8_000_000}
 _FEW_KEYS = 8
 # Twelve digits, less what rounding takes.
@@ -47,6 +47,14 @@ def hockey_stick(mean: float, epsilon: float, keys: int, grid: int | None, *, si
     """
     if sign < 0 and keys * math.log(mean) <= epsilon:
         return 0.0  # the largest loss of falling counts is that of a count of 1
+    far = far_share(mean, keys, epsilon) if sign < 0 else 0.0
+    if sign < 0 and keys * math.log(mean / lowest_near(mean, sign)) <= epsilon:
+        return far
+    return far + _near(mean, epsilon, keys, grid, sign, floor)
+
+
+def _near(mean: float, epsilon: float, keys: int, grid: int | None, sign: float, floor: float) -> float:
+    """The expectation over outputs without a far count."""
     if keys == 1:
         tilt = saddle(mean, epsilon, sign)
         atoms, log_mass = tilted_atoms(mean, sign, tilt)

@@ -16,6 +16,8 @@ FloatArray = NDArray[np.float64]
 _DROP = 42.0
 # A line this many standard deviations off halves the period, and may cost this many powers of e in cancellation.
 _FLOORS, _MOST_CANCELLED = (2.2, 1.6), 3.0
+# From this mean on, counts below mean / e are kept apart: less likely than 1e-46.
+_FAR_FROM = 400.0
 
 
 def saddle(mean: float, loss: float, sign: float) -> float:
@@ -71,6 +73,38 @@ def _rising_zero(rising: Callable[[float], float], low: float, high: float) -> f
     return (low + high) / 2.0
 
 
+def lowest_near(mean: float, sign: float) -> float:
+    """The smallest count that is not far: of falling counts with a large mean those below mean / e are.
+
+    Minus the logarithm of their probability is concave in their loss, so no tilt finds them: a strong one goes past
+    all of them to a count of 1, and leaves a gap in between.
+    """
+    return float(math.ceil(mean / math.e)) if sign < 0 and mean >= _FAR_FROM else 1.0
+
+
+def far_share(mean: float, keys: int, epsilon: float) -> float:
+    """At least what outputs with a far count add to delta where counts fall; for one key exactly that.
+
+    The probability of one key's far count times that of the others' losses making up for the rest: Chernoff's bound
+    with near counts, or another one far.
+    """
+    k = np.arange(1.0, lowest_near(mean, -1.0))
+    if not k.size:
+        return 0.0
+    loss, log_mass = np.log(mean / k), log_poisson_pmf(k, mean)
+    if keys == 1:
+        above = loss > epsilon
+        return float(np.sum(np.exp(log_mass[above]) * -np.expm1(epsilon - loss[above])))
+    near = np.arange(k[-1] + 1.0, math.ceil(mean + 40.0 * math.sqrt(mean)) + 1.0)
+    slopes = np.append(0.0, np.geomspace(0.1, mean, 60))
+    powers = np.multiply.outer(slopes, np.log(mean / near)) + log_poisson_pmf(near, mean)
+    moments = (keys - 1) * np.logaddexp.reduce(powers, axis=1)
+    chernoff = np.min(moments[:, None] - np.multiply.outer(slopes, epsilon - loss), axis=0)
+    mass = np.exp(log_mass)
+    another_far = (keys - 1) * float(mass.sum())
+    return float(keys * (mass @ np.minimum(np.exp(np.minimum(chernoff, 0.0)) + another_far, 1.0)))
+
+
 def tilted_mean(mean: float, sign: float, tilt: float) -> float:
     """Mean loss of one key under a tilt."""
     atoms, log_mass = tilted_atoms(mean, sign, tilt)
@@ -79,7 +113,7 @@ def tilted_mean(mean: float, sign: float, tilt: float) -> float:
 
 
 def tilted_atoms(mean: float, sign: float, tilt: float) -> tuple[FloatArray, FloatArray]:
-    """Losses of one factor, ascending, and ln of (their probability times e**(tilt loss))."""
+    """Losses of one factor, ascending, and ln of (their probability times e**(tilt loss)); near ones only."""
     # Counts above the smaller truth: of the smaller world k noise, of the larger k - 1; 0 is kept apart.
     shift = 1.0 if sign > 0 else 0.0
 
@@ -89,7 +123,8 @@ def tilted_atoms(mean: float, sign: float, tilt: float) -> tuple[FloatArray, Flo
     # Tilting towards small counts can raise a second peak at 1, so the whole line is probed before a window is cut.
     last = math.ceil(mean + max(tilt, 1.0) + 60.0 * math.sqrt(mean + max(tilt, 1.0)) + 60.0)
     near = np.clip(mean + math.sqrt(mean) * np.linspace(-60.0, 60.0, 1201), 1.0, last)
-    probes = np.sort(np.rint(np.concatenate([np.geomspace(1.0, last, 1000), near])))
+    lowest = lowest_near(mean, sign)
+    probes = np.maximum(np.sort(np.rint(np.concatenate([np.geomspace(1.0, last, 1000), near]))), lowest)
     heights = log_mass(probes)
     high = np.flatnonzero(heights > heights.max() - _DROP)
     first, last = probes[max(0, high[0] - 1)], probes[min(probes.size - 1, high[-1] + 1)]

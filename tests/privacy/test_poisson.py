@@ -17,9 +17,10 @@ from sparsehist.errors import DeclarationError
 from sparsehist.privacy import poisson_routes
 from sparsehist.privacy.poisson import delta, delta_added, delta_removed, epsilon
 from sparsehist.privacy.poisson_halves import stick_from_halves
-from sparsehist.privacy.poisson_sums import sums_of
+from sparsehist.privacy.poisson_sums import in_order, sums_of
 from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms, tilted_mean
 from sparsehist.privacy.poisson_transform import inverted, line_above
+from sparsehist.privacy.poisson_window import bracket, listed_pairs, smoothed_sums
 
 
 def by_enumeration(mean: float, epsilon: float, keys: int, *, removed: bool) -> float:
@@ -155,6 +156,35 @@ def test_five_keys_and_more_have_twelve_digits(mean: int, keys: int, epsilon: fl
         assert direction(f"1/{mean}", epsilon, keys) == pytest.approx(exact, rel=5e-13)
 
 
+@pytest.mark.parametrize(("mean", "keys", "epsilon"), [(2, 9, 4.0), (5, 12, 5.0), (30, 6, 0.6), (2, 20, 8.0)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_bounds_hold_the_sum_of_halves(mean: float, keys: int, epsilon: float, sign: float) -> None:
+    """A smoothed kink on a short line, and pairs of the likelier half of the sums: the exact sum lies between."""
+    exact = poisson_routes._from_halves(mean, epsilon, keys, sign, 0.0)
+    assert exact is not None
+    tilt = line(mean, keys, epsilon, sign)
+    atoms, logs = tilted_atoms(mean, sign, tilt)
+    scale = float(np.logaddexp.reduce(logs))
+    cost = tilt * epsilon - keys * scale
+    along = line_above(atoms - epsilon / keys, logs - scale, keys, tilt, cost)
+    assert along is not None
+    points = 1 << 16
+    smoothed, apart = smoothed_sums(along, points), []
+    for missing in (1.0, 1e-2, 1e-5):
+        added = np.zeros(3)
+        if missing < 1.0:
+            halves = [sums_of(along.loss, along.mass, n, missing, 1 << 21) for n in (keys - keys // 2, keys // 2)]
+            assert halves[0] is not None and halves[1] is not None
+            counted = listed_pairs(along, (in_order(halves[0]), in_order(halves[1])), points, 1 << 24)
+            assert counted is not None
+            added = counted
+        found = bracket(smoothed, added)
+        value, rounding = exact * math.exp(cost), 3e-13 * exact * math.exp(cost)
+        assert found.lower - rounding <= value <= found.upper + rounding
+        apart.append(found.upper - found.lower)
+    assert apart[2] < 0.5 * apart[0] + rounding
+
+
 @pytest.mark.parametrize("keys", [5, 6])
 def test_a_key_apart_changes_nothing(keys: int) -> None:
     """One key's losses listed one by one, the others halved: the same to twelve digits as halving all of them."""
@@ -197,6 +227,32 @@ def test_small_deltas_keep_their_digits_and_fall_in_order() -> None:
     by_epsilon = [delta("0.01", epsilon, 3) for epsilon in (0.1, 0.5, 1.0, 2.0)]
     assert by_epsilon == sorted(by_epsilon, reverse=True)
     assert 0 < delta_added("0.01", 2.0, 4) < 1e-30
+
+
+@pytest.mark.parametrize(("epsilon", "keys"), [(0.9, 1), (1.2, 1), (0.6, 2), (1.0, 2)])
+def test_a_far_tail_is_neither_lost_nor_cut(epsilon: float, keys: int) -> None:
+    """A mean of 1000: deltas of 1e-36 to 1e-151 from counts far below it, summed one by one."""
+    k = np.arange(1, 1300)
+    loss, logs = np.log(1000.0 / k), k * math.log(1000.0) - 1000.0 - gammaln(k + 1)
+    for _ in range(keys - 1):
+        loss = np.add.outer(loss, np.log(1000.0 / k)).ravel()
+        logs = np.add.outer(logs, k * math.log(1000.0) - 1000.0 - gammaln(k + 1)).ravel()
+    above = loss > epsilon
+    exact = math.fsum(np.exp(logs[above]) * -np.expm1(epsilon - loss[above]))
+    assert 0.0 < exact < 1e-30
+    # The reference has terms of size 7000 that cancel: eleven digits.
+    assert delta_removed("0.001", epsilon, keys) == pytest.approx(exact, rel=2e-11)
+
+
+def test_the_bound_on_far_counts_is_never_below() -> None:
+    """A mean of 1000, two keys, delta 1e-170 and below: what is told is more than the sum over all pairs."""
+    k = np.arange(1, 1300)
+    loss, logs = np.log(1000.0 / k), k * math.log(1000.0) - 1000.0 - gammaln(k + 1)
+    both = np.add.outer(loss, loss)
+    for value in (1.6, 2.0):
+        terms = np.exp(np.add.outer(logs, logs)) * np.maximum(0.0, -np.expm1(value - both))
+        exact = float(terms.sum())
+        assert exact * (1.0 - 1e-10) <= delta_removed("0.001", value, 2) <= 1e6 * exact
 
 
 def test_losses_that_cannot_be_reached_cost_nothing_more() -> None:

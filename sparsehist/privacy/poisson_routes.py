@@ -8,13 +8,14 @@ many, a longer line with the kink smoothed and put right by the likelier sums, w
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsehist.privacy.poisson_halves import most_of_the_stick, stick_from_halves
 from sparsehist.privacy.poisson_sums import Law, in_order, likeliest, sums_of
-from sparsehist.privacy.poisson_tilt import far_share, line, lowest_near, saddle, tilted_atoms
+from sparsehist.privacy.poisson_tilt import ALL, WIDE, Kept, far_share, line, near_counts, saddle, tilted_atoms
 from sparsehist.privacy.poisson_transform import Line, inverted, line_above, line_below
 from sparsehist.privacy.poisson_window import SHAPE, bracket, listed_pairs, smoothed_sums, width_of
 
@@ -25,7 +26,10 @@ _SHORT, _LONG, _LONGEST, _LAST = 1 << 17, 1 << 20, 1 << 22, 1 << 24  # points of
 _MOST_SUMS, _WORTH_TRYING = 2_500_000, 5_000_000
 _MOST_PARTLY = 2_500_000
 _MOST_PAIRS = {_LONG: 3_000_000, _LONGEST: 8_000_000}
-_FEW_KEYS = 8
+_PAIRS, _FEW_KEYS = 4, 8  # up to so many keys half are two, and half are four
+# From this mean on counts below mean / e are less likely than 1e-46 and kept apart; below it if they must be.
+_FAR_FROM = 400.0
+_LEAST_AT_SADDLE = 1e-3
 # Twelve digits, less what rounding takes.
 _WANTED, _ESTIMATED = 3e-13, 4e-13
 _SMALL_DROP, _SMALLEST_DROP = 1e-16, 1e-19
@@ -47,45 +51,69 @@ def hockey_stick(mean: float, epsilon: float, keys: int, grid: int | None, *, si
     """
     if sign < 0 and keys * math.log(mean) <= epsilon:
         return 0.0  # the largest loss of falling counts is that of a count of 1
-    far = far_share(mean, keys, epsilon) if sign < 0 else 0.0
-    if sign < 0 and keys * math.log(mean / lowest_near(mean, sign)) <= epsilon:
-        return far
-    return far + _near(mean, epsilon, keys, grid, sign, floor)
+    case = _Case(mean, epsilon, keys, sign, floor)
+    if sign > 0 or mean < _FAR_FROM:
+        value, reliable = _expected(case, grid, ALL)
+        if reliable or sign > 0 or grid is not None:
+            return value
+    # Outputs without a far count, and at least what those with one add.
+    kept = near_counts(mean)
+    within = keys * math.log(mean / kept.lowest) > epsilon
+    far = far_share(mean, keys, epsilon)
+    value = far + (_expected(case, grid, kept)[0] if within else 0.0)
+    if 1 < keys <= _PAIRS and far > _WANTED * (value + floor):
+        exact = _from_halves(case, WIDE)
+        return exact[0] if exact else value
+    return value
 
 
-def _near(mean: float, epsilon: float, keys: int, grid: int | None, sign: float, floor: float) -> float:
-    """The expectation over outputs without a far count."""
+@dataclass(frozen=True)
+class _Case:
+    mean: float
+    epsilon: float
+    keys: int
+    sign: float
+    floor: float
+
+
+def _expected(case: _Case, grid: int | None, kept: Kept) -> tuple[float, bool]:
+    """The expectation over the counts kept, and whether the tilt has found what matters of it."""
+    mean, keys = case.mean, case.keys
     if keys == 1:
-        tilt = saddle(mean, epsilon, sign)
-        atoms, log_mass = tilted_atoms(mean, sign, tilt)
+        tilt = saddle(mean, case.epsilon, case.sign, kept)
+        atoms, log_mass = tilted_atoms(mean, case.sign, tilt, kept)
         scale = float(np.logaddexp.reduce(log_mass))
-        return _stick(atoms, np.exp(log_mass - scale), epsilon, tilt) * math.exp(scale - tilt * epsilon)
+        found = _stick(atoms, np.exp(log_mass - scale), case.epsilon, tilt)
+        return found * math.exp(scale - tilt * case.epsilon), True
     half = keys - keys // 2
     # The losses of one key are at least those within three standard deviations.
     few = keys <= _FEW_KEYS and math.comb(int(6.0 * math.sqrt(mean)) + half, half) <= _WORTH_TRYING
-    if few and (grid is None or keys <= 4):
-        value = _from_halves(mean, epsilon, keys, sign, floor)
+    if few and (grid is None or keys <= _PAIRS):
+        value = _from_halves(case, kept)
         if value is not None:
             return value
-    return _on_a_line(mean, epsilon, keys, grid, sign, floor)
+    return _on_a_line(case, grid, kept)
 
 
-def _from_halves(mean: float, epsilon: float, keys: int, sign: float, floor: float) -> float | None:
-    """By the sums of half of the keys; None if they are too many."""
-    tilt = saddle(mean, epsilon / keys, sign)
-    atoms, log_mass = tilted_atoms(mean, sign, tilt)
+def _from_halves(case: _Case, kept: Kept) -> tuple[float, bool] | None:
+    """By the sums of half of the keys; None if they are too many. Whether what is left out is little enough."""
+    keys, epsilon = case.keys, case.epsilon
+    tilt = saddle(case.mean, epsilon / keys, case.sign, kept)
+    atoms, log_mass = tilted_atoms(case.mean, case.sign, tilt, kept)
     scale = float(np.logaddexp.reduce(log_mass))
     mass, factor = np.exp(log_mass - scale), math.exp(keys * scale - tilt * epsilon)
     if atoms.size == 1:
-        return _stick(keys * atoms, mass, epsilon, tilt) * factor
-    for drop in (_SMALL_DROP, _SMALLEST_DROP):
+        return _stick(keys * atoms, mass, epsilon, tilt) * factor, True
+    value, reliable = 0.0, False
+    for drop in (0.0,) if kept == WIDE else (_SMALL_DROP, _SMALLEST_DROP):
         halves = _halves(atoms, mass, keys, drop, _MOST_SUMS)
         if halves is None:
             return None
         value = stick_from_halves(*halves, epsilon, tilt) * factor
-        if 2.0 * drop * most_of_the_stick(tilt) * factor <= _WANTED * (value + floor):
+        reliable = 2.0 * drop * most_of_the_stick(tilt) * factor <= _WANTED * (value + case.floor)
+        if reliable:
             break
-    return value
+    return value, reliable
 
 
 def _halves(
@@ -98,23 +126,24 @@ def _halves(
     return (larger, smaller) if smaller else None
 
 
-def _on_a_line(mean: float, epsilon: float, keys: int, grid: int | None, sign: float, floor: float) -> float:
-    tilt = line(mean, keys, epsilon, sign)
-    atoms, log_mass = tilted_atoms(mean, sign, tilt)
+def _on_a_line(case: _Case, grid: int | None, kept: Kept) -> tuple[float, bool]:
+    mean, epsilon, keys, sign, floor = case.mean, case.epsilon, case.keys, case.sign, case.floor
+    tilt = line(mean, keys, epsilon, sign, kept)
+    atoms, log_mass = tilted_atoms(mean, sign, tilt, kept)
     scale = float(np.logaddexp.reduce(log_mass))
     cost = tilt * epsilon - keys * scale
     loss, log_mass = atoms - epsilon / keys, log_mass - scale
     if loss.size == 1:
-        return _stick(keys * loss, np.exp(log_mass), 0.0, tilt) * math.exp(-cost)
+        return _stick(keys * loss, np.exp(log_mass), 0.0, tilt) * math.exp(-cost), True
     if tilt > 0.0:
         along, offset = line_above(loss, log_mass, keys, tilt, cost), 0.0
     else:  # the sum over the line is less what keeps the expectation from all that is possible
         along = line_below(loss, log_mass, keys, tilt)
         offset = 1.0 if sign > 0 else math.exp(keys * math.log1p(-math.exp(-mean)))
     if along is None:
-        return offset
+        return offset, True
     if grid is not None:
-        return max(0.0, offset + inverted(along, grid)[0] * math.exp(-cost))
+        return max(0.0, offset + inverted(along, grid)[0] * math.exp(-cost)), True
     # Where the rest is past all floats only its own digits are asked for.
     above_it = (offset + floor) * math.exp(cost) if cost < 700.0 else 0.0
     value, beyond = inverted(along, _SHORT, above_it)
@@ -123,11 +152,13 @@ def _on_a_line(mean: float, epsilon: float, keys: int, grid: int | None, sign: f
     if wanted < beyond < wanted * (_LAST / _SHORT) ** 1.5:
         value, beyond = inverted(along, _LAST, above_it)
     if beyond > wanted:
-        exact = _from_halves(mean, epsilon, keys, sign, floor) if keys > _FEW_KEYS else None
+        exact = _from_halves(case, kept) if keys > _FEW_KEYS else None
         if exact is not None:
             return exact
         value = _between(along, above_it)
-    return max(0.0, offset + value * math.exp(-cost))
+    # At a saddle point it is near 1 / (tilt (tilt + 1) spread).
+    found = abs(value) * abs(tilt * (tilt + 1.0)) * along.spread() > _LEAST_AT_SADDLE
+    return max(0.0, offset + value * math.exp(-cost)), found or (offset + floor > 0.0 and above_it > 1.0)
 
 
 def _between(along: Line, floor: float) -> float:

@@ -16,6 +16,7 @@ _EQUAL = 1e-13
 _MULTISETS = 4
 # With a drop below the first, each multiset above the second is made: what lacks is 1e-17.
 _LISTED_IN_FULL, _TRUE_MASS = 1e-15, 1e-24
+_NORMAL = 1e-300
 _AT_LEAST = 0.5
 
 
@@ -38,7 +39,7 @@ def sums_of(
     if factors > _MULTISETS:
         return _merged(atoms, mass, factors, drop, most, partly=partly)
     if drop <= _LISTED_IN_FULL:
-        return _multisets(atoms, mass, factors, _TRUE_MASS, most)
+        return _multisets(atoms, mass, factors, _TRUE_MASS if drop > 0.0 else _NORMAL, most)
     least = 1.0 / most  # of which there are no more
     found = _multisets(atoms, mass, factors, least, most)
     while found is not None and 1.0 - float(found[1].sum()) > drop:

@@ -17,8 +17,9 @@ from sparsehist.errors import DeclarationError
 from sparsehist.privacy import poisson_routes
 from sparsehist.privacy.poisson import delta, delta_added, delta_removed, epsilon
 from sparsehist.privacy.poisson_halves import stick_from_halves
+from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 from sparsehist.privacy.poisson_sums import in_order, sums_of
-from sparsehist.privacy.poisson_tilt import line, saddle, tilted_atoms, tilted_mean
+from sparsehist.privacy.poisson_tilt import ALL, far_share, line, saddle, tilted_atoms, tilted_mean
 from sparsehist.privacy.poisson_transform import inverted, line_above
 from sparsehist.privacy.poisson_window import bracket, listed_pairs, smoothed_sums
 
@@ -160,8 +161,9 @@ def test_five_keys_and_more_have_twelve_digits(mean: int, keys: int, epsilon: fl
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_bounds_hold_the_sum_of_halves(mean: float, keys: int, epsilon: float, sign: float) -> None:
     """A smoothed kink on a short line, and pairs of the likelier half of the sums: the exact sum lies between."""
-    exact = poisson_routes._from_halves(mean, epsilon, keys, sign, 0.0)
-    assert exact is not None
+    listed = poisson_routes._from_halves(poisson_routes._Case(mean, epsilon, keys, sign, 0.0), ALL)
+    assert listed is not None and listed[1]
+    exact = listed[0]
     tilt = line(mean, keys, epsilon, sign)
     atoms, logs = tilted_atoms(mean, sign, tilt)
     scale = float(np.logaddexp.reduce(logs))
@@ -229,30 +231,41 @@ def test_small_deltas_keep_their_digits_and_fall_in_order() -> None:
     assert 0 < delta_added("0.01", 2.0, 4) < 1e-30
 
 
-@pytest.mark.parametrize(("epsilon", "keys"), [(0.9, 1), (1.2, 1), (0.6, 2), (1.0, 2)])
-def test_a_far_tail_is_neither_lost_nor_cut(epsilon: float, keys: int) -> None:
-    """A mean of 1000: deltas of 1e-36 to 1e-151 from counts far below it, summed one by one."""
-    k = np.arange(1, 1300)
-    loss, logs = np.log(1000.0 / k), k * math.log(1000.0) - 1000.0 - gammaln(k + 1)
-    for _ in range(keys - 1):
-        loss = np.add.outer(loss, np.log(1000.0 / k)).ravel()
-        logs = np.add.outer(logs, k * math.log(1000.0) - 1000.0 - gammaln(k + 1)).ravel()
-    above = loss > epsilon
-    exact = math.fsum(np.exp(logs[above]) * -np.expm1(epsilon - loss[above]))
+def by_all_pairs(mean: int, epsilon: float, keys: int) -> float:
+    """Falling counts of two or three keys without a tilt: in logarithms, each sum by itself."""
+    k = np.arange(1, int(mean + 14 * mean**0.5))
+    one, one_log = np.log(mean / k), log_poisson_pmf(k, mean)
+    loss, logs = one, one_log
+    if keys == 3:
+        loss, logs = np.add.outer(one, one).ravel(), np.add.outer(one_log, one_log).ravel()
+    total = 0.0
+    for another, log_mass in zip(one, one_log, strict=True):
+        above = loss + another > epsilon
+        total += float(np.sum(np.exp(logs[above] + log_mass) * -np.expm1(epsilon - another - loss[above])))
+    return total - math.expm1(keys * math.log1p(-math.exp(-mean)))
+
+
+@pytest.mark.parametrize(
+    ("mean", "keys", "epsilon"),
+    [(200, 2, 1.6), (300, 2, 3.0), (200, 3, 1.8), (450, 2, 1.6), (450, 3, 1.5), (1000, 2, 1.0), (1000, 2, 2.4)],
+)
+def test_a_far_tail_is_neither_lost_nor_cut(mean: int, keys: int, epsilon: float) -> None:
+    """Deltas of 1e-36 to 1e-289 that lie between the two peaks of any tilt, to twelve digits."""
+    exact = by_all_pairs(mean, epsilon, keys)
     assert 0.0 < exact < 1e-30
-    # The reference has terms of size 7000 that cancel: eleven digits.
-    assert delta_removed("0.001", epsilon, keys) == pytest.approx(exact, rel=2e-11)
+    assert delta_removed(f"1/{mean}", epsilon, keys) == pytest.approx(exact, rel=5e-13)
 
 
-def test_the_bound_on_far_counts_is_never_below() -> None:
-    """A mean of 1000, two keys, delta 1e-170 and below: what is told is more than the sum over all pairs."""
-    k = np.arange(1, 1300)
-    loss, logs = np.log(1000.0 / k), k * math.log(1000.0) - 1000.0 - gammaln(k + 1)
-    both = np.add.outer(loss, loss)
-    for value in (1.6, 2.0):
-        terms = np.exp(np.add.outer(logs, logs)) * np.maximum(0.0, -np.expm1(value - both))
-        exact = float(terms.sum())
-        assert exact * (1.0 - 1e-10) <= delta_removed("0.001", value, 2) <= 1e6 * exact
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 1.6, 2.5, 4.0])
+def test_the_bound_on_far_counts_is_never_below(epsilon: float) -> None:
+    """A mean of 450 and two keys: at least what the outputs with a count below mean / e add, all of them listed."""
+    k = np.arange(1, 1000)
+    loss, logs = np.log(450.0 / k), log_poisson_pmf(k, 450.0)
+    far = k < 450 / math.e
+    counts = far[:, None] | far
+    sums = np.add.outer(loss, loss)[counts]
+    exact = float(np.exp(np.add.outer(logs, logs)[counts]) @ np.maximum(0.0, -np.expm1(epsilon - sums)))
+    assert far_share(450.0, 2, epsilon) >= exact > 0.0
 
 
 def test_losses_that_cannot_be_reached_cost_nothing_more() -> None:

@@ -35,6 +35,8 @@ from sparsehist.sqlfront.identifiers import folded
 
 # They list values of their arguments: numbers, or what a row of a table to their left holds.
 _OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
+# Catalogues and schemas that a session begins with.
+_USUAL = frozenset(("main", "memory", "temp"))
 _SAMPLED = "a sample is drawn from the rows of all units; keep rows by a condition on the row itself"
 
 
@@ -108,15 +110,21 @@ def _table(ctx: Context, scope: Scope, node: Node) -> Relation:
 def _check_written(ctx: Context, node: Node, paths: list[str]) -> None:
     """Check what the session itself wrote into files; made-up rows, of no private table, are a log like any other."""
     for file, behind in (pair for path in paths for pair in ctx.files(path).items()):
+        if any(behind is before for before in ctx.followed):  # written from itself, as it was before
+            continue
         relation = _behind(ctx, node, file, behind)
         if not relation.public and lookup(relation.items, ctx.unit) is not Found.CARRIES:
             ctx.refuse(node, f"{file}, as it was written, does not name the unit in {ctx.unit}")
 
 
 def _may_be(path: list[str], view: list[str]) -> bool:
-    """Whether two names, one of them without catalogue or schema, may mean one thing."""
-    shorter = min(len(path), len(view))
-    return len(path) != len(view) and path[-shorter:] == view[-shorter:]
+    """Whether two names written in different ways may mean one thing: what stands first of two may be either."""
+    if path == view or path[-1] != view[-1]:
+        return False
+    shorter, longer = sorted((path[:-1], view[:-1]), key=len)
+    if len(shorter) == len(longer) == 1:
+        return bool({*shorter, *longer} & _USUAL)
+    return not shorter or (len(shorter) < len(longer) and shorter[-1] in longer)
 
 
 def _view(ctx: Context, node: Node, name: str) -> Relation:

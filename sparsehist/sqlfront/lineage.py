@@ -242,8 +242,8 @@ class Lineage:
         return replace(self, blind=line) if meant & _MEANING else self
 
     def _as_moved(self, line: int) -> Lineage:
-        """What is known once names without schema are looked up elsewhere: nothing of those made before."""
-        before = [name for name in (*self.queries, *self.tables, *self.unknown) if "." not in name]
+        """What is known once names are looked up elsewhere: nothing of those made before, unless named in full."""
+        before = [name for name in (*self.queries, *self.tables, *self.unknown) if name.count(".") < 2]
         return replace(self._with_lasting(before, _TWO.format(line)), moved=line)
 
     def _with_unknown(self, changed: Iterable[str], why: str) -> Lineage:
@@ -268,6 +268,11 @@ class Lineage:
         again = replace(before, blind=self.blind, files=self.files, lasting=self.lasting, attached=self.attached)
         again = replace(again, in_transaction=None)
         return again if self.moved == before.moved else again._as_moved(self.moved)  # noqa: SLF001
+
+
+def leaves_transaction(piece: Piece) -> bool:
+    """Whether a statement ends a transaction."""
+    return plain(piece.tokens[0], piece.script).upper() in _TRANSACTION - {"BEGIN", "START"}
 
 
 def _inserts_values(words: list[str], made: Collection[str]) -> bool:

@@ -20,7 +20,7 @@ from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_seri
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.identifiers import folded
-from sparsehist.sqlfront.lineage import Lineage
+from sparsehist.sqlfront.lineage import Lineage, leaves_transaction
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.readable import rows_of
 from sparsehist.sqlfront.reading import meant
@@ -57,6 +57,7 @@ class Session:
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
         self._rows = rows
         self._who = who
+        self._aborted = False
         self._lineage = Lineage(given=frozenset(map(folded, tables or {})))
         self._directory = tempfile.TemporaryDirectory(prefix="sparsehist-sql-")  # of mode 0700: spill is of the log
         self.connection = duckdb.connect(":memory:")
@@ -102,15 +103,26 @@ class Session:
         }
         run = runs.get(type(statement.head), self._plain)
         try:
+            self._check_transaction(statement)
             return run(statement)
         except SparsehistError as problem:
             if not _shows_place(problem):
                 problem.args = (pointed(str(problem), statement.piece.script, statement.piece.place),)
             raise
         finally:
-            # COMMIT after an error takes all back and says nothing of it.
-            if self._lineage.in_transaction is not None and release_tables.is_aborted(self.connection):
-                self._lineage = self._lineage.taken_back()
+            self._note_aborted()
+
+    def _note_aborted(self) -> None:
+        """Note that an error has ended a transaction: COMMIT then takes all back and says nothing of it."""
+        if self._lineage.in_transaction is not None and release_tables.is_aborted(self.connection):
+            self._lineage, self._aborted = self._lineage.taken_back(), True
+
+    def _check_transaction(self, statement: Statement) -> None:
+        """Refuse what can only fail, before it spends or writes anything."""
+        self._note_aborted()
+        self._aborted = self._aborted and release_tables.is_aborted(self.connection)
+        if self._aborted and not leaves_transaction(statement.piece):
+            raise StatementError("an error has ended the transaction, and what it did is gone: ROLLBACK leaves it")
 
     def _known(self) -> Known:
         if self.store is None:

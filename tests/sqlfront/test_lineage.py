@@ -79,6 +79,18 @@ WAYS = {
         "select user_id, query from b.t",
         "may have changed",
     ),
+    "a temporary view by its catalogue": (f"create temp view main.t as {BAD}", "from temp.t", "may be a view"),
+    "a table by its catalogue": (f"create table memory.t as {BAD}", "from main.t", "may be a view"),
+    "a table by the catalogue alone": (
+        f"attach ':memory:' as o; create table o.main.t as {BAD}",
+        "select user_id, query from o.t",
+        "may be a view",
+    ),
+    "a table of one schema of two catalogues": (
+        f"create table main.t as {BAD}; attach ':memory:' as o; use o; create table k as {GOOD.replace('log', 'memory.log')}; use memory",
+        "from main.t",
+        "two tables",
+    ),
     # a table that stays what it was
     "if not exists, with columns": (
         f"create table t as {BAD}; create table if not exists t (user_id varchar, query varchar)",
@@ -251,6 +263,11 @@ WAYS = {
         "select user_id, query from read_parquet('f/query=a/*.parquet')",
         "wrote it",
     ),
+    "a file written from itself": (
+        f"copy ({BAD}) to 'f.parquet'; copy (from 'f.parquet') to 'f.parquet'",
+        "select user_id, query from 'f.parquet'",
+        "wrote it",
+    ),
     "a file written and taken back": (
         f"begin; copy ({BAD}) to 'f.parquet'; rollback",
         "select user_id, query from 'f.parquet'",
@@ -296,6 +313,10 @@ HARMLESS = {
     "a comparison by a collation": ("select 1", "select user_id, query from log where query collate nocase = 'A'"),
     "a database attached": (f"attach 'a.duckdb' as a; create table a.t as {GOOD}", "select user_id, query from a.t"),
     "settings": ("set threads = 1; set timezone = 'UTC'; pragma version", GOOD),
+    "a good file written from itself": (
+        f"copy ({GOOD}) to 'f.parquet'; copy (from 'f.parquet') to 'f.parquet'",
+        "select user_id, query from 'f.parquet'",
+    ),
     "a commit": (f"begin; create table t as {GOOD}; commit", OF_T),
     "a frame dropped and made": ("create table k as from log; drop view log; create table log as from k", GOOD),
 }
@@ -315,6 +336,24 @@ def test_a_commit_that_fails_takes_all_back(made):
     there, errors = made(before, OF_T, keep_going=True)
     assert not there
     assert "GROUP BY" in errors
+
+
+def test_nothing_is_spent_in_a_transaction_that_an_error_has_ended(here):
+    """Until it is left, statements are refused before they run, and said to be; then all is as before it."""
+    with sh.open(":memory:", seed=1) as store, Session(store, tables={"log": LOG}) as session:
+        run_script(session, f"create table one (i int primary key); insert into one values (1); {VISITS}")
+        run_script(session, "begin; insert into one values (1)")
+        for text in (
+            "release more from visits at level 2 expecting 1 false keys",
+            "select * from visits.public",
+            f"create series x with ({OPTIONS}) as {GOOD}",
+            "drop series visits",
+        ):
+            (outcome,) = run_script(session, text)
+            assert "ROLLBACK" in str(outcome.error), text
+        assert store.series("visits").releases()["name"].to_list() == ["public"]
+        outcomes = run_script(session, f"rollback; create series x with ({OPTIONS}) as {GOOD}; from visits.public")
+        assert [outcome.error for outcome in outcomes] == [None] * 3
 
 
 def test_a_public_table_made_from_the_log_is_none(made):

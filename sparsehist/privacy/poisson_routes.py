@@ -175,7 +175,8 @@ def _between(along: Line, floor: float) -> float:
         if points == _LONG:
             halves = _halves(along.loss, along.mass, along.keys, missing, most, partly=True)
             halves = (in_order(halves[0]), in_order(halves[1])) if halves else None
-            if halves is None or 1.0 - float(halves[0][1].sum()) > 8.0 * missing:
+            whole = float(along.mass.sum()) ** (along.keys - along.keys // 2)
+            if halves is None or whole - float(halves[0][1].sum()) > 8.0 * missing:
                 continue
         added = _added(along, halves, points, missing) if halves else None
         if added is not None:

@@ -41,12 +41,13 @@ def sums_of(
     if drop <= _LISTED_IN_FULL:
         return _multisets(atoms, mass, factors, _TRUE_MASS if drop > 0.0 else _NORMAL, most)
     least = 1.0 / most  # of which there are no more
+    whole = float(mass.sum()) ** factors
     found = _multisets(atoms, mass, factors, least, most)
-    while found is not None and 1.0 - float(found[1].sum()) > drop:
+    while found is not None and least > _TRUE_MASS and whole - float(found[1].sum()) > drop:
         least /= 4.0
         finer = _multisets(atoms, mass, factors, least, most)
         if finer is None:
-            return found if partly and float(found[1].sum()) > _AT_LEAST else None
+            return found if partly and float(found[1].sum()) > _AT_LEAST * whole else None
         found = finer
     return found
 
@@ -76,7 +77,7 @@ def _merged(atoms: FloatArray, mass: FloatArray, factors: int, drop: float, most
     order = np.argsort(atoms)
     atoms, mass = atoms[order], mass[order]
     loss, weight = atoms, mass
-    for _ in range(factors - 1):
+    for factor in range(2, factors + 1):
         least = _bound_on_pairs(weight, mass, drop / factors, most if partly else weight.size * mass.size)
         kept = [np.flatnonzero(weight >= least / chance) for chance in mass]
         if sum(one.size for one in kept) > most:
@@ -87,7 +88,7 @@ def _merged(atoms: FloatArray, mass: FloatArray, factors: int, drop: float, most
         sums, chances = sums[order], chances[order]
         first = np.flatnonzero(np.diff(sums, prepend=-np.inf) > _EQUAL)
         loss, weight = sums[first], np.add.reduceat(chances, first)
-        if float(weight.sum()) < _AT_LEAST:
+        if float(weight.sum()) < _AT_LEAST * float(mass.sum()) ** factor:
             return None
     return loss, weight
 

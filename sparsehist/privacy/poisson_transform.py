@@ -126,8 +126,8 @@ def inverted(line: Line, points: int, floor: float = 0.0) -> tuple[float, float]
     recurrence = line.period / _typical_gap(line.loss, line.mass)
     total = added = 0.0
     since, run, before, beyond = 0, 0.0, 0.0, math.inf
-    for begin, along, moments in blocks(line, points):
-        terms = (moments / (along * (along + 1.0))).real
+    for begin, frequency, moments in blocks(line, points):
+        terms = kinked(line, frequency, moments)
         here = 2.0 * float(np.sum(terms[::-1]))
         total += here - (float(terms[0]) if begin == 0 else 0.0)
         if begin == 0:
@@ -146,26 +146,30 @@ def inverted(line: Line, points: int, floor: float = 0.0) -> tuple[float, float]
     return total / line.period, beyond
 
 
-def blocks(line: Line, points: int) -> Iterator[tuple[int, ComplexArray, ComplexArray]]:
-    """Runs of points of the line: the first one's number, where they are, and the moments of the sum there."""
+def kinked(line: Line, frequency: FloatArray, moments: ComplexArray) -> FloatArray:
+    """The real part of the moments / (s (s + 1)) at s = tilt + i frequency."""
+    square = frequency * frequency
+    real, imaginary = line.tilt * (line.tilt + 1.0) - square, (2.0 * line.tilt + 1.0) * frequency
+    size = (line.tilt**2 + square) * ((line.tilt + 1.0) ** 2 + square)
+    return np.asarray((moments.real * real + moments.imag * imaginary) / size)
+
+
+def blocks(line: Line, points: int) -> Iterator[tuple[int, FloatArray, ComplexArray]]:
+    """Runs of points of the line: the first one's number, how high they are, and the moments of the sum there."""
     place = line.loss / line.period
     spread = max(line.spread(), line.period / 256.0)
+    step = 2.0 * math.pi / line.period
     done = min(max(64, math.ceil(9.5 / (2.0 * math.pi) * line.period / spread)), points)
     modes = np.arange(done, dtype=np.float64)
     one_by_one = np.asarray(np.exp(2j * math.pi * np.multiply.outer(modes, place)) @ line.mass, np.complex128)
-    yield 0, _along(line, modes), _power(one_by_one, line.keys)
+    yield 0, step * modes, _power(one_by_one, line.keys)
     size = _FIRST_BLOCK
     while done < points:
         block = _Block(place, line.mass, size)
         for _ in range(1 if size < _LARGEST_BLOCK else 1 + (points - done - 1) // size):
-            modes = np.arange(done, done + size, dtype=np.float64)
-            yield done, _along(line, modes), _power(block.moments(done), line.keys)
+            yield done, step * np.arange(done, done + size, dtype=np.float64), _power(block.moments(done), line.keys)
             done += size
         size = min(2 * size, _LARGEST_BLOCK)
-
-
-def _along(line: Line, modes: FloatArray) -> ComplexArray:
-    return np.asarray(line.tilt + 2j * math.pi / line.period * modes, np.complex128)
 
 
 def _typical_gap(place: FloatArray, mass: FloatArray) -> float:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import i0
 
 from sparsehist.privacy.poisson_sums import Law
-from sparsehist.privacy.poisson_transform import ComplexArray, Line, blocks
+from sparsehist.privacy.poisson_transform import ComplexArray, Line, blocks, kinked
 
 FloatArray = NDArray[np.float64]
 
@@ -66,13 +66,14 @@ def smoothed_sums(line: Line, points: int) -> FloatArray:
     """The sums over so many points of the line for windows of once, twice and four times the width, shape (3,)."""
     totals = np.zeros(len(_WIDTHS))
     width = width_of(line, points)
-    for begin, along, moments in blocks(line, points):
-        terms = moments / (along * (along + 1.0))
+    for begin, frequency, moments in blocks(line, points):
         for one, factor in enumerate(_WIDTHS):
             needed = math.ceil(points / factor) - begin
             if needed <= 0:
                 continue
-            smooth = (terms[:needed] * _transform(along[:needed] + 0.5, factor * width)).real
+            along = np.asarray(line.tilt + 0.5 + 1j * frequency[:needed], np.complex128)
+            window = _transform(along, factor * width)
+            smooth = kinked(line, frequency[:needed], moments[:needed] * window)
             totals[one] += 2.0 * float(np.sum(smooth[::-1])) - (float(smooth[0]) if begin == 0 else 0.0)
     return totals / line.period
 

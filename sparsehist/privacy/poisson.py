@@ -43,9 +43,9 @@ def delta(level: Level, epsilon: float, keys: int = 1, *, grid: int | None = Non
         and for more where the sums of half of the keys are few: five and six keys to means near 300 and 150, eight
         to 30, twelve to 10, twenty to 3, fifty to 1. Else to 12 digits by inversion, with bounds that prove it
         where most of these sums can be listed, and with an estimate from what the last points add where not.
-        Where neither reaches 12 digits (twelve keys and more at means near 5 to 50, and deltas far below 1e-30) it
-        is an upper bound, above delta by 1e-9 of it at most. So it is for means of 400 and more where a count below
-        mean / e adds to delta: from 1e-33 down to 1e-300, with the mean; there by powers of ten.
+        Where neither reaches 12 digits (twelve keys and more at means near 5 to 50, most of all far below 1e-30)
+        it is an upper bound, above delta by 1e-9 of it at most. Five keys and more, means from 150 on and deltas
+        below 1e-30: where counts below mean / e matter, a bound by Chernoff's method, above by powers of ten.
 
     Source: our own derivation; Andersson et al., Lemmas E.2 and E.3, hold and are 3 to 7 times larger.
 

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from sparsehist.privacy.poisson_halves import most_of_the_stick, stick_from_halves
 from sparsehist.privacy.poisson_sums import Law, in_order, likeliest, sums_of
-from sparsehist.privacy.poisson_tilt import ALL, WIDE, Kept, far_share, line, near_counts, saddle, tilted_atoms
+from sparsehist.privacy.poisson_tilt import (
+    ALL,
+    WIDE,
+    Kept,
+    chernoff,
+    far_share,
+    line,
+    near_counts,
+    saddle,
+    tilted_atoms,
+)
 from sparsehist.privacy.poisson_transform import Line, inverted, line_above, line_below
 from sparsehist.privacy.poisson_window import SHAPE, bracket, listed_pairs, smoothed_sums, width_of
 
@@ -63,8 +73,9 @@ def hockey_stick(mean: float, epsilon: float, keys: int, grid: int | None, *, si
     value = far + (_expected(case, grid, kept)[0] if within else 0.0)
     if 1 < keys <= _PAIRS and far > _WANTED * (value + floor):
         exact = _from_halves(case, WIDE)
-        return exact[0] if exact else value
-    return value
+        if exact is not None:
+            return exact[0]
+    return min(value, chernoff(mean, keys, epsilon))
 
 
 @dataclass(frozen=True)
@@ -158,7 +169,8 @@ def _on_a_line(case: _Case, grid: int | None, kept: Kept) -> tuple[float, bool]:
         value = _between(along, above_it)
     # At a saddle point it is near 1 / (tilt (tilt + 1) spread).
     found = abs(value) * abs(tilt * (tilt + 1.0)) * along.spread() > _LEAST_AT_SADDLE
-    return max(0.0, offset + value * math.exp(-cost)), found or (offset + floor > 0.0 and above_it > 1.0)
+    negligible = offset + floor > 0.0 and cost + math.log(offset + floor) > 0.0
+    return max(0.0, offset + value * math.exp(-cost)), found or negligible
 
 
 def _between(along: Line, floor: float) -> float:

@@ -103,14 +103,24 @@ def far_share(mean: float, keys: int, epsilon: float) -> float:
     if keys == 1:
         above = loss > epsilon
         return float(np.sum(np.exp(log_mass[above]) * -np.expm1(epsilon - loss[above])))
-    near = np.arange(k[-1] + 1.0, math.ceil(mean + 40.0 * math.sqrt(mean)) + 1.0)
-    slopes = np.append(0.0, np.geomspace(0.1, mean, 60))
-    powers = np.multiply.outer(slopes, np.log(mean / near)) + log_poisson_pmf(near, mean)
-    moments = (keys - 1) * np.logaddexp.reduce(powers, axis=1)
-    chernoff = np.min(moments[:, None] - np.multiply.outer(slopes, epsilon - loss), axis=0)
+    others = np.exp(_chernoff(mean, keys - 1, epsilon - loss, k[-1] + 1.0))
     mass = np.exp(log_mass)
     another_far = (keys - 1) * float(mass.sum())
-    return float(keys * (mass @ np.minimum(np.exp(np.minimum(chernoff, 0.0)) + another_far, 1.0)))
+    return float(keys * (mass @ np.minimum(others + another_far, 1.0)))
+
+
+def chernoff(mean: float, keys: int, epsilon: float) -> float:
+    """At least the probability that the losses of so many falling counts, each at least 1, exceed epsilon."""
+    return math.exp(float(_chernoff(mean, keys, np.array([epsilon]), 1.0)[0]))
+
+
+def _chernoff(mean: float, keys: int, loss: FloatArray, lowest: float) -> FloatArray:
+    """The logarithm of Chernoff's bound for counts of at least `lowest`, the best of a few slopes."""
+    k = np.arange(lowest, math.ceil(mean + 40.0 * math.sqrt(mean)) + 1.0)
+    slopes = np.append(0.0, np.geomspace(0.1, mean, 60))
+    powers = np.multiply.outer(slopes, np.log(mean / k)) + log_poisson_pmf(k, mean)
+    moments = keys * np.logaddexp.reduce(powers, axis=1)
+    return np.asarray(np.minimum(np.min(moments[:, None] - np.multiply.outer(slopes, loss), axis=0), 0.0))
 
 
 def tilted_mean(mean: float, sign: float, tilt: float, kept: Kept = ALL) -> float:

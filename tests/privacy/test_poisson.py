@@ -188,7 +188,7 @@ def test_the_bounds_hold_the_sum_of_halves(mean: float, keys: int, epsilon: floa
 
 
 def test_a_law_of_less_than_one_is_listed_too() -> None:
-    """Seven keys whose tilt has a second peak that is not felt: the rest of the law is listed, and the value found."""
+    """Seven keys whose tilt has a second peak that is not felt: the rest of the law is listed."""
     assert delta_removed("0.01", 1.763, 7) == pytest.approx(5.2528168645e-11, rel=1e-9)
     law = sums_of(np.array([0.0, 1.0, 2.5]), np.array([0.2, 0.1, 0.1]), 3, 1e-6, 100, partly=True)
     assert law is not None and law[1].sum() == pytest.approx(0.4**3, rel=1e-12)

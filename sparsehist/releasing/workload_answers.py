@@ -42,13 +42,15 @@ _FARTHEST = 2.0**30
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """The step to which the noise of each cell is rounded before it is weighed; None where answers get theirs.
 
+    It divides 1, so that counts may be added afterwards.
+
     Args:
         strategy: A = L·R.
         noise_std: Standard deviation of each entry of Z, in counts.
     """
     if strategy.workload.integral or strategy.keeps != "cells":
         return None
-    return math.ldexp(1.0, math.frexp(noise_std)[1] - 1 - _BITS_BELOW_STD)
+    return min(1.0, math.ldexp(1.0, math.frexp(noise_std)[1] - 1 - _BITS_BELOW_STD))
 
 
 def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:

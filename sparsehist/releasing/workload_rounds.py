@@ -270,9 +270,12 @@ def _public_parameters(
     noise_std = family.std(level)
     least, mean = _variances(strategy) if earlier is None else _variances_known(earlier)
     std = noise_std * math.sqrt(least)
-    if not 2.0**-8 <= std <= _LARGEST_STD:
+    by_cell = cell_grid(strategy, noise_std)
+    added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
+    if std < 2.0**-8 or max(added) > _LARGEST_STD:
         raise LevelError(
-            f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts; "
+            f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at {noise_std:.3g} a "
+            "unit of noise; "
             f"answers and noise share one grid only where that is from {2.0**-8:.3g} to {_LARGEST_STD:.3g}"
         )
     return {
@@ -291,7 +294,7 @@ def _public_parameters(
         "sensitivity": sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1,
         "sensitivity_lower": sensitivity.l2_lower if declaration.noise == "gaussian" else None,
         "grid": grid_step(std),
-        "cell_grid": cell_grid(strategy, noise_std),
+        "cell_grid": by_cell,
         "measured_grid": measured_grid(
             strategy, sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1
         ),

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator
 
 import sparsehist as sh
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import round_to_grid
 from sparsehist.releasing.workload_answers import cell_grid, measured_grid, noisy_answers
 from sparsehist.releasing.workload_noise import family_for
@@ -42,6 +42,26 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
     made = _of_two_cells(10**9, 3).release_workload("w", Workload.from_matrix(matrix), level="0.5", strategy=strategy)
     assert weighed_noisy_cells(matrix, made) > 0
+
+
+@pytest.mark.parametrize("exponent", range(-8, 41, 4))
+def test_the_grid_of_cells_divides_one(exponent: int) -> None:
+    """However large the noise, to round it and then add counts is to round their sum: none shows modulo a step."""
+    strategy = strategy_named("identity", Workload.from_matrix(np.array([[0.5, 1.5]])))
+    step = cell_grid(strategy, 1.3 * 2.0**exponent)
+    assert step is not None
+    noise = family_for("gaussian", strategy, 1).sample(1000, 1.0, rng=entropy.seeded(6)) * 2.0**exponent
+    assert np.array_equal(7 + round_to_grid(noise, step), round_to_grid(7 + noise, step))
+
+
+def test_noise_too_large_for_doubles_is_refused() -> None:
+    """Small weights do not hide that the noise of a cell dwarfs every count: the sum would round the count away."""
+    series = _of_two_cells(5, 3)
+    with pytest.raises(LevelError, match="standard deviation"):
+        series.release_workload(
+            "w", Workload.from_matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity"
+        )
+    assert series.store.ledger()["releases"].max() == 0
 
 
 @pytest.mark.parametrize("name", ["identity", "haar", "optimised", "optimised(power=80, share=30)"])

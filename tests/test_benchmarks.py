@@ -93,7 +93,7 @@ def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path
 
 def test_readme_says_of_speed_what_was_measured() -> None:
     """Every figure of its table is computed from a JSON file, and it names the machine that all of them name."""
-    run("readme_table", "--check")
+    run("speed_page", "--check")
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_readme_says_of_speed_what_was_measured() -> None:
     ids=["table", "machine", "text"],
 )
 def test_a_figure_that_was_not_measured_is_found(tmp_path: Path, there: str, instead: Callable[..., str]) -> None:
-    """A digit of the table, the machine, or a share in the text, changed in a copy of README, fails the check."""
-    copy = tmp_path / "README.md"
-    text, changed = re.subn(there, instead, (ROOT / "README.md").read_text(encoding="utf-8"), count=1)
+    """A digit of the table, the machine, or a share in the text, changed in a copy of the page, fails the check."""
+    copy = tmp_path / "speed.md"
+    text, changed = re.subn(there, instead, (ROOT / "docs" / "speed.md").read_text(encoding="utf-8"), count=1)
     assert changed == 1
     copy.write_text(text, encoding="utf-8")
-    assert "README and benchmarks/results differ" in ran("readme_table", "--check", "--readme", str(copy)).stderr
+    assert "docs/speed.md and benchmarks/results differ" in ran("speed_page", "--check", "--page", str(copy)).stderr
 
 
 def test_phases_add_up_to_the_whole() -> None:

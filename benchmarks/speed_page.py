@@ -1,7 +1,7 @@
-"""Does README say of speed what was measured? Writes its table anew, from the JSON files in benchmarks/results.
+"""Does docs/speed.md say what was measured? Writes its table anew, from the JSON files in benchmarks/results.
 
-    python benchmarks/readme_table.py            (after measuring)
-    python benchmarks/readme_table.py --check    (changes nothing; fails where README says something else)
+    python benchmarks/speed_page.py            (after measuring)
+    python benchmarks/speed_page.py --check    (changes nothing; fails where the page says something else)
 
 Every figure of that table is computed here, and what the text beside it says of the machine and of workloads. A row
 whose measurement is not there is left out.
@@ -215,21 +215,21 @@ def main() -> None:
     """Compare, or write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--readme", type=Path, default=HERE.parent / "README.md")
+    parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "speed.md")
     parser.add_argument("--check", action="store_true", help="change nothing")
     options = parser.parse_args()
-    text = options.readme.read_text(encoding="utf-8")
+    text = options.page.read_text(encoding="utf-8")
     before, _, rest = text.partition(HEADING)
     old, _, after = rest.partition("\n\n")
     new = "".join(rows_of(options.results)).removesuffix("\n")
-    missing = [words for words in beside_the_table(options.results) if words not in before]
+    missing = [words for words in beside_the_table(options.results) if words not in text]
     if options.check:
         wrong = sorted(set(old.splitlines()) ^ set(new.splitlines())) + missing
         if wrong:
-            raise SystemExit("README and benchmarks/results differ:\n" + "\n".join(wrong))
+            raise SystemExit("docs/speed.md and benchmarks/results differ:\n" + "\n".join(wrong))
     else:
-        options.readme.write_text(f"{before}{HEADING}{new}\n\n{after}", encoding="utf-8")
-        print("\n".join([new, *(f"not in README: {words}" for words in missing)]))
+        options.page.write_text(f"{before}{HEADING}{new}\n\n{after}", encoding="utf-8")
+        print("\n".join([new, *(f"not in docs/speed.md: {words}" for words in missing)]))
 
 
 if __name__ == "__main__":

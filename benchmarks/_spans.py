@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import polars as pl
 
-from sparsehist.releasing import cell_rounds, publication
+from sparsehist.series import cell_round, publication
 from sparsehist.store import committing, opening, state, state_ledger
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles
@@ -30,9 +30,9 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (state.State, "noise", "noise and tracked cells: read"),
     (SeriesFiles, "open", "files of the series: open"),
     (SeriesFiles, "keys", "keys: read"),
-    (cell_rounds, "draw_round", "draw"),
-    (cell_rounds, "_draw_empty_keys", "keys of empty cells: draw"),
-    (cell_rounds, "published_frame", "frame"),
+    (cell_round, "draw_round", "draw"),
+    (cell_round, "_draw_empty_keys", "keys of empty cells: draw"),
+    (cell_round, "published_frame", "frame"),
     (committing, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state_ledger, "raise_mark", "marks: write"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
 
-from sparsehist.dense.state import DenseState, draw_and_publish, draw_level
+from sparsehist.dense.dense_state import DenseState, draw_and_publish, draw_level
 from sparsehist.dense.tightening import step_of
 from sparsehist.entropy import generator
 from sparsehist.noise.discrete_laplace import DiscreteLaplace

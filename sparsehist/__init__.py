@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparsehist import dense, errors, histogram, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
-    from sparsehist.creation import create
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
-    from sparsehist.multiple_release import MultipleRelease
     from sparsehist.planning.cell_plan import Plan, plan
-    from sparsehist.series import Release, Series, Store, adopt, open, read
+    from sparsehist.series.creation import create
+    from sparsehist.series.multiple_release import MultipleRelease
+    from sparsehist.series.store_handle import Release, Series, Store, adopt, open, read
     from sparsehist.sqlfront.running import sql
     from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
 
@@ -67,10 +67,10 @@ _MODULES = ("dense", "errors", "histogram", "noise", "privacy", "workload")
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
-    "sparsehist.creation": ("create",),
-    "sparsehist.multiple_release": ("MultipleRelease",),
+    "sparsehist.series.creation": ("create",),
+    "sparsehist.series.multiple_release": ("MultipleRelease",),
     "sparsehist.planning.cell_plan": ("Plan", "plan"),
-    "sparsehist.series": ("Release", "Series", "Store", "adopt", "open", "read"),
+    "sparsehist.series.store_handle": ("Release", "Series", "Store", "adopt", "open", "read"),
     "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }

@@ -31,7 +31,7 @@ PURE_STANDARD_LIBRARY = {
     ),
     *("heapq", "itertools", "math", "numbers", "operator", "types", "typing"),
 }
-NO_LONGER_THAN = 400
+NO_LONGER_THAN = 800
 
 
 def _modules(*folders):
@@ -86,7 +86,7 @@ def test_the_core_computes_and_does_nothing_else(path):
         "import sparsehist",
         "from sparsehist import store",
         "from sparsehist.entropy import generator",
-        "from sparsehist.series import Store",
+        "from sparsehist.series.store_handle import Store",
         "from ..store import paths",
         "def f():\n    import duckdb",
     ],

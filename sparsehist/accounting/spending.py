@@ -13,12 +13,12 @@ from typing import Any
 
 from sparsehist.accounting.ledger import Path, cost_of_paths
 from sparsehist.accounting.limits import Budget, Limits
-from sparsehist.declaration import Declaration
 from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError
 from sparsehist.noise import currency_of
 from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho, exact_rho
 from sparsehist.privacy.joint import guarantee
+from sparsehist.series.declaration import Declaration
 from sparsehist.store import SeriesRecord, State
 
 

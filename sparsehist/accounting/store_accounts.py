@@ -12,9 +12,9 @@ import polars as pl
 
 from sparsehist.accounting.ledger import DEFAULT_DELTA, ledger_frame
 from sparsehist.accounting.limits import Limits, budget, checked_text
-from sparsehist.declaration import checked_name
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import Level
+from sparsehist.series.declaration import checked_name
 
 if TYPE_CHECKING:
     from sparsehist.store import State

@@ -17,7 +17,7 @@ from sparsehist.errors import InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sparsehist.series import Store
+    from sparsehist.series.store_handle import Store
 
 _LIMITS = ("cap", "budget", "limit_at_first_release")
 

@@ -13,15 +13,15 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
-from sparsehist.releasing.release import refuse_to_replace
+from sparsehist.series.release import refuse_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rich.console import RenderableType
 
-    from sparsehist.releasing.release import Release
-    from sparsehist.series import Series, Store
+    from sparsehist.series.release import Release
+    from sparsehist.series.store_handle import Series, Store
 
 _PARQUET = (".parquet", ".pq")
 MOST_ROWS = 1000

@@ -12,9 +12,9 @@ import sparsehist as sh
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.demonstration_tables import shown_demo
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
-from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import side_by_side
-from sparsehist.statements import shipped
+from sparsehist.series.release import Release
+from sparsehist.store.statements import shipped
 
 MAX_KEYS = 10
 DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from sparsehist.cli.tables import MISSING, escape, printable
 from sparsehist.privacy import as_level, level_text
-from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published
+from sparsehist.series.release import Release
 
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import SparsehistError
 from sparsehist.sqlfront.released import releases
-from sparsehist.statements import statement
 from sparsehist.store import is_store
+from sparsehist.store.statements import statement
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,7 +11,7 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import MOST_ROWS, check_place
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StatementError
-from sparsehist.series import Store
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.parameters import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script

@@ -21,7 +21,7 @@ from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.room import available_memory
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
-from sparsehist.statements import statement
+from sparsehist.store.statements import statement
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 Core: numpy and scipy only, no I/O, generators are passed in. `sparsehist.MultipleRelease` is the class over it.
 """
 
+from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path
 from sparsehist.dense.lazy_updates import DenseUpdate, apply_update, changed, expected_share, redrawn_share
 from sparsehist.dense.post_processing import PostProcessing, clip_negative, round_to, scale, threshold
-from sparsehist.dense.release import DenseRelease
 from sparsehist.dense.tightening import tighten
 
 __all__ = [

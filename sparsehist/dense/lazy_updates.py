@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsehist.dense.release import DenseRelease
+from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError, LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
@@ -93,7 +93,7 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
     Example:
         >>> import numpy as np
         >>> from fractions import Fraction
-        >>> from sparsehist.dense.release import dense_release
+        >>> from sparsehist.dense.dense_release import dense_release
         >>> class Laplace:
         ...     integer = False
         ...     def std(self, level): return 2**0.5 / float(level)

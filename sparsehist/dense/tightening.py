@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
+from sparsehist.dense.dense_state import DenseState, draw_and_publish, whole_steps
 from sparsehist.dense.rounding import as_power_of_two, chunks, publication_step
-from sparsehist.dense.state import DenseState, draw_and_publish, whole_steps
 from sparsehist.errors import DataError, LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text

@@ -13,7 +13,6 @@ import polars as pl
 
 from sparsehist.accounting.ledger import DEFAULT_DELTA, cost_of_paths
 from sparsehist.accounting.spending import check_limits, with_release
-from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, RefusedError
@@ -21,8 +20,9 @@ from sparsehist.histogram.publication import least_count, mean_error, publicatio
 from sparsehist.privacy import Cost as Spent
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.joint import guarantee
-from sparsehist.releasing.public_parameters import public_parameters
-from sparsehist.releasing.request import Request, requested
+from sparsehist.series.cell_parameters import public_parameters
+from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.request import Request, requested
 from sparsehist.store import ReleaseRecord, SeriesRecord, State
 
 PROBABILITIES = (0.5, 0.95, 0.99)

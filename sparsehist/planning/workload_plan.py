@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError
 from sparsehist.planning.cell_plan import LEVELS
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.releasing.workload_noise import check_noise, family_for
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.workload_noise import check_noise, family_for
 from sparsehist.workload import Strategy, Workload, choose, compare, strategy_named
 
 _SCHEMA: dict[str, type[pl.DataType]] = {

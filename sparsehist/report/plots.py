@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from sparsehist.errors import NotFoundError, StoreError
-from sparsehist.releasing.release import Release
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
+from sparsehist.series.release import Release
 
 _COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 _LEAST_SHOWN = 1.0  # the axis is logarithmic

@@ -8,7 +8,7 @@ from functools import reduce
 import polars as pl
 
 from sparsehist.privacy import as_level
-from sparsehist.releasing.release import Release
+from sparsehist.series.release import Release
 
 
 def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:

@@ -18,11 +18,11 @@ import duckdb
 import polars as pl
 
 from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError, raise_alone
-from sparsehist.releasing.release import Release, read
+from sparsehist.series.release import Release, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allow, first_line
-from sparsehist.statements import statement
 from sparsehist.store.public_ledger import LEDGER_NAME
+from sparsehist.store.statements import statement
 
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "store": pl.String,

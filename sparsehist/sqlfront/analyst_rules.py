@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from sparsehist.errors import NotAllowedError, StatementError, raise_alone
-from sparsehist.statements import statement
+from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
 

@@ -13,7 +13,7 @@ from sqlglot import TokenType
 
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError
 from sparsehist.privacy import as_level
-from sparsehist.releasing.request import requested
+from sparsehist.series.request import requested
 from sparsehist.sqlfront.declaring import Declared, declared
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement

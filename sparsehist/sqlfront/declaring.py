@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sparsehist.creation import create
-from sparsehist.declaration import Declaration, declare
 from sparsehist.errors import DeclarationError, SparsehistError, StatementError
+from sparsehist.series.creation import create
+from sparsehist.series.declaration import Declaration, declare
 from sparsehist.sqlfront.heads import CreateSeries
 from sparsehist.sqlfront.script import Place, pointed
 

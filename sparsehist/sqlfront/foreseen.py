@@ -11,10 +11,10 @@ from typing import Any
 from sparsehist.accounting.ledger import cost_of_paths
 from sparsehist.accounting.limits import Budget, Limits
 from sparsehist.accounting.spending import check_budget
-from sparsehist.declaration import Declaration
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
 from sparsehist.privacy import as_level, level_text
-from sparsehist.series import Series, Store, declaration_of
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.store_handle import Series, Store, declaration_of
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
@@ -165,8 +165,8 @@ class Foreseen:
 
 def _round(head: MakeRelease, declaration: Declaration, made: Sequence[ReleaseRecord]) -> ReleaseRecord:
     """The release as it would stand in the store, but for what only drawing tells."""
-    from sparsehist.releasing.public_parameters import public_parameters
-    from sparsehist.releasing.request import requested
+    from sparsehist.series.cell_parameters import public_parameters
+    from sparsehist.series.request import requested
 
     request = requested(
         str(head.name),
@@ -197,7 +197,7 @@ def _of_delta(made: ReleaseRecord) -> str:
 
 def _workload(head: MakeRelease, declaration: Declaration) -> Path:
     """What names a workload's path in the ledger; a strategy that is not given is the one that was taken before."""
-    from sparsehist.releasing.workload_rounds import requested
+    from sparsehist.series.workload_round import requested
     from sparsehist.workload import strategy_named
 
     asked = requested(

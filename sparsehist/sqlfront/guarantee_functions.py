@@ -7,7 +7,7 @@ from functools import cache
 import duckdb
 
 from sparsehist.sqlfront.identifiers import folded
-from sparsehist.statements import statement
+from sparsehist.store.statements import statement
 
 # What the clock says is public. Within one statement it says one thing.
 _CLOCK = "now today current_date get_current_time get_current_timestamp transaction_timestamp"

@@ -17,7 +17,7 @@ import duckdb
 
 from sparsehist.errors import GuaranteeError, raise_alone
 from sparsehist.sqlfront.script import Place, line_and_column
-from sparsehist.statements import statement
+from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
 

@@ -12,10 +12,10 @@ from itertools import pairwise
 import duckdb
 from sqlglot import Token, TokenType, exp, parse_one
 
-from sparsehist.releasing.release import Release
+from sparsehist.series.release import Release
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.script import is_word, spelled
-from sparsehist.statements import statement
+from sparsehist.store.statements import statement
 
 _ARRIVING = "release_arriving"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from sparsehist.releasing.release import Release
-from sparsehist.series import Store
+from sparsehist.series.release import Release
+from sparsehist.series.store_handle import Store
 
 _SHOWN = {
     "series": pl.String,

@@ -11,8 +11,8 @@ import polars as pl
 from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
-    from sparsehist.releasing.release import Release
-    from sparsehist.series import Series
+    from sparsehist.series.release import Release
+    from sparsehist.series.store_handle import Series
 
 
 @dataclass(frozen=True)

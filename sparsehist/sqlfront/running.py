@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsehist.errors import SparsehistError, StatementError
-from sparsehist.series import Store
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.checking import Problem
 from sparsehist.sqlfront.foreseen import Foreseen
 from sparsehist.sqlfront.heads import Statement

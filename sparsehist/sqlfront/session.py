@@ -11,10 +11,10 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting import Query
-from sparsehist.creation import create
 from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, raise_alone
-from sparsehist.releasing.release import Release, refuse_to_replace
-from sparsehist.series import Series, Store
+from sparsehist.series.creation import create
+from sparsehist.series.release import Release, refuse_to_replace
+from sparsehist.series.store_handle import Series, Store
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
 from sparsehist.sqlfront.engine_words import told

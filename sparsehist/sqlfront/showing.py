@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from sparsehist.accounting.ledger import DEFAULT_DELTA
-from sparsehist.series import Series, Store
+from sparsehist.series.store_handle import Series, Store
 from sparsehist.sqlfront.heads import Show
 from sparsehist.sqlfront.released import releases
 

@@ -25,9 +25,9 @@ from typing import Any
 import duckdb
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, raise_alone
-from sparsehist.statements import statement
 from sparsehist.store.layout import STATE
 from sparsehist.store.private_files import NO_ROOM, disk_errors, private_umask, says_no_room, sync_directory
+from sparsehist.store.statements import statement
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",

@@ -14,7 +14,7 @@ from sparsehist.accounting.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.accounting.ledger import SCHEMA
 from sparsehist.accounting.spending import check_spending
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
-from sparsehist.releasing import cell_rounds
+from sparsehist.series import cell_round
 from sparsehist.store import NewPath, NewRound, State
 
 LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 300})
@@ -125,7 +125,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     def drawn(*_, **__):
         pytest.fail("a refused release was drawn")
 
-    monkeypatch.setattr(cell_rounds, "draw_round", drawn)
+    monkeypatch.setattr(cell_round, "draw_round", drawn)
     monkeypatch.setattr(State, "commit_round", drawn)
     for level in ("0.5", "2"):
         with pytest.raises((CapExceededError, BudgetExceededError)):

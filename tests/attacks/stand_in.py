@@ -1,6 +1,6 @@
 """A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
 
-What they hand to `sparsehist.releasing.cell_rounds` is what the durable ones hand to it; only the disk is left out.
+What they hand to `sparsehist.series.cell_round` is what the durable ones hand to it; only the disk is left out.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Integers
-from sparsehist.releasing.cell_rounds import existing, release
-from sparsehist.releasing.request import requested
+from sparsehist.series.cell_round import existing, release
+from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.request import requested
 from sparsehist.store import ReleaseRecord, Tracked
 from sparsehist.store.reading import event_frame
 

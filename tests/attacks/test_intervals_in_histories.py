@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsehist import entropy
-from sparsehist.releasing.intervals import frame_with_intervals
+from sparsehist.series.release_intervals import frame_with_intervals
 from tests.attacks.stand_in import Drawn
 from tests.stats import assert_consistent, assert_detected, binomial_test
 

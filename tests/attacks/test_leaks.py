@@ -20,7 +20,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
-from sparsehist.releasing import public_parameters
+from sparsehist.series import cell_parameters
 from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]
@@ -191,8 +191,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pyt
 
     The public limit is half of what a round can draw, which leaves the counted cells (below 2**30) the rest.
     """
-    assert public_parameters._MOST_FALSE_KEYS == binomial._MOST_SUCCESSES / 2
-    monkeypatch.setattr(public_parameters, "_MOST_FALSE_KEYS", 450.0)
+    assert cell_parameters._MOST_FALSE_KEYS == binomial._MOST_SUCCESSES / 2
+    monkeypatch.setattr(cell_parameters, "_MOST_FALSE_KEYS", 450.0)
     monkeypatch.setattr(binomial, "_MOST_SUCCESSES", 900.0)
     refusals = []
     for cells in (1, 300):

@@ -17,7 +17,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.series import adopt
+from sparsehist.series.store_handle import adopt
 from sparsehist.store import care, opening
 from sparsehist.store.public_ledger import LEDGER_NAME
 

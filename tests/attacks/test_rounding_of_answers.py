@@ -11,8 +11,8 @@ import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import round_to_grid
-from sparsehist.releasing.workload_answers import cell_grid, measured_grid, noisy_answers
-from sparsehist.releasing.workload_noise import family_for
+from sparsehist.series.workload_answers import cell_grid, measured_grid, noisy_answers
+from sparsehist.series.workload_noise import family_for
 from sparsehist.workload import Cells, Workload, strategy_named
 
 

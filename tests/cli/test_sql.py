@@ -15,7 +15,7 @@ from sparsehist.cli.answer import print_shown
 from sparsehist.cli.prompt import converse, history_file, is_complete
 from sparsehist.cli.prompt_words import completer, of_session, tables_of
 from sparsehist.cli.tables import rows_table
-from sparsehist.series import Store
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsehist.errors import CapExceededError, LevelOrderError
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson
+from sparsehist.series.multiple_release import MultipleRelease
 
 LEVELS = ("1e-6", "0.001", "1/3", "0.4", "0.4000001", "2", "17", "500")
 FAMILIES = (Gaussian(sensitivity=3.0), Laplace(), DiscreteLaplace(sensitivity=2), Poisson())

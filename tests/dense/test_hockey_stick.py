@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import special
 
-from sparsehist import entropy, multiple_release
-from sparsehist.multiple_release import MultipleRelease
+from sparsehist import entropy
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
+from sparsehist.series import multiple_release
+from sparsehist.series.multiple_release import MultipleRelease
 from tests.stats import assert_consistent, assert_detected
 
 SIZE = 400_000

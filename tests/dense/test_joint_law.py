@@ -9,13 +9,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sparsehist import entropy, multiple_release
-from sparsehist.multiple_release import MultipleRelease
+from sparsehist import entropy
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from sparsehist.series import multiple_release
+from sparsehist.series.multiple_release import MultipleRelease
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test, ks_test
 

@@ -14,7 +14,7 @@ from sparsehist import entropy
 from sparsehist.dense import LaplacePath, sample_laplace_path
 from sparsehist.errors import DataError, DeclarationError, LevelOrderError
 from sparsehist.noise.laplace import Laplace
-from sparsehist.report.laplace_path import path_points, plot_laplace_path
+from sparsehist.report.laplace_path_plot import path_points, plot_laplace_path
 from tests.stats import assert_consistent, assert_detected, g_test, ks_test, uniform_cube_test
 
 # 100,000 paths see a shift of a distribution function by 1 %.

@@ -7,14 +7,15 @@ import pickle
 import numpy as np
 import pytest
 
-from sparsehist import entropy, multiple_release
+from sparsehist import entropy
 from sparsehist.dense import apply_update, changed, expected_share, redrawn_share
 from sparsehist.errors import InputError, LevelOrderError
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.series import multiple_release
+from sparsehist.series.multiple_release import MultipleRelease
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
 SIZE = 200_000

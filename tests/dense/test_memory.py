@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sparsehist.dense.rounding import CHUNK
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
+from sparsehist.series.multiple_release import MultipleRelease
 
 # Thirty pieces of doubles, for whatever a family needs for one.
 SCRATCH = 30 * 8 * CHUNK

@@ -23,11 +23,11 @@ from sparsehist.errors import (
     StoreDamagedError,
     StoreError,
 )
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.laplace import Laplace
+from sparsehist.series.multiple_release import MultipleRelease
 
 FAMILIES = [Gaussian(sensitivity=2.0), Laplace(), DiscreteLaplace(sensitivity=1)]
 # Longer than one piece, and no multiple of it.
@@ -274,7 +274,7 @@ def test_an_interrupted_sealing_erases_everything(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparsehist.dense.state.keep_on_lattice", interrupted)
+    monkeypatch.setattr("sparsehist.dense.dense_state.keep_on_lattice", interrupted)
     with pytest.raises(KeyboardInterrupt):
         vector.seal()
     with pytest.raises(StoreDamagedError, match="interrupted"):

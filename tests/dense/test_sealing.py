@@ -10,12 +10,12 @@ import pytest
 
 from sparsehist.dense.rounding import keep_on_lattice, kept_step, round_into
 from sparsehist.histogram.grid import round_to_grid
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from sparsehist.series.multiple_release import MultipleRelease
 
 FAMILIES = [
     Gaussian(sensitivity=20.0),

@@ -8,15 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sparsehist import entropy, multiple_release
+from sparsehist import entropy
 from sparsehist.dense import clip_negative, tighten
 from sparsehist.errors import CapExceededError, DataError, InputError, LevelOrderError
-from sparsehist.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from sparsehist.series import multiple_release
+from sparsehist.series.multiple_release import MultipleRelease
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test
 

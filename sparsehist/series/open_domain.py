@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparsehist.declaration import Declaration
 from sparsehist.domain import Open
 from sparsehist.errors import BudgetExceededError, DeclarationError
 from sparsehist.histogram.never_exceeds import threshold_for_exceedance
 from sparsehist.histogram.open_budget import OpenBudget, exceedance_at, open_budget
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy import level_text
-from sparsehist.releasing.request import Request
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.request import Request
 from sparsehist.store import ReleaseRecord
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sparsehist.held_series import HeldSeries
 from sparsehist.planning.cell_plan import COUNTS, LEVELS, Plan, in_store, planned
 from sparsehist.privacy import Level
-from sparsehist.releasing.request import requested
+from sparsehist.series.held_series import HeldSeries
+from sparsehist.series.request import requested
 
 
 class PlannedSeries(HeldSeries):

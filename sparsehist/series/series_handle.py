@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from sparsehist.accounting.limits import checked_text
-from sparsehist.held_series import HeldSeries
 from sparsehist.privacy import Level
+from sparsehist.series.held_series import HeldSeries
 
 if TYPE_CHECKING:  # a fifth of the time to start, and most series have no workloads
-    from sparsehist.releasing.workload_release import WorkloadRelease
+    from sparsehist.series.workload_release import WorkloadRelease
     from sparsehist.workload import Strategy, Workload
 
 
@@ -72,18 +72,18 @@ class WorkloadSeries(HeldSeries):
             >>> 0 < std < 5
             True
         """
-        from sparsehist.releasing import workload_rounds
-        from sparsehist.releasing.workload_release import WorkloadRelease
+        from sparsehist.series import workload_round
+        from sparsehist.series.workload_release import WorkloadRelease
 
-        request = workload_rounds.requested(
+        request = workload_round.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
         checked_text("who", who)
         with self.held(wait) as (state, record):
             files = state.series_files(record)
-            released = workload_rounds.existing(state, record, files, self.declaration, request)
+            released = workload_round.existing(state, record, files, self.declaration, request)
             if released is None:
-                released = workload_rounds.release(
+                released = workload_round.release(
                     state, record, files, self.declaration, request, who=who, rng=self.store.generator()
                 )
             origin = self.store.origin(state)
@@ -111,9 +111,9 @@ class WorkloadSeries(HeldSeries):
             LevelError: If a level is no level.
         """
         from sparsehist.planning.workload_plan import planned_strategies
-        from sparsehist.releasing import workload_rounds
+        from sparsehist.series import workload_round
 
-        request = workload_rounds.requested(
+        request = workload_round.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None
         )
         assert request.workload is not None

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparsehist.declaration import Declaration
-    from sparsehist.series import Store
+    from sparsehist.series.declaration import Declaration
+    from sparsehist.series.store_handle import Store
     from sparsehist.store import SeriesRecord, State
 
 

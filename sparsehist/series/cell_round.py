@@ -12,15 +12,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.accounting.spending import check_spending
-from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import NameTakenError, NotFoundError
 from sparsehist.histogram import draw_round
 from sparsehist.histogram.exceeding import Exceeding
 from sparsehist.noise.family import NoiseArray
-from sparsehist.releasing.public_parameters import public_parameters
-from sparsehist.releasing.published_rows import published_frame, shown_cells
-from sparsehist.releasing.request import Request
+from sparsehist.series.cell_parameters import public_parameters
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.published_rows import published_frame, shown_cells
+from sparsehist.series.request import Request
 from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord, State, Tracked
 
 Published = tuple[pl.DataFrame, dict[str, Any]]

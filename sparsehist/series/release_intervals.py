@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.histogram.intervals import count_limits
-from sparsehist.own_noise import load_family
+from sparsehist.series.own_noise import load_family
 
 _COLUMNS = ("low", "high")
 

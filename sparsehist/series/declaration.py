@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError
 from sparsehist.noise import Family
-from sparsehist.own_noise import load_family, noise_name
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.series.own_noise import load_family, noise_name
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LARGEST_BOUND = 2**31

@@ -14,25 +14,25 @@ import numpy as np
 import polars as pl
 
 from sparsehist.accounting.spending import check_spending
-from sparsehist.declaration import Declaration, checked_name
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, NotFoundError
 from sparsehist.histogram import grid_step
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.planning.workload_plan import chosen_strategy
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.releasing.cell_rounds import adjacent
-from sparsehist.releasing.public_parameters import NEIGHBOURS
-from sparsehist.releasing.workload_answers import (
+from sparsehist.series.cell_parameters import NEIGHBOURS
+from sparsehist.series.cell_round import adjacent
+from sparsehist.series.declaration import Declaration, checked_name
+from sparsehist.series.workload_answers import (
     cell_grid,
     check_spread,
     measured_grid,
     noisy_answers,
     noisy_cells,
 )
-from sparsehist.releasing.workload_data import cells_of, column_sizes, key_domains, numbers_of, queries_frame
-from sparsehist.releasing.workload_noise import check_noise, family_for
-from sparsehist.releasing.workload_post_processing import (
+from sparsehist.series.workload_data import cells_of, column_sizes, key_domains, numbers_of, queries_frame
+from sparsehist.series.workload_noise import check_noise, family_for
+from sparsehist.series.workload_post_processing import (
     check_possible,
     checked_steps,
     post_process,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from sparsehist.declaration import Declaration
 from sparsehist.domain import Open
 from sparsehist.errors import DeclarationError, LevelError, ThresholdError
 from sparsehist.histogram import (
@@ -18,8 +17,9 @@ from sparsehist.histogram import (
 )
 from sparsehist.noise.family import noise_mean
 from sparsehist.privacy import level_text
-from sparsehist.releasing.open_domain import open_parameters
-from sparsehist.releasing.request import Request, finite
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.open_domain import open_parameters
+from sparsehist.series.request import Request, finite
 from sparsehist.store import ReleaseRecord
 
 NEIGHBOURS = "logs that differ by all rows of one unit"

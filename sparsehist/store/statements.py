@@ -32,4 +32,4 @@ def shipped(folder: str) -> Traversable:
     that would put the folder in the place of the function `sparsehist.sql`.
     """
     inside = files("sparsehist") / folder
-    return inside if inside.is_dir() else Path(__file__).parents[1] / folder
+    return inside if inside.is_dir() else Path(__file__).parents[2] / folder

@@ -129,7 +129,7 @@ class Release:
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
-        from sparsehist.releasing.intervals import (
+        from sparsehist.series.release_intervals import (
             frame_with_intervals,  # reading a release should not load the families
         )
 
@@ -219,7 +219,7 @@ def read(path: str | os.PathLike[str]) -> Release:
     if metadata.pop("format", None) != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
     if metadata.get("kind") == "workload":
-        from sparsehist.releasing.workload_release import (
+        from sparsehist.series.workload_release import (
             WorkloadRelease,  # a release of its own kind, which needs this module
         )
 

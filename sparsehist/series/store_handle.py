@@ -15,17 +15,18 @@ import polars as pl
 from sparsehist import entropy
 from sparsehist.accounting.limits import Limits, checked_text
 from sparsehist.accounting.store_accounts import StoreAccounts
-from sparsehist.catalogue_files import catalogue_copies
-from sparsehist.declaration import Declaration, checked_name, from_json
 from sparsehist.errors import DeclarationError, NotFoundError
-from sparsehist.forking import refuse_in_broken_child
-from sparsehist.memory import directory_in_memory
-from sparsehist.planned_series import PlannedSeries
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.releasing import cell_rounds
-from sparsehist.releasing.publication import StoreOnDisk
-from sparsehist.releasing.release import Release, read
-from sparsehist.releasing.request import requested
+from sparsehist.series import cell_round
+from sparsehist.series.catalogue_files import catalogue_copies
+from sparsehist.series.declaration import Declaration, checked_name, from_json
+from sparsehist.series.forking import refuse_in_broken_child
+from sparsehist.series.memory import directory_in_memory
+from sparsehist.series.planned_series import PlannedSeries
+from sparsehist.series.publication import StoreOnDisk
+from sparsehist.series.release import Release, read
+from sparsehist.series.request import requested
+from sparsehist.series.series_handle import WorkloadSeries
 from sparsehist.store import (
     SeriesRecord,
     State,
@@ -35,7 +36,6 @@ from sparsehist.store import (
     is_store,
     open_state,
 )
-from sparsehist.workload_series import WorkloadSeries
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
@@ -258,9 +258,9 @@ class Series(PlannedSeries, WorkloadSeries):
         checked_text("who", who)
         with self.held(wait) as (state, record):
             files = state.series_files(record)
-            released = cell_rounds.existing(state, record, files, self.declaration, request)
+            released = cell_round.existing(state, record, files, self.declaration, request)
             if released is None:
-                released = cell_rounds.release(
+                released = cell_round.release(
                     state, record, files, self.declaration, request, max_false_keys,
                     who=who, rng=self.store.generator(),
                 )  # fmt: skip

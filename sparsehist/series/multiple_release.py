@@ -10,9 +10,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from sparsehist.dense.release import DenseRelease, dense_release
+from sparsehist.dense.dense_release import DenseRelease, dense_release
+from sparsehist.dense.dense_state import DenseState, draw_and_publish, published, seal
 from sparsehist.dense.rounding import as_power_of_two
-from sparsehist.dense.state import DenseState, draw_and_publish, published, seal
 from sparsehist.dense.tightening import bought_state, step_of
 from sparsehist.dense.truth import read_truth
 from sparsehist.entropy import generator
@@ -75,7 +75,7 @@ class MultipleRelease:
         >>> vector
         MultipleRelease(Gaussian, size=3, levels=(0.1, 1, 2), cap=2, sealed=True)
 
-    Source: Andersson et al., Algorithms 4 and 5; for sealing see `sparsehist.dense.state`.
+    Source: Andersson et al., Algorithms 4 and 5; for sealing see `sparsehist.dense.dense_state`.
     """
 
     __slots__ = ("_cap", "_charge", "_lock", "_process", "_state", "_step")
@@ -140,7 +140,7 @@ class MultipleRelease:
             StoreDamagedError: If it was truncated or altered.
             InputError: If it is no such file, or the family is not the one it was saved with.
         """
-        from sparsehist.multiple_release_file import read_file
+        from sparsehist.series.multiple_release_file import read_file
 
         return cls._of(*read_file(Path(path), family))
 
@@ -154,7 +154,7 @@ class MultipleRelease:
         Raises:
             StoreError: If it cannot be written.
         """
-        from sparsehist.multiple_release_file import write_state
+        from sparsehist.series.multiple_release_file import write_state
 
         with self._lock:
             self._require_whole()

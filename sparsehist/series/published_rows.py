@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.declaration import Declaration
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise.family import NoiseArray
+from sparsehist.series.declaration import Declaration
 from sparsehist.store import SeriesFiles, Tracked
 from sparsehist.store.ordering import stable_order
 

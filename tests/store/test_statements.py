@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 STATEMENTS = sorted((CHECKOUT / "sql").glob("**/*.sql"))
 QUOTED = (TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING)
 

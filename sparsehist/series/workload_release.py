@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError, NotFoundError
-from sparsehist.releasing.release import Release
+from sparsehist.series.release import Release
 from sparsehist.workload.invertible import Invertible
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
-from sparsehist.releasing.workload_noise import measures_reals
+from sparsehist.series.workload_noise import measures_reals
 from sparsehist.workload import (
     Cells,
     Kronecker,

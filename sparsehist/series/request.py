@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sparsehist.declaration import checked_name
 from sparsehist.errors import DeclarationError, ThresholdError
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.series.declaration import checked_name
 
 _LARGEST_THRESHOLD = 2.0**48
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sparsehist.dense.state import DenseState
+from sparsehist.dense.dense_state import DenseState
 from sparsehist.errors import InputError, NotFoundError, StoreDamagedError, raise_alone
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.store.private_files import AtomicFile, disk_errors

@@ -12,17 +12,17 @@ import numpy as np
 import polars as pl
 
 from sparsehist.accounting.limits import checked_text
-from sparsehist.catalogue_files import write_catalogues
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import Choice
 from sparsehist.counting.count import Engine
-from sparsehist.declaration import Declaration, declare
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
 from sparsehist.privacy import Level
-from sparsehist.releasing.public_parameters import LARGEST_COUNT
 from sparsehist.report.progress import Progress, reporting
-from sparsehist.series import Series, Store, declaration_of
+from sparsehist.series.catalogue_files import write_catalogues
+from sparsehist.series.cell_parameters import LARGEST_COUNT
+from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.store_handle import Series, Store, declaration_of
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
 
 
@@ -62,7 +62,7 @@ def create(
         max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
         domain: All keys that could occur, or its text; never read off the log.
         noise: Family of noise: "gaussian" (level rho of zCDP), "laplace" or "discrete_laplace" (level epsilon of
-            pure DP), "poisson" (level 1/mean), or a class of your own (`sparsehist.own_noise`).
+            pure DP), "poisson" (level 1/mean), or a class of your own (`sparsehist.series.own_noise`).
         cap: Refuse releases beyond this level (the sum over the series' paths).
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).

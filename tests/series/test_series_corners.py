@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.series.test_series import SECRET, a_log, a_series
 
 import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
 from tests.own_family import Brought
+from tests.series.test_series import SECRET, a_log, a_series
 
 
 def test_counts_bounded_elsewhere_can_be_released() -> None:

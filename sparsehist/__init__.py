@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from sparsehist.planning.cell_plan import Plan, plan
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
-    from sparsehist.series.store_handle import Release, Series, Store, adopt, open, read
+    from sparsehist.series.release import Release, read
+    from sparsehist.series.series_handle import Series
+    from sparsehist.series.store_handle import Store, open
     from sparsehist.sqlfront.running import sql
+    from sparsehist.store import adopt
     from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
@@ -70,7 +73,10 @@ _HOME = {
     "sparsehist.series.creation": ("create",),
     "sparsehist.series.multiple_release": ("MultipleRelease",),
     "sparsehist.planning.cell_plan": ("Plan", "plan"),
-    "sparsehist.series.store_handle": ("Release", "Series", "Store", "adopt", "open", "read"),
+    "sparsehist.series.release": ("Release", "read"),
+    "sparsehist.series.series_handle": ("Series",),
+    "sparsehist.series.store_handle": ("Store", "open"),
+    "sparsehist.store": ("adopt",),
     "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.series.release import Release
-    from sparsehist.series.store_handle import Series, Store
+    from sparsehist.series.series_handle import Series
+    from sparsehist.series.store_handle import Store
 
 _PARQUET = (".parquet", ".pq")
 MOST_ROWS = 1000
@@ -70,7 +71,7 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
 
 def population_warning(series: Series) -> str | None:
     """What has to be known of the units of the population of a series."""
-    with series.store.state() as state:
+    with series.store._hold() as state:
         paths = state.ledger().filter(population=series.declaration.population).to_dicts()
     return unit_warning(paths)
 
@@ -136,7 +137,7 @@ def released_answer(
     with opening(store, wait) as opened:
         known = opened.series(series)
         if out is not None:
-            with opened.state() as state:
+            with opened._hold() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
         released = release(known)
     if out is not None:

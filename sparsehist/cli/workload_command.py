@@ -13,7 +13,7 @@ from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sparsehist.series.store_handle import Series
+    from sparsehist.series.series_handle import Series
     from sparsehist.series.workload_release import WorkloadRelease
 
 

@@ -19,10 +19,10 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
-from sparsehist.series.catalogue_files import write_catalogues
 from sparsehist.series.cell_parameters import LARGEST_COUNT
-from sparsehist.series.declaration import Declaration, declare
-from sparsehist.series.store_handle import Series, Store, declaration_of
+from sparsehist.series.declaration import Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.series_handle import Series
+from sparsehist.series.store_handle import Store
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
 
 
@@ -98,11 +98,11 @@ def create(
     if made:
         create_store(home.path)
     try:
-        with home.state(wait or None) as state, reporting(progress) as report:
+        with home._hold(wait or None) as state, reporting(progress) as report:
             record = state.series(name)
             if record is not None:
                 return _reused(home, record, declaration, if_exists)
-            rng = home.generator()
+            rng = home._generator()
             salt = rng.bytes(16)
             counted = count_keys(
                 source, unit=unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain, salt=salt,
@@ -110,9 +110,9 @@ def create(
                 temporary_directory=state.spill, progress=report,
             )  # fmt: skip
             # Engines give rows in any order; a reproducible store needs one.
-            frame = counted.frame.sort(pl.all()) if home.reproducible else counted.frame
+            frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame
             _commit(state, declaration, frame, counted.engine, salt, report, who=who, rng=rng)
-            home.remember(state)
+            home._remember(state)
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -169,7 +169,7 @@ def _remove_if_empty(store: Store) -> None:
     path = store.path
     discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:
-        with store.state() as state:
+        with store._hold() as state:
             if state.all_series() or state.ledger().height:
                 return
             path.rename(discarded)

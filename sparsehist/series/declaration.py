@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,9 +15,11 @@ from sparsehist.errors import DeclarationError, DomainError, LevelError
 from sparsehist.noise import Family
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.own_noise import load_family, noise_name
+from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LARGEST_BOUND = 2**31
+_CATALOGUE = "catalogue-"
 _Value = TypeVar("_Value")
 
 
@@ -76,14 +79,20 @@ class Declaration:
         }
 
 
-def from_json(name: str, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
-    """Read a stored declaration back; `files` holds copies of catalogues by their digest."""
+def declaration_of(record: SeriesRecord) -> Declaration:
+    """Read a stored declaration back, with the copies of its catalogues."""
+    stored = record.declaration
+    copies = {
+        file.name.removeprefix(_CATALOGUE).removesuffix(".parquet"): record.directory / file.name
+        for file in record.files
+        if file.name.startswith(_CATALOGUE)
+    }
     return Declaration(
-        name=name,
+        name=record.name,
         unit=stored["unit"],
         key=tuple(stored["key"]),
         max_keys=stored["max_keys"],
-        domain=Domain.parse(stored["domain"], files=files),
+        domain=Domain.parse(stored["domain"], files=copies),
         noise=stored["noise"],
         cap=None if stored["cap"] is None else as_level(stored["cap"]),
         population=stored["population"],
@@ -91,6 +100,16 @@ def from_json(name: str, stored: Mapping[str, Any], *, files: Mapping[str, Path]
         on_outside=stored["on_outside"],
         unverified=stored.get("unverified", False),
     )
+
+
+def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:
+    """Write a copy of every catalogue that is too long to stand in the text of the domain."""
+    written = []
+    for digest, catalogue in domain.attachments().items():
+        copy = io.BytesIO()
+        catalogue.write_copy(copy)
+        written.append(write_file(directory / f"{_CATALOGUE}{digest}.parquet", copy.getbuffer(), durable=durable))
+    return written
 
 
 def declare(

@@ -1,23 +1,127 @@
-"""Workloads of a series: prefix sums, ranges, marginals and other linear queries on its bounded counts."""
+"""A series: one histogram of a store, its releases and its plans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sparsehist.accounting.limits import checked_text
-from sparsehist.privacy import Level
-from sparsehist.series.held_series import HeldSeries
+from sparsehist.accounting.limits import Limits, checked_text
+from sparsehist.errors import DeclarationError, NotFoundError
+from sparsehist.planning.cell_plan import COUNTS, LEVELS, Plan, in_store, planned
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.series import cell_round
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.release import Release
+from sparsehist.series.request import requested
+from sparsehist.store import SeriesRecord, State
 
-if TYPE_CHECKING:  # a fifth of the time to start, and most series have no workloads
+if TYPE_CHECKING:
+    from sparsehist.series.store_handle import Store
     from sparsehist.series.workload_release import WorkloadRelease
     from sparsehist.workload import Strategy, Workload
 
 
-class WorkloadSeries(HeldSeries):
-    """The workloads of a `Series`."""
+_RELEASES = {
+    "name": pl.String,
+    "workload": pl.String,
+    "level": pl.String,
+    "std": pl.Float64,
+    "threshold": pl.Float64,
+    "expected_false_keys": pl.Float64,
+    "released_at": pl.String,
+}
+
+
+class Series:
+    """One histogram, fixed at creation, from which any number of releases can be made.
+
+    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
+    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
+    """
+
+    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
+        """Use `create` or `Store.series` instead."""
+        self.store = store
+        self.declaration = declaration
+        self._series_id = series_id
+
+    @property
+    def name(self) -> str:
+        """Name of the series."""
+        return self.declaration.name
+
+    def __repr__(self) -> str:
+        """Name and domain: public parameters only."""
+        return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
+
+    @contextmanager
+    def _hold(self, wait: float | None = None) -> Iterator[tuple[State, SeriesRecord]]:
+        """Hold the store and find the series in it."""
+        with self.store._hold(wait) as state:
+            record = state.series(self.name)
+            if record is None or record.series_id != self._series_id:
+                self.store._remember(state)
+                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+            yield state, record
+
+    def release(
+        self,
+        name: str,
+        *,
+        level: Level | None = None,
+        threshold: float | None = None,
+        false_keys: float | None = None,
+        delta: float | None = None,
+        max_false_keys: float = 1e7,
+        who: str | None = None,
+        wait: float | None = None,
+    ) -> Release:
+        """Release the histogram at a level, or give back the release of that name.
+
+        Committed before it is returned: after a crash it is either whole or was never drawn. A name that
+        exists stands for the same numbers for ever.
+
+        Args:
+            name: Of the release; a-z, 0-9 and _.
+            level: Privacy level, exact; larger is finer. rho for Gaussian noise.
+            threshold: A cell is published when its rounded noisy count is above it, in counts.
+            false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
+                threshold that keeps to it is taken. 1 when neither is given.
+            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series;
+                the lowest threshold that keeps to it is taken. Half of what remains when neither is given.
+            max_false_keys: Refuse a threshold that would publish more empty cells than this.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Returns:
+            The release.
+
+        Raises:
+            LevelError: If the level is no positive, finite number.
+            CapExceededError: If the sum over the paths of the series would exceed its cap.
+            BudgetExceededError: If the population would exceed its budget, or the delta of an open domain has no
+                room for it; says which threshold would do.
+            ThresholdError: If the threshold cannot be served; says which would do.
+            NameTakenError: If the name stands for another request.
+            NotFoundError: If no level is given and there is no release of that name.
+            StoreInUseError: If another process or thread holds the store.
+        """
+        request = requested(name, level=level, threshold=threshold, false_keys=false_keys, delta=delta)
+        checked_text("who", who)
+        with self._hold(wait) as (state, record):
+            files = state.series_files(record)
+            released = cell_round.existing(state, record, files, self.declaration, request)
+            if released is None:
+                released = cell_round.release(
+                    state, record, files, self.declaration, request, max_false_keys,
+                    who=who, rng=self.store._generator(),
+                )  # fmt: skip
+            origin = self.store._origin(state)
+        frame, metadata = released
+        return Release(frame, metadata, origin=origin)
 
     def release_workload(
         self,
@@ -79,14 +183,14 @@ class WorkloadSeries(HeldSeries):
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
         checked_text("who", who)
-        with self.held(wait) as (state, record):
+        with self._hold(wait) as (state, record):
             files = state.series_files(record)
             released = workload_round.existing(state, record, files, self.declaration, request)
             if released is None:
                 released = workload_round.release(
-                    state, record, files, self.declaration, request, who=who, rng=self.store.generator()
+                    state, record, files, self.declaration, request, who=who, rng=self.store._generator()
                 )
-            origin = self.store.origin(state)
+            origin = self.store._origin(state)
         frame, metadata = released
         return WorkloadRelease(frame, metadata, origin=origin)
 
@@ -118,3 +222,88 @@ class WorkloadSeries(HeldSeries):
         )
         assert request.workload is not None
         return planned_strategies(self.declaration, request.workload, levels)
+
+    def plan(
+        self,
+        levels: Level | Iterable[Level] = LEVELS,
+        *,
+        false_keys: float | None = None,
+        threshold: float | None = None,
+        delta: float | None = None,
+        counts: Sequence[int] = COUNTS,
+        wait: float | None = None,
+    ) -> Plan:
+        """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
+
+        Depends on the declaration and on what was released before, never on the counts.
+
+        Args:
+            levels: Candidate levels, exact.
+            false_keys: Expected number of empty cells among the published; 1 where no threshold is given either.
+            threshold: In counts, instead.
+            delta: For an open domain, instead: what the release may take of its delta.
+            counts: True counts to show the error at.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Returns:
+            The plan: tables by level and by count, and `plot()`.
+
+        Raises:
+            DeclarationError: If a parameter is wrong.
+            LevelError: If a level is no level, or cannot be served.
+            ThresholdError: If a threshold cannot be served.
+            BudgetExceededError: If the delta of an open domain has no room for a release.
+
+        Example:
+            >>> import polars as pl
+            >>> import sparsehist as sh
+            >>> log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+            >>> visits = sh.create(":memory:", log, name="visits", unit="user", key="url", max_keys=1,
+            ...                    domain=sh.Strings(max_bytes=8), cap=1)
+            >>> _ = visits.release("first", level="0.5")
+            >>> planned = visits.plan(["0.1", "0.7"])
+            >>> planned.levels.select("level", "adds", "currency").rows()
+            [('0.1', '0', 'rho'), ('0.7', '0.2', 'rho')]
+        """
+        chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
+        with self._hold(wait) as (state, record):
+            cost = in_store(state, record, self.declaration, record.path_id)
+            return planned(self.declaration, state.releases(record.path_id), levels, chosen, counts, cost)
+
+    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
+        """Raise the cap of the series; from then on it holds ex post.
+
+        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
+
+        Args:
+            level: The new cap, exact; above the one in force.
+            reason: Why; kept in the ledger.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+
+        Raises:
+            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
+            NotFoundError: If the series was dropped.
+        """
+        wanted = as_level(level)
+        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
+        with self._hold() as (state, record):
+            declared = None if self.declaration.cap is None else level_text(self.declaration.cap)
+            cap = Limits(state.events()).cap(record.series_id, declared, None).now
+            if cap is None:
+                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
+            if wanted <= cap:
+                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
+            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
+
+    def releases(self) -> pl.DataFrame:
+        """Name, workload, level, threshold and time of each release, in the order they were made.
+
+        Returns:
+            A row a release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
+            (both null for a workload), released_at.
+        """
+        with self.store._hold() as state:
+            record = state.series(self.name)
+            made = [] if record is None else state.series_releases(record)
+            rows = [{column: release.metadata.get(column) for column in _RELEASES} for release in made]
+            return pl.DataFrame(rows, schema=_RELEASES)

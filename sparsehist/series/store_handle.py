@@ -1,10 +1,12 @@
-"""Stores and series: count, commit, draw a round, commit, publish. The only place where core and shell meet."""
+"""A store: the directory that series stand in, what they cost together, and who asked."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,39 +15,23 @@ import numpy as np
 import polars as pl
 
 from sparsehist import entropy
-from sparsehist.accounting.limits import Limits, checked_text
-from sparsehist.accounting.store_accounts import StoreAccounts
+from sparsehist.accounting.ledger import DEFAULT_DELTA, ledger_frame
+from sparsehist.accounting.limits import Limits, budget, checked_text
 from sparsehist.errors import DeclarationError, NotFoundError
-from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series import cell_round
-from sparsehist.series.catalogue_files import catalogue_copies
-from sparsehist.series.declaration import Declaration, checked_name, from_json
+from sparsehist.privacy import Level
+from sparsehist.series.declaration import checked_name, declaration_of
 from sparsehist.series.forking import refuse_in_broken_child
-from sparsehist.series.memory import directory_in_memory
-from sparsehist.series.planned_series import PlannedSeries
 from sparsehist.series.publication import StoreOnDisk
-from sparsehist.series.release import Release, read
-from sparsehist.series.request import requested
-from sparsehist.series.series_handle import WorkloadSeries
-from sparsehist.store import (
-    SeriesRecord,
-    State,
-    adopt,
-    backup,
-    create_store,
-    is_store,
-    open_state,
-)
+from sparsehist.series.series_handle import Series
+from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
 
-__all__ = ["Release", "Series", "Store", "adopt", "open", "read"]
-
 _MEMORY = ":memory:"
 
 
-class Store(StoreAccounts):
+class Store:
     """A directory that holds series: their counts, what was released from them, and at what cost.
 
     Nothing is held open between calls, so a store survives forks and may be used from several threads and
@@ -75,7 +61,7 @@ class Store(StoreAccounts):
         self._seeded = None if seed is None else entropy.seeded(seed)
         # A declaration never changes, so what was read once need not be read again.
         self._known: dict[str, SeriesRecord] = {}
-        self.path = directory_in_memory(self) if self._memory else Path(path).absolute()
+        self.path = _directory_in_memory(self) if self._memory else Path(path).absolute()
 
     def __repr__(self) -> str:
         """Where it is."""
@@ -101,8 +87,8 @@ class Store(StoreAccounts):
             NotFoundError: If there is none.
         """
         if checked_name("series", name) not in self._known:
-            with self.state() as state:
-                self.remember(state)
+            with self._hold() as state:
+                self._remember(state)
                 if name not in self._known:
                     raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
         record = self._known[name]
@@ -110,7 +96,7 @@ class Store(StoreAccounts):
 
     def series_names(self) -> list[str]:
         """Names of the series, sorted."""
-        with self.state() as state:
+        with self._hold() as state:
             return sorted(record.name for record in state.all_series())
 
     def sql(
@@ -127,7 +113,7 @@ class Store(StoreAccounts):
             parameters: Values for $name.
             tables: Frames or Arrow tables the statements see, by name.
         """
-        from sparsehist.sqlfront.running import sql
+        from sparsehist import sql  # through the public face: a store stands below SQL
 
         return sql(script, store=self, parameters=parameters, tables=tables)
 
@@ -143,23 +129,23 @@ class Store(StoreAccounts):
             NotFoundError: If there is no such series.
         """
         said = {"who": checked_text("who", who), "reason": checked_text("reason", reason)}
-        with self.state() as state:
+        with self._hold() as state:
             if state.series(checked_name("series", name)) is None:
                 raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
             state.drop_series(name, **said)
-            self.remember(state)
+            self._remember(state)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
         """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""
         backup(self.path, Path(destination), wait=self.wait)
 
-    def remember(self, state: State) -> None:
-        """Note which series there are; for the package's own use."""
+    def _remember(self, state: State) -> None:
+        """Note which series there are."""
         self._known = {record.name: record for record in state.all_series()}
 
     @contextmanager
-    def state(self, wait: float | None = None) -> Iterator[State]:
-        """Hold the store: lock, check, connect; for the package's own use."""
+    def _hold(self, wait: float | None = None) -> Iterator[State]:
+        """Hold the store: lock, check, connect."""
         refuse_in_broken_child()
         with open_state(
             self.path, wait=self.wait if wait is None else _checked_wait(wait), durable=not self._memory
@@ -167,155 +153,148 @@ class Store(StoreAccounts):
             yield state
 
     @property
-    def reproducible(self) -> bool:
+    def _reproducible(self) -> bool:
         """Whether a seed was given."""
         return self._seeded is not None
 
-    def generator(self) -> np.random.Generator:
+    def _generator(self) -> np.random.Generator:
         """A generator for one piece of work."""
         return entropy.generator() if self._seeded is None else self._seeded
 
-    def origin(self, state: State) -> StoreOnDisk | None:
+    def _origin(self, state: State) -> StoreOnDisk | None:
         """What a release remembers of this store; nothing if it is in memory."""
         return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
 
+    def ledger(self, *, delta: float = DEFAULT_DELTA) -> pl.DataFrame:
+        """What has been spent, by path, by series, by population, and at most by anybody.
 
-class Series(PlannedSeries, WorkloadSeries):
-    """One histogram, fixed at creation, from which any number of releases can be made.
+        Args:
+            delta: At which epsilon is shown.
 
-    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
-    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
-    """
+        Returns:
+            One row a noise path (its finest level), one a series (the sum over its paths), one a population
+            (the sum over its series) and one for everybody (the sum over populations, of disjoint ones the
+            largest). `level` is exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever
+            the noise. Dropped series stay. `sparsehist.accounting.export.COLUMNS` says what each column means.
 
-    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
-        """Use `create` or `Store.series` instead."""
-        self.store = store
-        self.declaration = declaration
-        self._series_id = series_id
+        Raises:
+            DeclarationError: If delta is not from 0 up to 1.
 
-    @property
-    def name(self) -> str:
-        """Name of the series."""
-        return self.declaration.name
+        Example:
+            >>> import polars as pl
+            >>> import sparsehist as sh
+            >>> log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+            >>> store = sh.open(":memory:")
+            >>> visits = sh.create(store, log, name="visits", unit="user", key="url", max_keys=1,
+            ...                    domain=sh.Strings(max_bytes=8))
+            >>> for level in (0.1, 0.5, 0.2):
+            ...     _ = visits.release(f"at_{10 * level:.0f}", level=level)
+            >>> store.ledger().filter(pl.col("scope") == "everybody")["level"].item()
+            '0.5'
+        """
+        with self._hold() as state:
+            return ledger_frame(state.ledger(), state.events(), delta)
 
-    def __repr__(self) -> str:
-        """Name and domain: public parameters only."""
-        return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
+    def events(self) -> pl.DataFrame:
+        """Who did or asked for what, when, and why; only ever appended to.
 
-    @contextmanager
-    def held(self, wait: float | None = None) -> Iterator[tuple[State, SeriesRecord]]:
-        """Hold the store and find the series in it; for the package's own use."""
-        with self.store.state(wait) as state:
-            record = state.series(self.name)
-            if record is None or record.series_id != self._series_id:
-                self.store.remember(state)
-                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
-            yield state, record
+        Returns:
+            number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
+            reason, details (JSON); one row an event, refusals included.
+        """
+        with self._hold() as state:
+            return state.events()
 
-    def release(
+    def set_budget(
         self,
-        name: str,
+        population: str,
         *,
-        level: Level | None = None,
-        threshold: float | None = None,
-        false_keys: float | None = None,
-        delta: float | None = None,
-        max_false_keys: float = 1e7,
+        rho: Level | None = None,
+        epsilon: Level | None = None,
+        delta: Level | None = None,
         who: str | None = None,
-        wait: float | None = None,
-    ) -> Release:
-        """Release the histogram at a level, or give back the release of that name.
+        reason: str | None = None,
+    ) -> None:
+        """Limit what the series of a population may spend together; releases beyond it are refused.
 
-        Committed before it is returned: after a crash it is either whole or was never drawn. A name that
-        exists stands for the same numbers for ever.
+        A budget set before the first release holds ex ante; one set or raised later holds ex post only, needs a
+        reason, and the ledger shows which of the two it is.
 
         Args:
-            name: Of the release; a-z, 0-9 and _.
-            level: Privacy level, exact; larger is finer. rho for Gaussian noise.
-            threshold: A cell is published when its rounded noisy count is above it, in counts.
-            false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
-                threshold that keeps to it is taken. 1 when neither is given.
-            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series;
-                the lowest threshold that keeps to it is taken. Half of what remains when neither is given.
-            max_false_keys: Refuse a threshold that would publish more empty cells than this.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store; the store's own by default.
-
-        Returns:
-            The release.
+            population: Its name; its series may come later.
+            rho: Limit on the sum, in zCDP.
+            epsilon: Instead: limit on epsilon at `delta`, whatever the noise.
+            delta: At which epsilon holds; or, beside rho, what open domains may spend.
+            who: Asks for it; the user of the operating system by default.
+            reason: Kept in the ledger.
 
         Raises:
-            LevelError: If the level is no positive, finite number.
-            CapExceededError: If the sum over the paths of the series would exceed its cap.
-            BudgetExceededError: If the population would exceed its budget, or the delta of an open domain has no
-                room for it; says which threshold would do.
-            ThresholdError: If the threshold cannot be served; says which would do.
-            NameTakenError: If the name stands for another request.
-            NotFoundError: If no level is given and there is no release of that name.
-            StoreInUseError: If another process or thread holds the store.
+            DeclarationError: If it is neither rho nor (epsilon, delta), or is raised without a reason.
+
+        Example:
+            >>> import sparsehist as sh
+            >>> store = sh.open(":memory:")
+            >>> store.set_budget("default", epsilon=4, delta=1e-6, who="privacy office")
+            >>> store.events()["what"].to_list()
+            ['create store', 'set budget']
         """
-        request = requested(name, level=level, threshold=threshold, false_keys=false_keys, delta=delta)
+        asked = budget(rho=rho, epsilon=epsilon, delta=delta)
+        checked_name("population", population)
         checked_text("who", who)
-        with self.held(wait) as (state, record):
-            files = state.series_files(record)
-            released = cell_round.existing(state, record, files, self.declaration, request)
-            if released is None:
-                released = cell_round.release(
-                    state, record, files, self.declaration, request, max_false_keys,
-                    who=who, rng=self.store.generator(),
-                )  # fmt: skip
-            origin = self.store.origin(state)
-        frame, metadata = released
-        return Release(frame, metadata, origin=origin)
+        checked_text("reason", reason)
+        with self._hold() as state:
+            before = Limits(state.events()).budget(population, None).now
+            if before is not None and not asked.is_within(before) and reason is None:
+                raise DeclarationError(
+                    f"the budget of population {population!r} is {before}: to raise it to {asked}, give reason="
+                )
+            state.declare("set budget", who=who, population=population, reason=reason, details=asked.as_json())
 
-    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
-        """Raise the cap of the series; from then on it holds ex post.
+    def declare_disjoint(self, populations: Sequence[str], *, reason: str, who: str | None = None) -> None:
+        """Declare that nobody is in two of these populations: their costs no longer add up for anybody.
 
-        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
+        Nothing here can check it; whoever declares it answers for it, which is why the ledger keeps who and why.
 
         Args:
-            level: The new cap, exact; above the one in force.
-            reason: Why; kept in the ledger.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            populations: Two names or more.
+            reason: Why it is so, such as "separated by country of residence".
+            who: Declares it; the user of the operating system by default.
 
         Raises:
-            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
-            NotFoundError: If the series was dropped.
+            DeclarationError: If they are not two different names or more, or there is no reason.
+
+        Example:
+            >>> import sparsehist as sh
+            >>> store = sh.open(":memory:")
+            >>> store.declare_disjoint(["north", "south"], reason="by country of residence")
         """
-        wanted = as_level(level)
-        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
-        with self.held() as (state, record):
-            declared = None if self.declaration.cap is None else level_text(self.declaration.cap)
-            cap = Limits(state.events()).cap(record.series_id, declared, None).now
-            if cap is None:
-                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
-            if wanted <= cap:
-                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
-            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
+        named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
+        if len(named) < 2 or len(set(named)) < len(named):
+            raise DeclarationError(f"disjoint are two populations or more, each named once, got {populations!r}")
+        checked_text("reason", reason, needed=True)
+        checked_text("who", who)
+        with self._hold() as state:
+            state.declare("declare disjoint", who=who, reason=reason, details={"populations": sorted(named)})
 
-    def releases(self) -> pl.DataFrame:
-        """Name, workload, level, threshold and time of each release, in the order they were made.
+    def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
+        """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
 
-        Returns:
-            A row a release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
-            (both null for a workload), released_at.
+        Nothing secret is in it. `sparsehist.accounting.export` describes the schema, which the file carries too.
+
+        Args:
+            path: Ends in .json or .parquet; a file there is replaced only if it is such an export.
+            delta: At which epsilon is shown.
+
+        Raises:
+            InputError: If the suffix is another, or something else stands there.
+            StoreError: If it cannot be written.
         """
-        with self.store.state() as state:
-            record = state.series(self.name)
-            made = [] if record is None else state.series_releases(record)
-            rows = [{column: release.metadata.get(column) for column in _RELEASES} for release in made]
-            return pl.DataFrame(rows, schema=_RELEASES)
+        from sparsehist.accounting.export import checked_target, write_ledger
 
-
-_RELEASES = {
-    "name": pl.String,
-    "workload": pl.String,
-    "level": pl.String,
-    "std": pl.Float64,
-    "threshold": pl.Float64,
-    "expected_false_keys": pl.Float64,
-    "released_at": pl.String,
-}
+        target = checked_target(Path(path))
+        with self._hold() as state:
+            frame, events = ledger_frame(state.ledger(), state.events(), delta), state.events()
+            write_ledger(target, frame, events, store_id=state.store_id, generation=state.generation, delta=delta)
 
 
 def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.0, seed: int | None = None) -> Store:
@@ -337,8 +316,8 @@ def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.
     store = Store(path, wait=wait, seed=seed)
     if create and not is_store(store.path):
         create_store(store.path)
-    with store.state() as state:
-        store.remember(state)
+    with store._hold() as state:
+        store._remember(state)
         return store
 
 
@@ -348,9 +327,15 @@ def _checked_wait(wait: float) -> float:
     return wait
 
 
-def declaration_of(record: SeriesRecord) -> Declaration:
-    """The declaration of a stored series; for the package's own use."""
-    return from_json(record.name, record.declaration, files=catalogue_copies(record))
+def _directory_in_memory(owner: object) -> Path:
+    """Make a private store, in memory where the system has such a place; it goes when its owner goes."""
+    shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
+    parent = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
+    directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
+    path = directory / "store"
+    create_store(path, durable=False)
+    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
+    return path
 
 
 def _listed(state: State) -> str:

@@ -13,8 +13,9 @@ from sparsehist.accounting.limits import Budget, Limits
 from sparsehist.accounting.spending import check_budget
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
 from sparsehist.privacy import as_level, level_text
-from sparsehist.series.declaration import Declaration
-from sparsehist.series.store_handle import Series, Store, declaration_of
+from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.series_handle import Series
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
@@ -41,7 +42,7 @@ class Foreseen:
         self._limits: Limits | None = None
         if store is None or not is_store(store.path):
             return
-        with store.state() as state:
+        with store._hold() as state:
             self._paths = state.ledger().to_dicts()
             self._limits = limits = Limits(state.events())
             for record in state.all_series():

@@ -22,7 +22,7 @@ _SHOWN = {
 
 def releases(store: Store, series: str) -> pl.DataFrame:
     """Each release of a series with its public parameters, in order; `workload` is null for one of cells."""
-    with store.state() as state:
+    with store._hold() as state:
         record = state.series(series)
         made = [] if record is None else state.series_releases(record)
     rows = [{**release.metadata, "series": series, "name": release.name} for release in made]

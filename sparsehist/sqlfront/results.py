@@ -12,7 +12,7 @@ from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
     from sparsehist.series.release import Release
-    from sparsehist.series.store_handle import Series
+    from sparsehist.series.series_handle import Series
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from sparsehist.counting import Query
 from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, raise_alone
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, refuse_to_replace
-from sparsehist.series.store_handle import Series, Store
+from sparsehist.series.series_handle import Series
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
 from sparsehist.sqlfront.engine_words import told
@@ -234,7 +235,7 @@ class Session:
     def _check_target(self, head: MakeRelease) -> None:
         store = self._existing()
         check_target(str(head.target), store.path)
-        with store.state() as state:
+        with store._hold() as state:
             wanted = {"store": state.store_id, "series": head.series, "name": head.name}
         refuse_to_replace(_path(head), wanted)
 

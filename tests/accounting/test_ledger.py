@@ -29,7 +29,7 @@ def a_series(store, name="visits", **more):
 
 def a_workload(series, name, level, family="gaussian"):
     """Check and commit a round of a new workload path, as a release of one does."""
-    with series.store.state() as state:
+    with series.store._hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
         check_spending(state, record, series.declaration, path_id=None, level=level, family=family, name=name)

@@ -115,7 +115,7 @@ class Beside:
         expected = self.expect(series, path, level)
         handle = self.store.series(series.name)
         try:
-            with self.store.state() as state, faulty(fault):
+            with self.store._hold() as state, faulty(fault):
                 record = state.series(series.name)
                 known = [known.path_id for known in state.paths(record)]
                 path_id = known[number] if number < len(known) else None

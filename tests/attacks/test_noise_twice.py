@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist import adopt
 from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.series.store_handle import adopt
 from sparsehist.store import care, opening
 from sparsehist.store.public_ledger import LEDGER_NAME
 

@@ -76,7 +76,7 @@ def test_a_store_in_use_says_so_and_is_waited_for(tmp_path: Path) -> None:
     """Without wait= at once; with it, as soon as the other is done."""
     series = a_store(tmp_path / "store")
     with ThreadPoolExecutor(1) as pool:
-        with series.store.state():
+        with series.store._hold():
             with pytest.raises(StoreInUseError):
                 series.release("one", level="0.1")
             waiting = pool.submit(series.release, "one", level="0.1", wait=60)

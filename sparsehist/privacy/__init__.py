@@ -1,7 +1,7 @@
 """Levels, guarantees and what follows from them, and what several releases cost together.
 
 Core: numpy and scipy only, no I/O. The exact conversions of one kind of noise stand in modules of their own:
-`gaussian`, `zcdp`, `pure`, `poisson`, `skellam`.
+`gaussian`, `zcdp`, `pure`, `poisson`, `skellam`; what may be promised in advance in `filters`.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from sparsehist.privacy.composition import Cost, path_cost, total_cost
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 if TYPE_CHECKING:
-    from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
+    from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp
     from sparsehist.privacy.guarantees import Epsilon, EpsilonDelta, Mu, Rho
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Mu",
     "Rho",
     "as_level",
+    "filters",
     "gaussian",
     "level_text",
     "path_cost",
@@ -39,6 +40,8 @@ def __getattr__(name: str) -> object:
     from sparsehist.privacy import guarantees
 
     # Importing from a module makes the module a name of its package.
+    if name == "filters":
+        from sparsehist.privacy.filters import Filter as _Filter  # noqa: F401
     if name == "poisson":
         from sparsehist.privacy.poisson import delta as _poisson  # noqa: F401
     if name == "skellam":

@@ -11,10 +11,14 @@ import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 
+import numpy as np
+
 from sparsehist.errors import DeclarationError
 
-Number = int | float | Fraction
-"""What the conversions take: a float is the binary number it is, not the decimal it prints as."""
+Number = int | float | str | Fraction | Decimal
+"""What the conversions take, read exactly; a float is the decimal it prints as, as in a level: 0.05 is 1/20."""
+
+_LARGEST_EXPONENT = 10_000  # a text such as 1e-99999999 would take minutes to write out
 
 MANY_DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """For `decimal.localcontext`: 60 digits, and nothing overflows."""
@@ -25,20 +29,56 @@ def as_decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
+def exactly(value: Number) -> Fraction:
+    """Read a number as it is written; a float as its shortest decimal.
+
+    Raises:
+        ValueError: If it is no finite number.
+    """
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, float | np.floating):
+        return Fraction(repr(float(value)))
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return Fraction(int(value))
+    if isinstance(value, str):
+        if "/" in value:
+            return Fraction(value)
+        value = Decimal(value)
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= _LARGEST_EXPONENT:
+        return Fraction(value)
+    raise ValueError
+
+
 def at_least_zero(value: Number, name: str) -> Fraction:
     """Read a parameter that may be 0, or refuse it by name and value."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not math.isfinite(value):
+    exact = _read(value)
+    if exact is None or exact < 0:
         raise DeclarationError(f"{name} must be at least 0 and finite, got {value!r}")
-    if value < 0:
-        raise DeclarationError(f"{name} must be at least 0 and finite, got {value!r}")
-    return Fraction(value)
+    return exact
 
 
 def probability(value: Number, name: str = "delta") -> Fraction:
     """Read a probability strictly between 0 and 1, or refuse it by name and value."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction) or not 0 < value < 1:
+    exact = _read(value)
+    if exact is None or not 0 < exact < 1:
         raise DeclarationError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-    return Fraction(value)
+    return exact
+
+
+def _read(value: Number) -> Fraction | None:
+    try:
+        return exactly(value)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
+    """The largest number of so many significant decimal digits that is not above a positive value."""
+    with localcontext(MANY_DIGITS):
+        places = digits - 1 - as_decimal(value).adjusted()
+    scale = Fraction(10) ** places
+    return math.floor(value * scale) / scale
 
 
 def log(value: Fraction) -> float:

@@ -21,14 +21,13 @@ an error of 1e-3 in delta makes.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, ndtr
+from scipy.special import ndtr
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
@@ -38,7 +37,6 @@ from sparsehist.privacy.crossing import crossing
 FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 1e-12
-_MOST_LOSSES = 1 << 14
 # The plain sum of pure levels is exact and holds at delta 0: less than this share of it, or the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*range(2, 257), *(1 << k for k in range(9, 24))], dtype=np.float64)
@@ -162,19 +160,9 @@ def _skellam_curve(part: Part) -> FloatArray:
 
 def _with_coins(coins: Sequence[Fraction], rho: Fraction, delta: float, high: float) -> float:
     """Coins of randomised response and one Gaussian mechanism: the exact sum of their losses."""
-    groups = sorted(Counter(coins).items())
-    if rho == 0 and len(groups) == 1:
-        return min(high, pure.epsilon(delta, *groups[0]) * _UP)
-    if math.prod(times + 1 for _, times in groups) > _MOST_LOSSES:
-        return high
-    loss, weight = np.zeros(1), np.ones(1)
-    for level, times in groups:
-        heads = np.arange(times + 1.0)
-        log_weight = gammaln(times + 1) - gammaln(heads + 1) - gammaln(times - heads + 1)
-        log_weight = log_weight - heads * math.log1p(math.exp(-float(level)))
-        log_weight = log_weight - (times - heads) * float(np.logaddexp(0.0, float(level)))
-        loss = np.add.outer(loss, (2 * heads - times) * float(level)).reshape(-1)
-        weight = np.multiply.outer(weight, np.exp(log_weight)).reshape(-1)
+    if rho == 0 and len(set(coins)) == 1:
+        return min(high, pure.epsilon(delta, coins[0], len(coins)) * _UP)
+    loss, weight = pure.losses(coins)
     mu = math.sqrt(2.0 * float(rho))
 
     def enough(epsilon: float) -> bool:

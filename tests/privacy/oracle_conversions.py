@@ -15,8 +15,10 @@ Number = float | int | Fraction
 
 
 def number(value: Number) -> mpf:
-    """The exact value, to the digits in use."""
-    return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(value)
+    """The exact value, to the digits in use; a float is the decimal it prints as."""
+    if isinstance(value, Fraction):
+        return mpf(value.numerator) / value.denominator
+    return mpf(repr(value)) if type(value) is float else mpf(value)
 
 
 def apart(value: float, exact: mpf) -> float:

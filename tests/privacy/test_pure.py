@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 
@@ -31,7 +32,7 @@ def check(each: float, times: int) -> None:
                 assert oracle.pure_delta(0, each, times) <= delta
             elif at < times * each * (1 - 1e-9):
                 exact = oracle.solved(
-                    lambda value, delta=delta: oracle.pure_delta(value, each, times) / delta - 1, at
+                    lambda value, delta=delta: oracle.pure_delta(value, each, times) / oracle.number(delta) - 1, at
                 )
                 assert oracle.apart(at, exact) < TWELVE
             else:
@@ -56,6 +57,50 @@ def test_twelve_digits_on_a_dense_grid(times: int) -> None:
 def test_a_thousand_releases_have_the_reference_value() -> None:
     """k = 1000, epsilon 1/20, together 7.5: the decimal 0.05 is not quite the number."""
     assert pure.delta(7.5, Fraction(1, 20), 1000) == pytest.approx(9.7683797028869858238e-6, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "each", "exact"),
+    [
+        (1, [(level, 0) for level in (0.1, 0.3, 0.5, 0.2, 0.5, 0.4)], 0.085821319207391260922),
+        (2, [(0.1, 1e-6)] * 30, 0.000048081673865063803818),
+        (0.5, [(0.02, 0)] * 50 + [(0.01, 0)] * 50, 0.000036963410277167476485),
+        (12, [(0.1, 0)] * 400, 5.6406020189534144194e-8),
+        (7.5, [(0.05, 0)] * 1000, 9.7683797028869858238e-6),
+    ],
+)
+def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
+    """Of pure ones, of some with a delta of their own, and of equal ones, which have a route of their own."""
+    assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
+    assert pure.epsilon_of(exact, each) == pytest.approx(epsilon, rel=1e-11)
+
+
+def test_an_epsilon_of_different_guarantees_has_its_reference_value() -> None:
+    """delta 1e-3 of six coins; below what the deltas come to there is none, and at delta 0 all epsilons add up."""
+    coins = [(level, 0) for level in (0.1, 0.3, 0.5, 0.2, 0.5, 0.4)]
+    assert pure.epsilon_of(1e-3, coins) == pytest.approx(1.9736570001316040942, rel=1e-13)
+    assert pure.epsilon_of(0, coins) == pytest.approx(2.0, rel=1e-15)
+    assert pure.epsilon_of(1e-7, [(0.1, 1e-6)]) == math.inf
+    assert pure.epsilon_of(0.9, coins) == 0.0 and pure.delta_of(1, [(0.1, 1)]) == 1.0
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
+def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
+    """Against the sum over all outcomes in both worlds; rounding up to a grid only adds."""
+    losses = np.zeros(1)
+    chances = np.ones(1)
+    for level, _ in each:
+        kept = 1 / (1 + math.exp(-level))
+        losses = np.concatenate([losses + level, losses - level])
+        chances = np.concatenate([chances * kept, chances * (1 - kept)])
+    asked = 0.4 * sum(level for level, _ in each)
+    of_coins = float(np.maximum(0, chances - math.exp(asked) * chances * np.exp(-losses)).sum())
+    exact = 1 - math.prod(1 - slack for _, slack in each) * (1 - of_coins)
+    assert pure.delta_of(asked, each) == pytest.approx(exact, rel=1e-10, abs=1e-15)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pure, "_MOST_SUMS", 1)
+        assert exact - 1e-15 <= pure.delta_of(asked, each) <= exact + 1e-3
 
 
 def test_a_million_releases_are_a_gaussian_but_for_what_a_million_leaves() -> None:

@@ -1,0 +1,75 @@
+"""The most that an adversary can learn who picks each release by the outputs of those before.
+
+A transcript of independent draws has a privacy loss that adds up, so that after some releases all that matters is
+what is left of epsilon, e = epsilon - loss, and of the budget. With nothing more to come the adversary has (1 -
+e**e)+; before that, the best over the next releases of the mean over their loss. Every release here is the worst of
+its kind: Gaussian noise of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin whose loss
+is +-epsilon, a key of an open domain is betrayed with its probability and tells everything. Means are sums over a
+grid of a hundredth of a standard deviation, a fiftieth where there are three steps: to a relative 2e-4 and 6e-4 of
+delta, for the kinks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One release: kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of betrayal)."""
+
+    kind: str
+    amount: float
+
+
+Moves = Callable[[tuple[Move, ...]], Iterable[Move]]
+"""Which moves an accountant lets through after these; the last one is tried at every e at once."""
+
+
+def most(moves: Moves, epsilon: float, steps: int) -> float:
+    """The largest delta at epsilon over adaptive adversaries of so many steps."""
+    apart = 0.01 if steps < 3 else 0.02
+    return float(_value(moves, (), np.array([epsilon]), steps, np.arange(-9.0, 9.0 + apart, apart))[0])
+
+
+def _value(moves: Moves, made: tuple[Move, ...], left: FloatArray, steps: int, grid: FloatArray) -> FloatArray:
+    """By what is left of epsilon, shape (n,): the best of stopping and of each move."""
+    best = np.maximum(0.0, -np.expm1(np.minimum(left, 0.0)))
+    if steps == 0:
+        return best
+    for move in moves(made):
+        best = np.maximum(best, _after(moves, (*made, move), move, left, steps - 1, grid))
+    return best
+
+
+def _after(
+    moves: Moves, made: tuple[Move, ...], move: Move, left: FloatArray, steps: int, grid: FloatArray
+) -> FloatArray:
+    if move.amount <= 0:
+        return _value(moves, made, left, steps, grid)
+    if move.kind == "open":
+        return move.amount + (1.0 - move.amount) * _value(moves, made, left, steps, grid)
+    if move.kind == "coin":
+        kept = 1.0 / (1.0 + math.exp(-move.amount))
+        up, down = (_value(moves, made, left + sign * move.amount, steps, grid) for sign in (-1.0, 1.0))
+        return kept * up + (1.0 - kept) * down
+    mu = math.sqrt(2.0 * move.amount)
+    if steps == 0:
+        return gaussian(left, mu)
+    loss, weight = mu * mu / 2.0 + mu * grid, np.exp(-(grid**2) / 2.0)
+    deeper = _value(moves, made, np.subtract.outer(left, loss).reshape(-1), steps, grid)
+    return np.asarray(deeper.reshape(left.size, grid.size) @ (weight / weight.sum()))
+
+
+def gaussian(left: FloatArray, mu: float) -> FloatArray:
+    """delta of two normals mu apart at any epsilon."""
+    first = ndtr(mu / 2.0 - left / mu)
+    return np.maximum(0.0, first - np.exp(np.minimum(left, 700.0)) * ndtr(-mu / 2.0 - left / mu))

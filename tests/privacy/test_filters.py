@@ -1,0 +1,272 @@
+"""Privacy filters: adaptive adversaries never get beyond them, and do where a filter is replaced by what is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import pytest
+from mpmath import mp
+
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy import EpsilonDelta, filters, gaussian, path_cost, poisson, skellam, total_cost, zcdp
+from sparsehist.privacy.filters import Filter, coin_divergence, gaussian_filter, pure_filter, renyi_filter, rho_filter
+from sparsehist.privacy.joint import guarantee
+from tests.privacy import oracle_conversions as oracle
+from tests.privacy.adaptive_adversary import Move, most
+
+# What the sums of the search may be off by.
+ERROR = 7e-4
+SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
+LAW = {"gaussian": "gaussian", "coin": "epsilon"}
+
+
+def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
+    """The moves a filter lets through: shares of what is left, and all of it."""
+
+    def moves(made: tuple[Move, ...]) -> Iterable[Move]:
+        spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
+        room = within.limit - spent
+        for kind in kinds:
+            for share in (*shares, 1.0):
+                level = within.largest(room * Fraction(share), LAW[kind])
+                if level > 0 and within.fits(room, LAW[kind], level):
+                    yield Move(kind, float(level))
+
+    return moves
+
+
+def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
+    """Best-of-routes accounting, which is no filter: whether some proved bound keeps to the budget."""
+    currency = {"gaussian": "rho", "coin": "epsilon"}
+    parts = [
+        path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
+        for move in made
+    ]
+    return guarantee(total_cost(parts), delta) <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3, "1e-6"), (1, "1e-6"), (0.25, "1e-3"), (8, "1e-9")])
+@pytest.mark.parametrize("steps", [2, 3])
+def test_no_adversary_gets_beyond_the_gaussian_filter(epsilon, delta, steps):
+    """Two and three steps by earlier outputs; spending all at once is the most there is."""
+    within = gaussian_filter(Fraction(epsilon), Fraction(delta))
+    found = most(by_filter(within, ("gaussian",), SHARES[::2]), float(epsilon), steps)
+    assert 0.99 < found / float(delta) < 1 + ERROR
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3, "1e-6"), (1, "1e-6"), (0.5, "1e-3"), (8, "1e-9")])
+@pytest.mark.parametrize("steps", [2, 3])
+def test_no_adversary_gets_beyond_the_renyi_filter(epsilon, delta, steps):
+    """Gaussian and pure releases in any order, by earlier outputs."""
+    within = renyi_filter(Fraction(epsilon), Fraction(delta))
+    found = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), float(epsilon), steps)
+    assert 0.01 < found / float(delta) < 1 + ERROR
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_no_adversary_gets_beyond_the_rho_filter(steps):
+    """What rho promises at every epsilon holds for Gaussian and pure releases together."""
+    within = rho_filter(Fraction(1, 5))
+    for epsilon in (0.5, 1.5, 3.0):
+        found = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
+        assert found < zcdp.delta(epsilon, within.limit) * (1 + ERROR)
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_no_adversary_gets_beyond_the_pure_filter(steps):
+    """The sum of the epsilons is pure: no loss is ever larger."""
+    within = pure_filter(Fraction(2))
+    moves = by_filter(within, ("coin",))
+    assert most(moves, 2.0, steps) == pytest.approx(0.0, abs=1e-12)
+    assert most(moves, 1.99, steps) > 1e-3
+
+
+def test_best_of_routes_accounting_is_found_out():
+    """The adaptive pair of the counterexample passes every curve at (3, 1e-6) and has a delta of 1.945e-6."""
+    first, branches = Move("gaussian", 0.0209), (Move("gaussian", 0.1887), Move("coin", 2.149))
+    assert all(passes_every_curve((first, second), 3.0, 1e-6) for second in branches)
+
+    def pair(made: tuple[Move, ...]) -> Iterable[Move]:
+        yield from branches if made else (first,)
+
+    assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
+    for second in branches:  # neither branch alone would do
+        assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
+
+
+def test_a_search_finds_out_best_of_routes_accounting():
+    """Without being told the counterexample: second steps are the largest that some bound lets through."""
+
+    def moves(made: tuple[Move, ...]) -> Iterable[Move]:
+        if not made:
+            yield from (Move("gaussian", rho) for rho in (0.01, 0.02, 0.05))
+            return
+        for kind in ("gaussian", "coin"):
+            low, high = 0.0, 10.0
+            for _ in range(30):
+                middle = (low + high) / 2
+                passing = passes_every_curve((*made, Move(kind, middle)), 3.0, 1e-6)
+                low, high = (middle, high) if passing else (low, middle)
+            yield Move(kind, low)
+
+    assert most(moves, 3.0, 2) > 1.9e-6
+
+
+def test_the_filter_refuses_the_step_that_would_break_it():
+    """After a Gaussian at 0.0209, the rest of either branch of the counterexample does not fit on any one route."""
+    first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
+    exact = gaussian_filter(Fraction(3), Fraction("1e-6"))
+    assert exact.fits(exact.limit, "gaussian", first)
+    assert exact.fits(exact.limit - first, "gaussian", gauss) and not exact.takes("epsilon")
+    mixed = renyi_filter(Fraction(3), Fraction("1e-6"))
+    room = mixed.limit - mixed.charge("gaussian", first)
+    assert not mixed.fits(room, "gaussian", gauss) and not mixed.fits(room, "epsilon", coin)
+
+
+def test_a_split_of_delta_holds_where_a_shared_one_does_not():
+    """Noise and open domains with shares of their own stay within delta; sharing what is left nearly doubles it."""
+    epsilon, delta = 1.0, 1e-6
+
+    def whole(made: tuple[Move, ...]) -> Iterable[Move]:
+        """After 68 % of rho, what one delta for both would allow: the rest of rho, or all of delta for betrayal."""
+        full = float(gaussian_filter(Fraction(1), Fraction("1e-6")).limit)
+        if not made:
+            yield Move("gaussian", 0.68 * full)
+        elif made[-1].kind == "gaussian":
+            yield Move("gaussian", full - made[0].amount)
+            yield Move("open", delta - gaussian.delta(epsilon, made[0].amount))
+
+    assert most(whole, epsilon, 2) == pytest.approx(1.97e-6, rel=0.01)
+
+    def split(made: tuple[Move, ...]) -> Iterable[Move]:
+        noise = gaussian_filter(Fraction(1), Fraction("0.5e-6"))
+        spent = sum(move.amount for move in made if move.kind == "gaussian")
+        betrayed = sum(move.amount for move in made if move.kind == "open")
+        for share in (0.3, 0.68, 1.0):
+            yield Move("gaussian", (float(noise.limit) - spent) * share)
+            yield Move("open", (0.25e-6 - betrayed) * share)
+
+    found = most(split, epsilon, 3)
+    assert 0.7e-6 < found < 0.75e-6 * (1 + ERROR)
+
+
+def test_two_populations_with_a_filter_each_add_up():
+    """Whoever is in both bears the sum of both promises, however one is spent by the outputs of the other."""
+    one, other = gaussian_filter(Fraction(1), Fraction("1e-5")), pure_filter(Fraction(1, 2))
+
+    def moves(made: tuple[Move, ...]) -> Iterable[Move]:
+        rho = sum(move.amount for move in made if move.kind == "gaussian")
+        epsilon = sum(move.amount for move in made if move.kind == "coin")
+        for share in (0.2, 0.6, 1.0):
+            yield Move("gaussian", (float(one.limit) - rho) * share)
+            yield Move("coin", (float(other.limit) - epsilon) * share)
+
+    assert 0.3e-5 < most(moves, 1.5, 3) < 1e-5 * (1 + ERROR)
+
+
+@pytest.mark.parametrize("order", [2, 3, 22, 400])
+@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
+def test_a_coin_costs_its_divergence(order, epsilon):
+    """To 12 digits, from above, and never more than what its rho promises."""
+    value = Fraction(epsilon)
+    with mp.workdps(60):
+        e = oracle.number(value)
+        p, q = mp.exp(e) / (1 + mp.exp(e)), 1 / (1 + mp.exp(e))
+        exact = mp.log(p**order * q ** (1 - order) + q**order * p ** (1 - order)) / (order - 1)
+        found = coin_divergence(order, value)
+        assert exact <= oracle.number(found) <= exact * (1 + mp.mpf(10) ** -12)
+        assert found <= order * Fraction(float(e) * math.tanh(float(e) / 2)) * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
+def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
+    """The Gaussian limit and the Rényi limit, to 12 digits and not above."""
+    goal = Fraction(epsilon), Fraction(delta)
+    with mp.workdps(60):
+        within = gaussian_filter(*goal)
+        exact = oracle.solved(
+            lambda rho: oracle.gaussian_delta(goal[0], rho) / oracle.number(goal[1]) - 1, float(within.limit)
+        )
+        assert 0 <= 1 - oracle.number(within.limit) / exact < 3e-12
+        mixed = renyi_filter(*goal)
+        a = mp.mpf(mixed.order)
+        e, d = map(oracle.number, goal)
+        exact = e + (mp.log(d) + mp.log(a)) / (a - 1) - mp.log(1 - 1 / a)
+        assert 0 <= 1 - oracle.number(mixed.limit) / exact < 1e-11
+        least = min(
+            e + (mp.log(d) + mp.log(b)) / (b - 1) - mp.log(1 - 1 / b) - mixed.limit / a * b
+            for b in (a - 1, a + 1)
+            if b > 1
+        )
+        assert least < 1e-9  # no neighbouring order allows more Gaussian noise
+
+
+def test_sigma_at_one_and_a_millionth():
+    """The reference value, from the level that a budget of (1, 1e-6) allows if all of delta is for the noise."""
+    rho = gaussian.largest_rho(1, "1e-6")
+    assert 1 / math.sqrt(2 * rho) == pytest.approx(4.224678889326835, rel=1e-12)
+    level = filters.level_within(EpsilonDelta(1, "1e-6"), "gaussian")
+    assert 0 <= 1 - float(level) / rho < 2e-12
+
+
+@pytest.mark.parametrize(
+    ("within", "law", "keys"),
+    [
+        (rho_filter(Fraction("0.3")), "gaussian", 1),
+        (rho_filter(Fraction("0.3")), "epsilon", 1),
+        (gaussian_filter(Fraction(1), Fraction("1e-6")), "gaussian", 1),
+        (pure_filter(Fraction("0.7")), "epsilon", 1),
+        (renyi_filter(Fraction(2), Fraction("1e-6")), "gaussian", 1),
+        (renyi_filter(Fraction(2), Fraction("1e-6"), 8), "epsilon", 1),
+        (renyi_filter(Fraction(2), Fraction("1e-6")), "skellam", 7),
+        (filters.poisson_filter(Fraction(2), Fraction("1e-6")), "poisson", 1),
+        (filters.poisson_filter(Fraction(2), Fraction("1e-6")), "poisson", 3),
+    ],
+)
+def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
+    """Of all that is left and of a part of it."""
+    for room in (within.limit, within.limit / 3):
+        level = within.largest(room, law, keys)
+        assert within.fits(room, law, level, keys)
+        assert not within.fits(room, law, level * Fraction(1001, 1000), keys)
+    assert within.largest(Fraction(0), law, keys) == 0
+
+
+@pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])
+def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
+    """By the conversions of each kind of noise."""
+    goal = EpsilonDelta("1.5", "1e-7")
+    level = filters.level_within(goal, law, 2)
+    more = level * Fraction(1001, 1000)
+    of = {
+        "gaussian": lambda at: gaussian.delta("1.5", at),
+        "epsilon": lambda at: float(at > goal.epsilon),
+        "skellam": lambda at: skellam.delta("1.5", at, 2),
+        "poisson": lambda at: poisson.delta(at, 1.5, 2),
+    }[law]
+    assert of(level) <= goal.delta < of(more)
+
+
+def test_poisson_series_share_delta_for_ever():
+    """Each is charged at half of what the ones before left, so that a second and a third still fit."""
+    within = filters.poisson_filter(Fraction(3), Fraction("1e-6"))
+    first = within.charge("poisson", Fraction("0.01"))
+    assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)
+    second = within.charge("poisson", Fraction("0.01"), earlier=1)
+    assert first < second < within.limit - first
+
+
+def test_what_no_route_can_promise_is_refused():
+    """A Rényi order that leaves nothing, a delta of 0, noise of another kind: with the routes that could."""
+    with pytest.raises(DeclarationError, match="room for nothing"):
+        renyi_filter(Fraction("0.1"), Fraction("1e-9"), 2)
+    with pytest.raises(DeclarationError, match="room for nothing"):
+        gaussian_filter(Fraction(1), Fraction(0))
+    with pytest.raises(DeclarationError, match="order"):
+        renyi_filter(Fraction(1), Fraction("1e-9"), 1)
+    with pytest.raises(DeclarationError, match=r"route='renyi' could"):
+        gaussian_filter(Fraction(1), Fraction("1e-6")).charge("skellam", Fraction(1))
+    with pytest.raises(DeclarationError, match="no level"):
+        filters.level_within(EpsilonDelta(1, 0), "gaussian")

@@ -16,6 +16,7 @@
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
     │   └── BudgetExceededError
+    ├── LawError                       draws that would not have their law; nothing was released (exit code 2)
     └── StoreError                     the durable state                              (exit code 2)
         ├── StoreInUseError            somebody else holds the lock                   (exit code 4)
         ├── StoreVersionError          written by another version of sparsehist
@@ -111,6 +112,10 @@ class CapExceededError(RefusedError):
 
 class BudgetExceededError(RefusedError):
     """The request would exceed the budget declared for the population."""
+
+
+class LawError(SparsehistError):
+    """Draws would not have the law they are promised to have; nothing was released."""
 
 
 class StoreError(SparsehistError):

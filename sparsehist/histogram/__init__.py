@@ -4,20 +4,23 @@ Core: numpy and scipy only, no I/O, state in and state out.
 """
 
 from sparsehist.histogram.dense import DenseReleases, release_dense
-from sparsehist.histogram.exceeding import Exceeding, draw_exceeding
+from sparsehist.histogram.exceeding import NewlyTracked, draw_exceeding
 from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
+from sparsehist.histogram.history import draws_all_empty, largest_tail
 from sparsehist.histogram.round import Round, draw_round
 from sparsehist.histogram.thresholds import expected_false_keys, numerical_slack, threshold_for_false_keys
 
 __all__ = [
     "DenseReleases",
-    "Exceeding",
+    "NewlyTracked",
     "Round",
     "draw_exceeding",
     "draw_round",
+    "draws_all_empty",
     "effective_threshold",
     "expected_false_keys",
     "grid_step",
+    "largest_tail",
     "numerical_slack",
     "release_dense",
     "round_to_grid",

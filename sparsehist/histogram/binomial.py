@@ -49,6 +49,13 @@ class Sizes(NamedTuple):
         kept = {i: n for i, n in self.large.items() if not left_out[i]}
         return Sizes(np.where(left_out, 0, self.ordinary), kept)
 
+    @property
+    def nonzero(self) -> NDArray[np.bool_]:
+        """Which are not 0; shape (g,)."""
+        filled = self.ordinary > 0
+        filled[list(self.large)] = True
+        return filled
+
     def at(self, position: int) -> int:
         """One of the numbers."""
         return self.large.get(position, int(self.ordinary[position]))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sparsehist.histogram.binomial import IntArray
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.histogram.exceeding import Exceeding, draw_exceeding
+from sparsehist.histogram.exceeding import NewlyTracked, draw_exceeding
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import as_level
 
@@ -21,11 +21,11 @@ class Round(NamedTuple):
 
     Attributes:
         tracked: Noise at the new level of the cells tracked before; shape (t,).
-        new: The cells that newly exceed.
+        new: The cells that become tracked.
     """
 
     tracked: NoiseArray
-    new: Exceeding
+    new: NewlyTracked
 
     def __repr__(self) -> str:
         return "Round()"
@@ -53,12 +53,12 @@ def draw_round(
         neighbours: Noise of the tracked cells, shape (t,), at `level` itself if it was spent before, else at
             the next coarser and the next finer level that were.
         n_tracked: t.
-        n_untracked: Cells never published, one entry a group; Python integers of any size.
+        n_untracked: Cells never drawn, one entry a group; Python integers of any size.
         counts: True count of each group.
         rng: Randomness.
 
     Returns:
-        Noise at the new level of tracked cells, and the newly exceeding cells with their whole paths.
+        Noise at the new level of tracked cells, and the cells that become tracked with their whole paths.
     """
     known = {as_level(at): noise for at, noise in neighbours.items()}
     tracked = known.get(level)

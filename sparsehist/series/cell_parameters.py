@@ -9,9 +9,11 @@ from typing import Any
 from sparsehist.domain import Open
 from sparsehist.errors import DeclarationError, LevelError, ThresholdError
 from sparsehist.histogram import (
+    draws_all_empty,
     effective_threshold,
     expected_false_keys,
     grid_step,
+    largest_tail,
     numerical_slack,
     threshold_for_false_keys,
 )
@@ -60,7 +62,7 @@ def public_parameters(
     if isinstance(declaration.domain, Open):
         chosen = open_parameters(declaration, declaration.domain, request, made)
     else:
-        chosen = _closed_parameters(declaration, request, max_false_keys, step)
+        chosen = _closed_parameters(declaration, request, made, max_false_keys, step)
     statement = chosen.pop("guarantee", family.statement(level))
     effective = effective_threshold(chosen["threshold"], step)
     size = 1 if declaration.domain.is_open else declaration.domain.size  # an open domain draws no empty cells
@@ -97,7 +99,7 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
 
 
 def _closed_parameters(
-    declaration: Declaration, request: Request, max_false_keys: float, step: float
+    declaration: Declaration, request: Request, made: Sequence[ReleaseRecord], max_false_keys: float, step: float
 ) -> dict[str, Any]:
     """The threshold by the expected number of false keys."""
     assert request.level is not None
@@ -111,11 +113,20 @@ def _closed_parameters(
     if threshold is None:
         false_keys = 1.0 if false_keys is None else false_keys
         threshold = threshold_for_false_keys(family, level, size, false_keys)
-    expected = expected_false_keys(family, level, effective_threshold(threshold, step), size)
+    effective = effective_threshold(threshold, step)
+    expected = expected_false_keys(family, level, effective, size)
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys)
         raise ThresholdError(
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size}; "
             f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
+        )
+    past = [(known.level, known.threshold) for known in made]
+    if size > max_false_keys and draws_all_empty(family, [*past, (level, effective)]):
+        enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past))
+        raise ThresholdError(
+            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size} cells "
+            f"hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
+            f"a threshold of {enough!r} would do"
         )
     return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}

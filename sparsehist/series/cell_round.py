@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from sparsehist.accounting.spending import check_spending
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import NameTakenError, NotFoundError
-from sparsehist.histogram import draw_round
-from sparsehist.histogram.exceeding import Exceeding
+from sparsehist.histogram import NewlyTracked, draw_round
 from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import public_parameters
 from sparsehist.series.declaration import Declaration
@@ -82,6 +81,13 @@ def release(
         state, record, declaration, path_id=record.path_id, level=level, family=declaration.noise, name=request.name,
         delta_infinity=metadata.get("delta_infinity") or 0.0, numerical_slack=metadata["numerical_slack"], who=who,
     )  # fmt: skip
+    # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
+    metadata |= {
+        "store": state.store_id,
+        "round": secrets.token_hex(8),
+        "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "generation": state.generation + 1,
+    }
     threshold: float = metadata["effective_threshold"]
     tracked = state.tracked(record.path_id)
     n_tracked = tracked.position.size
@@ -105,12 +111,6 @@ def release(
     empties = _draw_empty_keys(
         declaration.domain, files, known_empties, int(np.count_nonzero(positions < 0)), rng=rng
     )
-    metadata |= {
-        "store": state.store_id,
-        "round": secrets.token_hex(8),
-        "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "generation": state.generation + 1,
-    }
     state.commit_round(
         NewRound(
             path_id=record.path_id,
@@ -148,7 +148,7 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
 
 
 def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tuple[NDArray[np.int64], list[int]]:
-    """Counts and sizes of the groups of cells never published; the empty ones (none if open) come first."""
+    """Counts and sizes of the groups of untracked cells; the empty ones (none if open) come first."""
     count, start, size = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     taken = np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
@@ -159,9 +159,9 @@ def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tu
 
 
 def assign_cells(
-    files: SeriesFiles, tracked: Tracked, new: Exceeding, counts: NDArray[np.int64]
+    files: SeriesFiles, tracked: Tracked, new: NewlyTracked, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions and counts of the newly exceeding cells: the next ones of each group, -1 for empty cells.
+    """Positions and counts of the cells that become tracked: the next ones of each group, -1 for empty cells.
 
     Within a group the file holds the cells in uniformly random order and the tracked ones are a prefix, so
     the next ones are a uniform choice.
@@ -183,7 +183,7 @@ def assign_cells(
 def _draw_empty_keys(
     domain: Domain, files: SeriesFiles, known: pl.DataFrame, n: int, *, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Keys for newly exceeding empty cells: uniform among those neither counted nor tracked."""
+    """Keys for empty cells that become tracked: uniform among those neither counted nor tracked."""
     if n == 0:
         return known.clear()
 
@@ -215,7 +215,7 @@ def _is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
     return joined["known"].fill_null(value=False).to_numpy()
 
 
-def _paths(made: list[ReleaseRecord], level: Fraction, new: Exceeding) -> dict[Fraction, NoiseArray]:
+def _paths(made: list[ReleaseRecord], level: Fraction, new: NewlyTracked) -> dict[Fraction, NoiseArray]:
     """Noise of the new cells at every level of the path."""
     paths = {known.level: new.paths[:, i] for i, known in enumerate(made)}
     paths[level] = new.values

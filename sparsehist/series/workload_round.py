@@ -183,13 +183,13 @@ def release(
     spent = set() if path_id is None else set(state.levels(path_id))
     size = _state_size(strategy, declaration)
     neighbours = {at: state.noise(path_id, at, size) for at in adjacent(spent, level)} if path_id is not None else {}
-    noise = neighbours[level] if level in spent else next_state(family, strategy, neighbours, level, rng=rng)
     metadata |= {
         "store": state.store_id,
         "round": secrets.token_hex(8),
         "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "generation": state.generation + 1,
     }
+    noise = neighbours[level] if level in spent else next_state(family, strategy, neighbours, level, rng=rng)
     attached = [] if path_id is not None else list(workload.attachments().values())
     state.commit_round(
         NewRound(

@@ -15,7 +15,7 @@ import sparsehist
 from sparsehist import entropy, noise
 from sparsehist.dense.laplace_jumps import Jumps
 from sparsehist.dense.truth import Truth
-from sparsehist.histogram import DenseReleases, Exceeding, Round, draw_exceeding, release_dense
+from sparsehist.histogram import DenseReleases, NewlyTracked, Round, draw_exceeding, release_dense
 from sparsehist.histogram.binomial import as_sizes
 
 _SECRET = 918273645
@@ -46,7 +46,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "domain.exact_choice.ExactChoice",
         "histogram.lattice_history._Chain",
         "histogram.lattice_history._Waves",
-        "histogram.rare.History",
+        "histogram.history.History",
         "noise.check._Setting",
         "dense.post_processing.PostProcessing",
         "planning.cell_plan.Plan",
@@ -68,8 +68,11 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
     "made",
     [
         as_sizes([_SECRET, 2**40 + _SECRET]),
-        Exceeding(np.array([float(_SECRET)]), np.array([[float(_SECRET)]]), np.array([_SECRET])),
-        Round(np.array([_SECRET]), Exceeding(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]))),
+        NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True])),
+        Round(
+            np.array([_SECRET]),
+            NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True])),
+        ),
         DenseReleases(np.array([[_SECRET]]), np.array([[True]])),
         Truth(np.array([_SECRET]), 1.0, noise.Gaussian(), 0.0),
         Jumps(np.array([_SECRET]), np.array([0.5]), np.array([float(_SECRET)])),

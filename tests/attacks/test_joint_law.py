@@ -1,4 +1,4 @@
-"""Corners of the joint law: many levels in scrambled order, ties, forced integrals; and privacy itself, measured."""
+"""Corners of the joint law: many levels in scrambled order, ties, forced explicit draws; and privacy, measured."""
 
 from __future__ import annotations
 
@@ -61,13 +61,10 @@ def test_counts_around_old_thresholds_have_the_dense_law() -> None:
         assert_consistent(compare(sparse, dense, counts == count), f"cells of count {count}")
 
 
-@pytest.mark.parametrize(
-    "forced", [{"_MOST_RACES": 1}, {"_HOPELESS": 1e-9}], ids=["races end at once", "every group is rare"]
-)
-def test_integrals_in_place_of_races_keep_the_law(monkeypatch: pytest.MonkeyPatch, forced: dict[str, float]) -> None:
-    """The numerical route draws the same joint law as the race and as the dense mechanism."""
-    for name, value in forced.items():
-        monkeypatch.setattr(exceeding, name, value)
+@pytest.mark.parametrize("rarest", [0.0, 1.0, 30.0], ids=["every group explicitly", "most", "none"])
+def test_where_groups_are_drawn_explicitly_is_no_matter(monkeypatch: pytest.MonkeyPatch, rarest: float) -> None:
+    """Wherever the line between lazy and explicit drawing is drawn, the joint law is that of the dense mechanism."""
+    monkeypatch.setattr(exceeding, "RAREST", rarest)
     counts = np.repeat([0, 2], 15_000)
     sparse, dense = both([*MANY[:8]], counts, 15)
     for count in (0, 2):

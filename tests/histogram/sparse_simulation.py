@@ -13,13 +13,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import log_ndtr, ndtri_exp
 
-from sparsehist.histogram import DenseReleases, Exceeding, draw_exceeding
+from sparsehist.histogram import DenseReleases, NewlyTracked, draw_exceeding
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Gaussian
 from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level
 
-Draw = Callable[..., Exceeding]
+Draw = Callable[..., NewlyTracked]
 Redraw = Callable[..., np.ndarray]
 
 
@@ -33,7 +33,7 @@ def release_sparse(
     draw: Draw = draw_exceeding,
     tracked_noise: Redraw = noise_at_level,
 ) -> DenseReleases:
-    """Release by lazy rounds; noise of a cell that was never published is NaN, at every release."""
+    """Release by rounds; noise of a cell that was never published is NaN, at every release."""
     groups = np.unique(counts)
     free = {int(c): list(rng.permutation(np.flatnonzero(counts == c))) for c in groups}
     cells = np.empty(0, np.int64)
@@ -53,7 +53,7 @@ def release_sparse(
     for i, level in enumerate(levels):
         noise[i, cells] = known[as_level(level)]
     with np.errstate(invalid="ignore"):
-        return DenseReleases(noise, noise > np.asarray(thresholds)[:, None] - counts)
+        return hide_unpublished(DenseReleases(noise, noise > np.asarray(thresholds)[:, None] - counts))
 
 
 def hide_unpublished(releases: DenseReleases) -> DenseReleases:
@@ -71,7 +71,7 @@ def printed_algorithm_6(
     *,
     count: Any,
     rng: Generator,
-) -> Exceeding:
+) -> NewlyTracked:
     """Wrong on purpose: the right number of cells, but each step from its own truncated law (levels ascending).
 
     Only the weights of later constraints are left out; the scale is mended, or it would be seen at once.
@@ -95,7 +95,7 @@ def printed_algorithm_6(
         position = position + step * move
         at[known] = position / rho
     paths = [at[known] for known, _ in past]
-    return Exceeding(at[level], np.reshape(paths, (len(past), exact.group.size)).T, exact.group)
+    return NewlyTracked(at[level], np.reshape(paths, (len(past), exact.group.size)).T, exact.group, exact.exceeds)
 
 
 def independent_redraw(

@@ -81,7 +81,7 @@ SCENES = [
     ("again, higher threshold", 1.0, [("0.2", 5.0), ("0.1", 7.0)], "0.2", 6.0, 0),
     ("count 7", 1.0, [("0.1", 14.0), ("0.4", 11.0)], "0.2", 12.0, 7),
     ("count above an old threshold", 1.0, [("0.1", 9.0), ("0.4", 11.0)], "0.2", 12.0, 11),
-    ("rare survivors", 1.0, [("0.1", 6.0), ("0.4", 5.0)], "0.2", 9.0, 13),
+    ("drawn explicitly", 1.0, [("0.1", 11.0), ("0.4", 14.0)], "0.2", 11.0, 13),
     ("p near 1e-12", 1.0, [("0.1", 18.0), ("0.2", 12.0)], "0.4", 8.0, 0),
     ("p near 1e-19", 1.0, [("0.2", 14.0), ("0.1", 20.0)], "0.4", 10.0, 0),
 ]
@@ -96,8 +96,10 @@ def test_rates_in_any_order_agree_with_quadrature(
     p = rate(past, level, threshold, sensitivity, count)
     n = round(200_000 / p) if p > 0 else 10**9
     drawn = draw_exceeding(family, past, level, threshold, n, count=count, rng=entropy.seeded(13))
-    assert_consistent(poisson_test(len(drawn.values), n * p) if p < 1e-3 else binomial_test(len(drawn.values), n, p))
-    assert (drawn.values > threshold - count).all()
+    q = int(drawn.exceeds.sum())
+    assert_consistent(poisson_test(q, n * p) if p < 1e-3 else binomial_test(q, n, p))
+    assert ((drawn.values > threshold - count) == drawn.exceeds).all()
+    assert len(drawn.values) == (n if scene == "drawn explicitly" else q)
     assert (drawn.paths <= np.array([tau for _, tau in past]) - count).all()
 
 
@@ -153,6 +155,13 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     """Empty input gives empty output of the right shape."""
     assert draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 4.0, 0, rng=entropy.seeded(1)).paths.shape == (0, 1)
     assert draw_exceeding(UNIT, [], 0.2, 4.0, [], count=[], rng=entropy.seeded(1)).values.shape == (0,)
+
+
+def test_a_history_that_no_series_has_is_refused() -> None:
+    """Untracked cells of a count that lies far above an old threshold: their group would be tracked."""
+    with pytest.raises(InputError, match="rare a history"):
+        draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 40.0, [7, 1], count=[0, 12], rng=entropy.seeded(1))
+    assert not draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 40.0, [7, 0], count=[0, 12], rng=entropy.seeded(1)).values.size
 
 
 def test_bad_input_is_refused() -> None:

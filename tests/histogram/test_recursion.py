@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -8,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
-from scipy.special import ndtr, ndtri
 
-from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.histogram.recursion import (
-    draw_paths,
     exceed_probability,
     exceeding_box,
     log_between,
@@ -21,7 +17,6 @@ from sparsehist.histogram.recursion import (
     log_survival,
 )
 from tests import oracle
-from tests.stats import assert_consistent, assert_detected, g_test, ks_test, two_sample_vectors
 
 # Past levels and thresholds, new level and threshold (in standard deviations, rational), sensitivity, count, p.
 # The probabilities are those of tests/oracle.py, whose digits `test_the_oracle_…` recomputes.
@@ -193,97 +188,9 @@ def test_units_do_not_matter(history, unit):
     assert found == pytest.approx(log_exceeding(times, upper, new_time, bound), rel=1e-12, abs=1e-10)
 
 
-@given(histories())
-def test_paths_stay_in_their_intervals(history):
-    """Every value of every path lies in (lower, upper], however rare that is."""
-    times, lower, upper = exceeding_box(*history)
-    paths = draw_paths(times, lower, upper, 100, rng=seeded(8))
-    assert np.isfinite(paths).all()
-    assert (paths > lower).all()
-    assert (paths <= upper).all()
-
-
-DRAWN = {
-    "newly exceeds, finest": ([1.0, 2.0, 4.0], [-math.inf, -math.inf, 1.0], [1.5, 1.0, math.inf]),
-    "newly exceeds, between": ([1.0, 1.2, 2.0], [-math.inf, 1.0, -math.inf], [0.5, math.inf, 1.0]),
-    "a rare history": ([1.0, 2.0, 3.0], [-math.inf, -8.0, -math.inf], [-10.0, math.inf, -9.0]),
-    "close levels": ([1.0, 1.0 + 1e-8, 2.0], [-math.inf, 2.0, -math.inf], [2.0, math.inf, 3.0]),
-}
-
-
-def cells_of(paths, times, lower, upper, per_level=4):
-    """Counts and exact probabilities of the cells of a grid through the quartiles of each level."""
-    axes = [
-        np.concatenate([[low], np.quantile(column, np.arange(1, per_level) / per_level), [high]])
-        for column, low, high in zip(paths.T[:, : len(paths) // 2], lower, upper, strict=True)
-    ]
-    # The edges come from the first half of the draws, the counts from the second: those are independent.
-    counts, _ = np.histogramdd(
-        paths[len(paths) // 2 :], bins=[np.nan_to_num(axis, posinf=1e9, neginf=-1e9) for axis in axes]
-    )
-    whole = log_between(times, lower, upper)
-    corners = [list(itertools.pairwise(axis)) for axis in axes]
-    logs = [log_between(times, *zip(*cell, strict=True)) for cell in itertools.product(*corners)]
-    return counts.ravel(), np.exp(np.array(logs) - whole)
-
-
-def draw_in_sequence(times, lower, upper, size, *, rng):
-    """The wrong sampler: each level from a Gaussian given the one before, cut to its own interval alone."""
-    previous, before, columns = np.zeros(size), 0.0, []
-    for time, low, high in zip(times, lower, upper, strict=True):
-        deviation = math.sqrt(time - before)
-        first, last = ndtr((low - previous) / deviation), ndtr((high - previous) / deviation)
-        previous = previous + deviation * ndtri(first + (last - first) * rng.random(size))
-        before = time
-        columns.append(previous)
-    return np.stack(columns, axis=1)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_drawn_paths_have_the_exact_joint_law(name):
-    """The whole path, on 64 cells, follows the law of Brownian motion given the box."""
-    # 20,000 counted draws on 64 cells: relative errors of 9 % (root mean square) are seen.
-    times, lower, upper = DRAWN[name]
-    paths = draw_paths(times, lower, upper, 40_000, rng=seeded(1))
-    counts, probabilities = cells_of(paths, times, lower, upper)
-    assert probabilities.sum() == pytest.approx(1, abs=1e-11)
-    assert_consistent(g_test(counts, probabilities), name)
-
-
-def test_levels_drawn_in_sequence_are_rejected():
-    """The sampler that cuts each step to its own interval does not pass the test of the joint law."""
-    times, lower, upper = DRAWN["newly exceeds, finest"]
-    exact = draw_paths(times, lower, upper, 40_000, rng=seeded(2))
-    wrong = draw_in_sequence(times, lower, upper, 20_000, rng=seeded(3))
-    paths = np.concatenate([exact[:20_000], wrong])
-    assert_detected(g_test(*cells_of(paths, times, lower, upper)), "sequential truncation")
-
-
-def test_drawn_paths_match_rejection_sampling():
-    """Paths cannot be told from free Brownian paths of which only those inside the box are kept."""
-    # 8,192 of each: a shift of a tenth of a standard deviation is seen.
-    times, lower, upper = (np.array(x) for x in DRAWN["newly exceeds, finest"])
-    free = np.cumsum(seeded(4).normal(size=(60_000, 3)) * np.sqrt(np.diff(times, prepend=0)), axis=1)
-    kept = free[((free > lower) & (free <= upper)).all(axis=1)]
-    paths = draw_paths(times, lower, upper, len(kept), rng=seeded(5))
-    assert_consistent(two_sample_vectors(paths, kept), "paths by backward sampling")
-    wrong = draw_in_sequence(times, lower, upper, len(kept), rng=seeded(6))
-    assert_detected(two_sample_vectors(wrong, kept), "sequential truncation")
-
-
-def test_free_levels_change_nothing():
-    """Levels without bounds leave the value at a bounded one a cut normal."""
-    inf = math.inf
-    paths = draw_paths([0.5, 2.0, 2.5], [-inf, 3.0, -inf], [inf, inf, inf], 50_000, rng=seeded(7))
-    root = math.sqrt(2)
-    tail = ndtr(-3 / root)
-    assert_consistent(ks_test(paths[:, 1], lambda s: 1 - ndtr(-s / root) / tail), "the bounded level")
-
-
-def test_no_times_and_no_paths_are_served():
-    """An empty history is certain, and nothing is drawn for nobody."""
+def test_an_empty_history_is_certain():
+    """No times, no doubt."""
     assert log_survival([], []) == 0
-    assert draw_paths([1.0], [0.0], [1.0], 0, rng=seeded(0)).shape == (0, 1)
 
 
 def test_bad_boxes_are_refused():
@@ -300,6 +207,4 @@ def test_bad_boxes_are_refused():
         log_survival([1.0], [math.nan])
     with pytest.raises(DeclarationError):
         exceed_probability([0.1], [1.0, 2.0], 0.2, 1.0, 1.0)
-    with pytest.raises(DeclarationError):
-        draw_paths([1.0], [2.0], [1.0], 1, rng=seeded(0))
     assert log_between([1.0], [2.0], [1.0]) == -math.inf

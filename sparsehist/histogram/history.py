@@ -1,0 +1,121 @@
+"""What a cell that was never drawn has behind it: at every past level its noise stayed at or below a bound.
+
+The bound at a release of threshold t is t - c for a cell of count c. Noise at a coarser level is noise at a finer one
+plus an independent bridge, so the noises of a cell all rise with the same independent variables: they are
+associated, and the probability of a history is at least the product of those of its parts. `rarity` turns that into a
+number that depends on counts, levels and thresholds alone, never on noise: where it passes `RAREST` the cells of a
+group are drawn explicitly (`sparsehist.histogram.exceeding`), so that no group drawn lazily ever has a rare history.
+
+Source: our own derivation; association is Harris's inequality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsehist.histogram.binomial import IntArray
+from sparsehist.noise.family import Family, FloatArray
+from sparsehist.privacy.levels import Level, as_level, level_float
+
+RAREST = 3.0
+# Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
+_STEP = math.log(1.01)
+
+
+class History(NamedTuple):
+    """Distinct levels, ascending, each with the lowest threshold it was released at.
+
+    Attributes:
+        levels: Exact; m of them.
+        thresholds: In counts; shape (m,).
+        column: Where each release stands among the levels; shape (releases,).
+    """
+
+    levels: tuple[Fraction, ...]
+    thresholds: FloatArray
+    column: IntArray
+
+    def bounds(self, counts: FloatArray) -> FloatArray:
+        """The largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
+        return np.asarray(self.thresholds[:, np.newaxis] - counts)
+
+
+def history_of(releases: Sequence[tuple[Level, float]]) -> History:
+    """Sort out (level, threshold) pairs, in any order; a level may occur again."""
+    exact = [as_level(level) for level, _ in releases]
+    levels = tuple(sorted(set(exact)))
+    position = {level: i for i, level in enumerate(levels)}
+    column = np.array([position[level] for level in exact], dtype=np.int64)
+    thresholds = np.full(len(levels), np.inf)
+    np.minimum.at(thresholds, column, np.array([bound for _, bound in releases], dtype=np.float64))
+    return History(levels, thresholds, column)
+
+
+def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
+    """Bound -ln P[a cell of this count never exceeded] from above.
+
+    Levels within 1 % of one another are bounded jointly where that is better: noise at the coarsest of them ends a
+    walk from the finest whose steps go up at least as often as down (bridges of all families here are symmetric or
+    never negative), so by Lévy's inequality it exceeds the lowest threshold at least half as often as any of them
+    does. For a family of your own whose bridges tend downwards that is a rule like another: it decides when cells
+    are drawn, never with which law.
+
+    Args:
+        family: The noise.
+        history: Levels and thresholds.
+        counts: True counts; shape (g,).
+
+    Returns:
+        At least 0, infinite where no cell of that count can have this history; shape (g,).
+    """
+    total = np.zeros(counts.size)
+    for near in _near_levels(history.levels):
+        one_by_one = np.zeros(counts.size)
+        for i in near:
+            one_by_one -= family.log_cdf(history.thresholds[i] - counts, history.levels[i])
+        if len(near) > 1:
+            lowest = history.thresholds[near].min() - counts
+            exceeding = np.minimum(2 * family.tail(lowest, history.levels[near[0]]), 1.0)
+            with np.errstate(divide="ignore"):
+                np.minimum(one_by_one, -np.log1p(-exceeding), out=one_by_one)
+        total += one_by_one
+    return total
+
+
+def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
+    """Whether releases of these (level, effective threshold) have all empty cells of a domain drawn explicitly."""
+    return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
+
+
+def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
+    """A P[Z > threshold] with which one more release leaves the empty cells of a domain to be drawn lazily.
+
+    Args:
+        family: The noise.
+        past: (level, effective threshold) of every past release of the path.
+
+    Returns:
+        A probability, from public numbers only.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> round(largest_tail(Gaussian(), [(0.5, 6.0)]), 3)
+        0.95
+    """
+    spent = float(rarity(family, history_of(past), np.zeros(1))[0])
+    return -math.expm1(min(0.0, spent - RAREST))
+
+
+def _near_levels(levels: Sequence[Fraction]) -> Iterator[list[int]]:
+    """Positions of levels on one rung of a ladder with steps of 1 %; the ladder stands wherever levels do."""
+    rungs = [math.floor(math.log(level_float(level)) / _STEP) for level in levels]
+    begin = 0
+    for end in range(1, len(rungs) + 1):
+        if end == len(rungs) or rungs[end] != rungs[begin]:
+            yield list(range(begin, end))
+            begin = end

@@ -81,15 +81,19 @@ class Poisson:
         return math.sqrt(self.mean(level))
 
     def delta(self, level: Level, epsilon: float) -> float:
-        """The smallest delta with which one release at `level` is (epsilon, delta)-DP for `sensitivity` keys."""
+        """A delta with which one release at `level` is (epsilon, delta)-DP for `sensitivity` keys.
+
+        The smallest one for one key, else a close upper bound: `sparsehist.privacy.poisson.delta`.
+        """
         return guarantee.delta(level, epsilon, self.sensitivity)
 
     def statement(self, level: Level) -> str:
         """The guarantee of one release, in words."""
-        # Four digits are enough for words; with half a per cent on top, writing three of them rounds no delta down.
-        delta = max(1.005 * guarantee.delta(level, 1.0, self.sensitivity, grid=1 << 16), 1e-300)  # never written as 0
+        # With half a per cent on top, writing three digits rounds no delta down.
+        delta = 1.005 * guarantee.delta(level, 1.0, self.sensitivity)
+        bound = "" if guarantee.is_exact(level, self.sensitivity) else ", an upper bound,"
         return (
-            f"(1, {delta:.3g})-differential privacy for units of up to {self.sensitivity} keys "
+            f"(1, {max(delta, 1e-300):.3g})-differential privacy{bound} for units of up to {self.sensitivity} keys "
             f"(Poisson noise of mean {level_text(1 / as_level(level))}, not centred; no zCDP at any rho)"
         )
 

@@ -6,7 +6,7 @@ Every route below is a valid bound, so the smallest epsilon is one too:
 - pure and Gaussian paths together: epsilon-DP is at worst a coin of randomised response, whose loss is +-epsilon,
   and the sum of the losses of coins and Gaussian noise is known (exact k-fold composition is its special case);
 - everything with a rho adds up as zCDP, and with Skellam noise as Rényi-DP, of which zCDP is alpha * rho;
-- Poisson noise has no Rényi bound: its exact (epsilon, delta) is added to that of the rest, delta being shared
+- Poisson noise has no Rényi bound: its (epsilon, delta) is added to that of the rest, delta being shared
   out so that the epsilons add up to little.
 
 Then delta_infinity is taken off delta, and numerical slack h too: draws that miss their law by a total variation
@@ -14,8 +14,8 @@ of h turn (epsilon, delta) into (epsilon, delta + (1 + e**epsilon) h).
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
-Numerical gap: answers are rounded up by 1e-12 of themselves, those with Poisson noise of five keys or more by what
-an error of 1e-3 in delta makes.
+Numerical gap: answers are rounded up by 1e-12 of themselves, those with Poisson noise of several keys by what the
+bound on its delta is above it, which is 1e-3 of it at most.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from scipy.special import ndtr
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
-from sparsehist.privacy.crossing import crossing
 
 FloatArray = NDArray[np.float64]
 
@@ -40,11 +39,8 @@ _UP = 1.0 + 1e-12
 # The plain sum of pure levels is exact and holds at delta 0: less than this share of it, or the sum.
 _WORTH_IT = 0.999
 _ORDERS = np.array([*range(2, 257), *(1 << k for k in range(9, 24))], dtype=np.float64)
-_LARGEST_EPSILON = 1e4
 _LITTLE = 1e-2
 _MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
-# Poisson noise for five keys or more is convolved on a grid: four digits of delta, or all of them in up to a second.
-_GRID, _GRID_ERROR = 1 << 16, 1e-3
 
 
 def guarantee(cost: Cost, delta: float) -> float:
@@ -74,10 +70,6 @@ def guarantee(cost: Cost, delta: float) -> float:
     left = delta - cost.delta_infinity
     if cost.numerical_slack == 0:
         return _of_parts(parts, left) if left >= 0 else math.inf
-    if left > 0 and any(part.law == POISSON for part in parts):
-        found = _of_parts(parts, left * (1.0 - _GRID_ERROR))
-        if (1.0 + math.exp(min(found, 700.0))) * cost.numerical_slack <= left * _GRID_ERROR:
-            return found
     return _with_slack(parts, left, cost.numerical_slack)
 
 
@@ -90,7 +82,7 @@ def _with_slack(parts: tuple[Part, ...], left: float, slack: float) -> float:
 
     # From below every step is too small until one is enough; near the last epsilon there is they would creep for
     # ever, so after the first they are stretched, and what they overshot is taken back by halves.
-    stretch = 1.0 + (_GRID_ERROR if any(part.law == POISSON for part in parts) else _STRETCH)
+    stretch = 1.0 + _STRETCH
     low = high = needed(0.0)
     for step in range(_MOST_STEPS):
         more = needed(high)
@@ -101,7 +93,7 @@ def _with_slack(parts: tuple[Part, ...], left: float, slack: float) -> float:
         return math.inf
     if more == math.inf:
         return math.inf
-    while high - low > _STRETCH**2 * high and stretch < 1.0 + _GRID_ERROR and step >= _PLAIN_STEPS:
+    while high - low > _STRETCH**2 * high and step >= _PLAIN_STEPS:
         middle = (low + high) / 2.0
         low, high = (low, middle) if needed(middle) <= middle else (middle, high)
     return high
@@ -216,26 +208,11 @@ def _term(parts: tuple[Part, ...], delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _poisson_epsilon(part: Part, delta: float) -> float:
-    """The smallest epsilon of Poisson noise at a delta, above it by a thousandth at most."""
-    many = part.keys >= 5
-    wanted = delta / (1.0 + _GRID_ERROR) if many else delta * (1.0 - 1e-9)
-    grid = _GRID if many else None
-
-    def excess(epsilon: float) -> float:
-        found = poisson.delta(part.level, epsilon, part.keys, grid=grid)
-        return math.log(found / wanted) if found > 0 else -_LARGEST_EPSILON
-
-    if excess(0.0) <= 0:
-        return 0.0
-    low, high = 0.0, 1.0
-    while excess(high) > 0:
-        low, high = high, 2.0 * high
-        if high > _LARGEST_EPSILON:
-            return math.inf
-    found = crossing(excess, low, high, tolerance=2e-4)
-    while excess(found) > 0:
-        found *= 1.0 + 5e-4
-    return found
+    """The smallest epsilon of Poisson noise at a delta that is shown; infinite where there is none."""
+    try:
+        return poisson.epsilon(delta, part.level, part.keys) * _UP
+    except DeclarationError:  # an output that only one world can give is likelier than that
+        return math.inf
 
 
 def _float_above(value: Fraction) -> float:

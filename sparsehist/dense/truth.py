@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.errors import DataError, DeclarationError
-from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.noise.gaussian import Gaussian
+from sparsehist.noise.family import Family, NoiseArray, sensitivity_norm
 
 # Rounding real values may add this share of the sensitivity: 0.006 %.
 _ROUNDING_SHARE = 2.0**-14
@@ -136,7 +135,7 @@ def _rounding(family: Family, size: int) -> tuple[float, float]:
             "round them and declare their grid with truth_step"
         )
     # Each of two neighbouring vectors moves by at most half a step in every coordinate.
-    norm = math.sqrt(size) if isinstance(family, Gaussian) else float(size)
+    norm = math.sqrt(size) if sensitivity_norm(family) == "l2" else float(size)
     step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
     return step, step * norm
 

@@ -1,18 +1,14 @@
 """Families of noise, one a file, and the protocol they share. Core: numpy and scipy only, no I/O."""
 
-import math
-from collections.abc import Callable
-
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.check import check_family
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
-from sparsehist.noise.family import Family
+from sparsehist.noise.family import Family, currency
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
-from sparsehist.privacy.composition import NOT_ADDITIVE, PURE, ZCDP
 
 __all__ = [
     "DiscreteLaplace",
@@ -27,13 +23,12 @@ __all__ = [
     "family_named",
 ]
 
-# A unit changes max_keys cells by at most 1 each: by max_keys in L1 and by its root in L2.
-_FOR_HISTOGRAMS: dict[str, tuple[Callable[[int], Family], str]] = {
-    "gaussian": (lambda max_keys: Gaussian(sensitivity=math.sqrt(max_keys)), ZCDP),
-    "laplace": (lambda max_keys: Laplace(sensitivity=float(max_keys)), PURE),
-    "discrete_laplace": (lambda max_keys: DiscreteLaplace(sensitivity=max_keys), PURE),
-    "poisson": (lambda max_keys: Poisson(sensitivity=max_keys), NOT_ADDITIVE),
-    "skellam": (lambda max_keys: Skellam(sensitivity=max_keys), NOT_ADDITIVE),
+_NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]] = {
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "discrete_laplace": DiscreteLaplace,
+    "poisson": Poisson,
+    "skellam": Skellam,
 }
 
 
@@ -52,13 +47,13 @@ def family_named(name: str, max_keys: int) -> Family:
             "noise='exponential' is a building block without any privacy guarantee; nothing is released under it"
         )
         raise DeclarationError(message)
-    if name not in _FOR_HISTOGRAMS:
-        known = ", ".join(map(repr, _FOR_HISTOGRAMS))
+    if name not in _NAMED:
+        known = ", ".join(map(repr, _NAMED))
         message = f"noise must be one of {known}, or a family of your own as 'module:qualname', got {name!r}"
         raise DeclarationError(message)
-    return _FOR_HISTOGRAMS[name][0](max_keys)
+    return _NAMED[name].for_histogram(max_keys)
 
 
 def currency_of(name: str) -> str:
     """The currency that levels of a family are in, for adding up: "rho", "epsilon", or "none"."""
-    return _FOR_HISTOGRAMS[name][1] if name in _FOR_HISTOGRAMS else NOT_ADDITIVE
+    return currency(_NAMED[name]) if name in _NAMED else "none"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -23,7 +23,7 @@ from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.exact import ONE, Exponential, Real
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
 from sparsehist.noise.exact_table import IntArray
-from sparsehist.noise.family import FloatArray
+from sparsehist.noise.family import FloatArray, Norm
 from sparsehist.noise.integer_quantile import in_order_of
 from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -67,6 +67,13 @@ class DiscreteLaplace:
     sensitivity: Level = 1
     integer: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
+    norm: ClassVar[Norm] = "l1"
+    currency: ClassVar[str] = "epsilon"
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         """Refuse a sensitivity that is no sensitivity."""

@@ -7,7 +7,7 @@ releases together reveal no more than the finest. A larger level is finer: less 
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.random import Generator
@@ -18,6 +18,8 @@ from sparsehist.privacy.levels import Level
 FloatArray = NDArray[np.float64]
 NoiseArray = NDArray[Any]
 """float64 for real families, int64 for integer families."""
+Norm = Literal["l1", "l2"]
+"""In which norm a family measures by how much one unit changes a vector."""
 
 
 @runtime_checkable
@@ -76,6 +78,25 @@ class Family(Protocol):
 
     def statement(self, level: Level) -> str:
         """The privacy guarantee of one release at this level, in words."""
+
+
+# What a family may say about itself besides; what it does not say, it cannot do.
+
+
+def is_linear(family: Family) -> bool:
+    """Whether linear images of its paths step as they do (Brownian motion), so that an image may be kept instead."""
+    return bool(getattr(family, "linear", False))
+
+
+def sensitivity_norm(family: Family) -> Norm | None:
+    """The norm of its sensitivity, for any vector; None for laws that are for histograms only."""
+    norm: Norm | None = getattr(family, "norm", None)
+    return norm
+
+
+def currency(family: Family | type[Family]) -> str:
+    """What its levels are, for adding up: "rho" (zCDP), "epsilon" (pure DP), or "none"."""
+    return str(getattr(family, "currency", "none"))
 
 
 def noise_mean(family: Family, level: Level) -> float:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray
+from sparsehist.noise.family import FloatArray, Norm
 from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
@@ -52,6 +52,14 @@ class Gaussian:
     sensitivity: float = 1.0
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    norm: ClassVar[Norm] = "l2"
+    currency: ClassVar[str] = "rho"
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=math.sqrt(max_keys))
 
     def __post_init__(self) -> None:
         """Refuse a sensitivity that is no sensitivity."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray
+from sparsehist.noise.family import FloatArray, Norm
 from sparsehist.noise.ordering import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
@@ -53,6 +53,13 @@ class Laplace:
     sensitivity: float = 1.0
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
+    norm: ClassVar[Norm] = "l1"
+    currency: ClassVar[str] = "epsilon"
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=float(max_keys))
 
     def __post_init__(self) -> None:
         """Refuse a sensitivity that is no sensitivity."""

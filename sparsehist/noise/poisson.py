@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -66,6 +66,11 @@ class Poisson:
     sensitivity: int = 1
     integer: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         """Refuse a number of keys that is none."""

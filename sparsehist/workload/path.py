@@ -10,15 +10,9 @@ import numpy as np
 from numpy.random import Generator
 
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.noise.gaussian import Gaussian
+from sparsehist.noise.family import Family, NoiseArray, is_linear
 from sparsehist.workload.base import AnswerArray, FloatArray
 from sparsehist.workload.strategy import Strategy
-
-
-def keeps_image(family: Family) -> bool:
-    """Whether a state holds a linear image of Z (Gaussian noise) rather than Z itself (every other family)."""
-    return isinstance(family, Gaussian)
 
 
 def next_state(
@@ -45,13 +39,13 @@ def next_state(
     Source: linear images of a Brownian bridge are bridges with the same weights; the other families step entry by
     entry (Andersson et al., Algorithms 4 and 5, with Z of one entry a row of R).
     """
-    if not isinstance(family, Gaussian):
+    if not is_linear(family):
         return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)
     coarse = max((known for known in neighbours if known < level), default=None)
     fine = min((known for known in neighbours if known > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
-    fresh *= family.sensitivity * scale
+    fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2 the deviation is the sensitivity
     state = strategy.to_state(fresh)
     for known, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if known is not None:
@@ -81,7 +75,7 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
 
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
     """L·Z for every listed query; shape (queries,)."""
-    return strategy.state_answers(state) if keeps_image(family) else strategy.noise_answers(state)
+    return strategy.state_answers(state) if is_linear(family) else strategy.noise_answers(state)
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
@@ -90,6 +84,6 @@ def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> Flo
     Raises:
         DeclarationError: If the strategy has no left inverse.
     """
-    if keeps_image(family) and strategy.keeps == "cells":
+    if is_linear(family) and strategy.keeps == "cells":
         return np.asarray(state, np.float64)
     return strategy.to_cells(np.asarray(state, np.float64))

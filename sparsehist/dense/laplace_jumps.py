@@ -11,6 +11,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import wrightomega
 
+from sparsehist.noise.binomial_poisson import poisson
 from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import level_float
 
@@ -46,7 +47,7 @@ def jumps_to_coarser(
 ) -> Jumps:
     """Jumps on [coarsest, finest), by coordinate and from fine to coarse, with the values after each."""
     span = math.log(finest / coarsest)
-    counts = rng.poisson(2.0 * span, start.size)
+    counts = poisson(2.0 * span, start.size, rng=rng)
     coordinate = np.repeat(np.arange(start.size), counts)
     levels = level_float(finest) * np.exp(-span * rng.random(coordinate.size))
     levels = np.clip(levels, level_float(coarsest), np.nextafter(level_float(finest), 0.0))

@@ -146,9 +146,9 @@ def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tu
         sizes = as_sizes([int(n_untracked)] * counts.size)
     else:
         sizes = as_sizes(n_untracked)
-        counts = np.broadcast_to(counts, sizes.ordinary.shape) if counts.ndim == 0 else counts
-    if counts.shape != sizes.ordinary.shape:
-        raise InputError(f"{sizes.ordinary.size} groups but counts of shape {counts.shape}")
+        counts = np.broadcast_to(counts, sizes.high.shape) if counts.ndim == 0 else counts
+    if counts.shape != sizes.high.shape:
+        raise InputError(f"{sizes.high.size} groups but counts of shape {counts.shape}")
     return sizes, counts
 
 
@@ -161,7 +161,7 @@ def _drawn_explicitly(
 ) -> NDArray[np.bool_]:
     """Groups of which all cells are drawn, because staying untracked would be rare; shape (g,)."""
     explicit = rarity(family, history_of([*past, new]), counts) > RAREST
-    explicit &= sizes.nonzero
+    explicit &= sizes.high > 0
     # The same sums as in the round before, but for an ulp or two of another machine.
     if past and (rarity(family, history_of(past), counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
@@ -174,10 +174,10 @@ def _drawn_explicitly(
 def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
-    numbers = [sizes.at(g) for g in groups.tolist()] if sizes.large else sizes.ordinary[groups]
-    if sum(numbers) > _MOST_EXPLICIT:
-        raise ThresholdError(f"the thresholds would let nearly all of {sum(numbers):.2g} cells through; raise them")
-    return np.repeat(groups, numbers)
+    numbers = sizes.high[groups]
+    if not numbers.sum() <= _MOST_EXPLICIT:
+        raise ThresholdError(f"the thresholds would let nearly all of {numbers.sum():.2g} cells through; raise them")
+    return np.repeat(groups, numbers.astype(np.int64))
 
 
 def _race(

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainc, gammaincc, ndtri_exp
 
 from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
 from sparsehist.noise.family import FloatArray
 from sparsehist.noise.integer_quantile import binomial_quantile, draw_uniforms, in_order_of, inverse_log_tail
 from sparsehist.noise.lattice import log_upper_tail
@@ -26,7 +27,7 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 
 IntArray = NDArray[np.int64]
 
-# Beyond this a count of noise times 2**-53 is no longer small beside 1, and numpy's binomial rounds p too far.
+# Beyond this a count of noise times 2**-53 is no longer small beside 1, and tails lose digits.
 LARGEST_MEAN = Fraction(2**32)
 # Below this the incomplete gamma functions lose digits to underflow.
 _UNDERFLOW = 1e-280
@@ -42,9 +43,8 @@ class Poisson:
     Subtract `mean(level)`, a public number, to centre it. One output of 0 rules the larger of two neighbouring
     counts out, so that Rényi divergence is infinite and no rho can be given.
 
-    Exact in law: coarsen, refine and between, as numpy draws Poisson and binomial numbers from doubles, which
-    is within 2**-20 of a count in any mean at the largest mean allowed and within 2**-40 at means below 4,000.
-    `carry` inverts distribution functions to some 1e-13.
+    Each number that `sample`, `coarsen`, `refine` or `between` draws is within `draw_slack` of its law in total
+    variation; means and shares are rational and enter exactly. `carry` inverts distribution functions to some 1e-13.
 
     Args:
         sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters
@@ -85,6 +85,14 @@ class Poisson:
         """Standard deviation of the noise, in counts: sqrt(1 / level)."""
         return math.sqrt(self.mean(level))
 
+    def draw_slack(self, level: Level) -> float:
+        """Total variation of one number drawn by `sample`, `coarsen`, `refine` or `between` from its law, at most.
+
+        Args:
+            level: The coarsest that takes part.
+        """
+        return count_slack(self.mean(level))
+
     def delta(self, level: Level, epsilon: float) -> float:
         """A delta with which one release at `level` is (epsilon, delta)-DP for `sensitivity` keys.
 
@@ -104,7 +112,7 @@ class Poisson:
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         """Draw fresh noise, in counts; shape (size,), int64."""
-        return rng.poisson(self.mean(level), size)
+        return poisson(poisson_mean(level), size, rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
         """Draw the noise of a coarser release given that of a finer one: add the events in between.
@@ -113,7 +121,7 @@ class Poisson:
             LevelOrderError: If `level` is not below `fine_level`.
         """
         coarser(level, fine_level)
-        return fine + rng.poisson(float(poisson_mean(level) - poisson_mean(fine_level)), len(fine))
+        return fine + poisson(poisson_mean(level) - poisson_mean(fine_level), len(fine), rng=rng)
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
         """Draw the noise of a finer release given that of a coarser one: each event came as early as that or not.
@@ -148,7 +156,7 @@ class Poisson:
             return values
         n = values.shape[-1]
         if target < known:
-            return values + rng.poisson(float(poisson_mean(target) - poisson_mean(known)), n)
+            return values + poisson(poisson_mean(target) - poisson_mean(known), n, rng=rng)
         kept = float(poisson_mean(target) / poisson_mean(known))
         dropped = float(1 - poisson_mean(target) / poisson_mean(known))
         return in_order_of(values, binomial_quantile(values, kept, dropped, draw_uniforms(n, rng=rng)))
@@ -227,7 +235,5 @@ def share_between(coarse_level: Level, fine_level: Level, level: Level) -> Fract
 
 
 def thinned(events: IntArray, kept: Fraction, *, rng: Generator) -> IntArray:
-    """Keep each of the events with this probability; the smaller of the two probabilities is drawn."""
-    if kept <= Fraction(1, 2):
-        return rng.binomial(events, float(kept))
-    return events - rng.binomial(events, float(1 - kept))
+    """Keep each of the events with this probability."""
+    return binomial(events, kept, rng=rng)

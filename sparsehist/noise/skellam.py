@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri_exp
 
 from sparsehist.errors import DeclarationError
+from sparsehist.noise.binomial_poisson import count_slack, poisson
 from sparsehist.noise.family import FloatArray
 from sparsehist.noise.integer_quantile import (
     binomial_quantile,
@@ -43,9 +45,8 @@ class Skellam:
     variance is, is false at orders near 1. No rho is given; `epsilon` converts the Rényi bound to
     (epsilon, delta).
 
-    Exact in law: sample, coarsen, refine and between, as numpy draws Poisson and binomial numbers from
-    doubles (see `Poisson`), and but for a relative 1e-9 or less of rounding in the rejection step of refine and
-    between. `carry` inverts distribution functions to some 1e-13; refining costs a table of about
+    Each number that `sample`, `coarsen`, `refine` or `between` draws is within `draw_slack` of its law in total
+    variation. `carry` inverts distribution functions to some 1e-13; refining costs a table of about
     13 / sqrt(level) entries for each different value that is carried.
 
     Args:
@@ -80,6 +81,17 @@ class Skellam:
         """Standard deviation of the noise, in counts: sqrt(2 / level)."""
         return math.sqrt(2.0 * float(poisson_mean(level)))
 
+    def draw_slack(self, level: Level) -> float:
+        """Total variation of one number drawn by `sample`, `coarsen`, `refine` or `between` from its law, at most.
+
+        Two thinnings, and the parts, which are proposed by one draw and accepted seven times in ten or more, with a
+        relative error that is smaller than what one draw may be off by.
+
+        Args:
+            level: The coarsest that takes part.
+        """
+        return 5.0 * count_slack(float(poisson_mean(level)))
+
     def renyi(self, level: Level, alpha: int) -> float:
         """Upper bound on the Rényi divergence of order `alpha` of one release, for `sensitivity` keys."""
         return guarantee.renyi(alpha, level, self.sensitivity)
@@ -97,7 +109,7 @@ class Skellam:
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         """Draw fresh noise, in counts; shape (size,), int64."""
-        return _increments(size, float(poisson_mean(level)), rng=rng)
+        return _increments(size, poisson_mean(level), rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
         """Draw the noise of a coarser release given that of a finer one: add the increment.
@@ -106,7 +118,7 @@ class Skellam:
             LevelOrderError: If `level` is not below `fine_level`.
         """
         coarser(level, fine_level)
-        return fine + _increments(len(fine), float(poisson_mean(level) - poisson_mean(fine_level)), rng=rng)
+        return fine + _increments(len(fine), poisson_mean(level) - poisson_mean(fine_level), rng=rng)
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
         """Draw the noise of a finer release given that of a coarser one: the parts, thinned.
@@ -115,7 +127,7 @@ class Skellam:
             LevelOrderError: If `level` is not above `coarse_level`.
         """
         finer(level, coarse_level)
-        added, taken = draw_parts(np.asarray(coarse), float(poisson_mean(coarse_level)), rng=rng)
+        added, taken = draw_parts(np.asarray(coarse), poisson_mean(coarse_level), rng=rng)
         kept = poisson_mean(level) / poisson_mean(coarse_level)
         return thinned(added, kept, rng=rng) - thinned(taken, kept, rng=rng)
 
@@ -135,7 +147,7 @@ class Skellam:
             LevelOrderError: Unless coarse_level < level < fine_level.
         """
         passed = share_between(coarse_level, fine_level, level)
-        mean = float(poisson_mean(coarse_level) - poisson_mean(fine_level))
+        mean = poisson_mean(coarse_level) - poisson_mean(fine_level)
         added, taken = draw_parts(coarse - fine, mean, rng=rng)
         return fine + thinned(added, passed, rng=rng) - thinned(taken, passed, rng=rng)
 
@@ -150,7 +162,7 @@ class Skellam:
             return values
         n, now, then = values.shape[-1], poisson_mean(known), poisson_mean(target)
         if target < known:
-            return values + _increments(n, float(then - now), rng=rng)
+            return values + _increments(n, then - now, rng=rng)
         kept, dropped = float(then / now), float(1 - then / now)
         added, taken = parts_quantile(values, float(now), draw_uniforms(n, rng=rng))
         carried = binomial_quantile(added, kept, dropped, draw_uniforms(n, rng=rng))
@@ -189,5 +201,5 @@ class Skellam:
         return np.maximum(values, np.floor(np.asarray(threshold, np.float64)).astype(np.int64) + 1)
 
 
-def _increments(size: int, mean: float, *, rng: Generator) -> IntArray:
-    return rng.poisson(mean, size) - rng.poisson(mean, size)
+def _increments(size: int, mean: Fraction, *, rng: Generator) -> IntArray:
+    return poisson(mean, size, rng=rng) - poisson(mean, size, rng=rng)

@@ -48,6 +48,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.lattice_history._Waves",
         "histogram.history.History",
         "noise.check._Setting",
+        "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
         "planning.cell_plan.Plan",
         "workload.agreement.Columns",

@@ -70,7 +70,7 @@ def test_the_parts_have_the_bessel_law_by_both_routes(mean: float, difference: i
     law /= law.sum()
     given = np.full(DRAWS, difference)
     for added, taken in (
-        draw_parts(given, mean, rng=rng),
+        draw_parts(given, Fraction(mean), rng=rng),
         parts_quantile(given, mean, draw_uniforms(DRAWS, rng=rng)),
     ):
         assert np.array_equal(added - taken, given)

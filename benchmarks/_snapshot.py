@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparsehist.store.public_ledger import LEDGER_NAME
+from sparsehist.store import LEDGER_NAME
 
 
 class Snapshot:
@@ -16,7 +16,7 @@ class Snapshot:
 
     def __init__(self, store: Path, *published: Path) -> None:
         """Remember the state of a store and the ledgers of the directories it publishes in."""
-        self._places = [(store, "state.duckdb*"), (store.parent, f"{store.name}.generation")]
+        self._places = [(store, "state.sqlite*"), (store.parent, f"{store.name}.generation")]
         self._places += [(directory, LEDGER_NAME) for directory in published]
         self._kept = {file: file.read_bytes() for file in self._files()}
 

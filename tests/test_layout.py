@@ -129,20 +129,6 @@ def test_every_folder_of_modules_is_a_package():
     assert [_name(path.parent) for path in _modules() if not (path.parent / "__init__.py").exists()] == []
 
 
-@pytest.mark.parametrize("path", sorted((CHECKOUT / "sql").glob("**/*.sql")), ids=_name)
-def test_every_statement_says_what_it_does(path):
-    """A statement begins with a comment, in which stand what comes in and what goes out."""
-    lines = path.read_text().splitlines()
-    header = []
-    for line in lines:
-        if not line.startswith("--"):
-            break
-        header.append(line.removeprefix("--").strip().lower())
-    assert header, "no header comment"
-    for part in ("in:", "out:"):
-        assert any(line.startswith(part) for line in header), f"the header has no line that begins with {part!r}"
-
-
 def test_the_public_names_are_these():
     """The public face changes by decision: this list and `__all__` change together."""
     assert sorted(sparsehist.__all__) == [

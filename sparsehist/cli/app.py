@@ -297,9 +297,8 @@ def drop(
 def migrate(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
     """Bring a store to the format of this version.
 
-    All or nothing, and nothing that was released changes. A copy is migrated
-    first and adopted afterwards. A store of a newer format is refused. Back it up
-    first if older versions of sparsehist are to read it.
+    Format 1 is the first, so that there is nothing to do yet. A store of a newer
+    format is refused; so is one made before 0.1, whose log has to be counted again.
 
     For example:
       sparsehist migrate logs.sparsehist

@@ -271,10 +271,8 @@ def migrate_store(store: Path, *, wait: float) -> Answer:
 
     check_place(store, wait)
     had = migrate(store, wait=wait)
-    status = "unchanged" if had == FORMAT_VERSION else "migrated"
-    told = "nothing to do" if had == FORMAT_VERSION else f"it had format {had}; what it released stands as it was"
-    shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}: {told}"]
-    return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": status}, shown)
+    shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}: nothing to do"]
+    return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": "unchanged"}, shown)
 
 
 def declaration_rows(series: Series) -> list[tuple[str, str]]:

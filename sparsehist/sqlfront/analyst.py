@@ -21,7 +21,7 @@ from sparsehist.errors import InputError, NotAllowedError, NotFoundError, Statem
 from sparsehist.series.release import Release, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allow, first_line
-from sparsehist.store.public_ledger import LEDGER_NAME
+from sparsehist.store import LEDGER_NAME, is_store
 from sparsehist.store.statements import statement
 
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -35,7 +35,6 @@ _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "round": pl.String,
     "sha256": pl.String,
 }
-_STATE = "state.duckdb"
 
 
 class AnalystSession:
@@ -190,10 +189,10 @@ def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     if not place.is_dir():
         raise NotFoundError(f"there is no directory or file {place}")
     try:
-        is_store, files = (place / _STATE).exists(), sorted(place.glob("*.parquet"))
+        holds_store, files = is_store(place), sorted(place.glob("*.parquet"))
     except OSError as problem:
         raise InputError(f"{place} cannot be read: {problem.strerror}") from None
-    if is_store:
+    if holds_store:
         raise InputError(f"{place} is a store, which readers never open; name the directory its releases are in")
     if not files and not (place / LEDGER_NAME).exists():
         raise NotFoundError(f"there is no release in {place}")

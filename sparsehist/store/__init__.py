@@ -1,11 +1,9 @@
 """The durable state: a private directory, locked, whole after any crash, and never older than what left it."""
 
-from sparsehist.store.care import adopt, backup, create_store
 from sparsehist.store.layout import is_store
-from sparsehist.store.migrating import migrate
+from sparsehist.store.lifecycle import adopt, backup, create_store, migrate
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import write_file
-from sparsehist.store.public_ledger import publish_ledger
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -19,8 +17,10 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
+from sparsehist.store.witnesses import LEDGER_NAME, publish_ledger
 
 __all__ = [
+    "LEDGER_NAME",
     "NewPath",
     "NewRound",
     "NewSeries",

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypedDict
@@ -18,8 +17,8 @@ import pyarrow as pa
 from sparsehist.errors import NameTakenError, StoreInUseError
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
-from sparsehist.store.path_history import PathHistory
 from sparsehist.store.private_files import check_file
+from sparsehist.store.reading import PathHistory
 from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile
 from sparsehist.store.round_file import RoundShape, write_round
 
@@ -33,16 +32,17 @@ class _Spent(TypedDict):
     level: str
 
 
-def commit_series(database: Database, directory: Path, record: NewSeries, generation: int, when: datetime) -> int:
+def commit_series(database: Database, directory: Path, record: NewSeries, generation: int, when: int) -> int:
     """Register a series on top of a generation, and return the path of its cells."""
     for file in record.files:
         check_file(directory, file)
     declaration = record.declaration
     with database.transaction():
         _claim(database, generation)
-        database.change("state_insert_population", name=declaration["population"], created=when)
+        database.change("insert_population", name=declaration["population"], created=when)
+        unverified = bool(declaration.get("unverified"))
         inserted = database.change(
-            "state_insert_series",
+            "insert_series",
             series_id=record.series_id,
             name=record.name,
             population=declaration["population"],
@@ -51,12 +51,13 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             created=when,
             unit=declaration.get("unit"),
             max_keys=declaration.get("max_keys"),
+            unverified=unverified,
         )
-        if inserted == [(0,)]:
+        if not inserted:
             raise NameTakenError(f"a series {record.name!r} exists already")
         _vouch(database, record.series_id, record.files)
-        ((path_id,),) = database.change(
-            "state_insert_path",
+        ((path_id,),) = database.rows(
+            "insert_path",
             series_id=record.series_id,
             kind="cells",
             workload=None,
@@ -73,7 +74,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             who=record.who,
             series_id=record.series_id,
             path_id=path_id,
-            details={"unverified": True} if declaration.get("unverified") else None,
+            details={"unverified": True} if unverified else None,
         )
     return int(path_id)
 
@@ -83,13 +84,13 @@ def commit_round(
     history: PathHistory,
     record: NewRound,
     generation: int,
-    when: datetime,
+    when: int,
     *,
     durable: bool,
 ) -> None:
     """Write the arrays of a round and commit it, with its path if that is new, on top of a generation."""
     series_id = history.directory.name
-    if (record.name,) in database.rows("state_read_release_names", series_id=series_id):
+    if database.rows("has_release", series_id=series_id, name=record.name):
         raise NameTakenError(f"a release {record.name!r} exists already")
     for file in record.attachments:
         check_file(history.directory, file)
@@ -118,12 +119,15 @@ def commit_round(
             )
             _vouch(database, series_id, record.attachments, spent["path_id"])
             database.change(
-                "state_insert_release",
+                "insert_release",
                 name=record.name,
                 spends=shape.spends,
                 threshold=record.threshold,
                 request=_as_text(record.request),
                 metadata=_as_text(record.metadata),
+                round=record.metadata.get("round"),
+                numerical_slack=record.metadata.get("numerical_slack") or 0.0,
+                delta_infinity=record.metadata.get("delta_infinity") or 0.0,
                 released=when,
                 file=written.name,
                 size=written.size,
@@ -141,34 +145,29 @@ def commit_round(
 
 
 def forget_series(
-    series_id: str,
-    generation: int,
-    when: datetime,
-    database: Database,
-    *,
-    who: str | None = None,
-    reason: str | None = None,
+    database: Database, series_id: str, generation: int, when: int, *, who: str | None, reason: str | None
 ) -> None:
     """Take a series out of the tables, but for what it spent."""
-    _claim(database, generation)
-    database.change("state_forget_series", series_id=series_id, dropped=when)
-    for name in ("state_forget_series_files", "state_forget_rounds"):
-        database.change(name, series_id=series_id)
-    insert_event(
-        database, when, "drop series", generation=generation + 1, who=who, series_id=series_id, reason=reason
-    )
+    with database.transaction():
+        _claim(database, generation)
+        database.change("forget_series", series_id=series_id, dropped=when)
+        for name in ("forget_files", "forget_rounds"):
+            database.change(name, series_id=series_id)
+        insert_event(
+            database, when, "drop series", generation=generation + 1, who=who, series_id=series_id, reason=reason
+        )
 
 
-def declare(database: Database, generation: int, when: datetime, what: str, **said: Any) -> None:
+def declare(database: Database, generation: int, when: int, what: str, **said: Any) -> None:
     """Record a limit or another declaration on top of a generation, and make its population known."""
     with database.transaction():
         _claim(database, generation)
         if said.get("population") is not None:
-            database.change("state_insert_population", name=said["population"], created=when)
+            database.change("insert_population", name=said["population"], created=when)
         insert_event(database, when, what, generation=generation + 1, **said)
 
 
-def record_refusal(database: Database, generation: int, when: datetime, **asked: Any) -> None:
+def record_refusal(database: Database, generation: int, when: int, **asked: Any) -> None:
     """Record that something was refused; nothing that a later release depends on is changed."""
     with database.transaction():
         insert_event(database, when, "refuse", generation=generation, **asked)
@@ -176,7 +175,7 @@ def record_refusal(database: Database, generation: int, when: datetime, **asked:
 
 def insert_event(
     database: Database,
-    when: datetime,
+    when: int,
     what: str,
     *,
     generation: int,
@@ -191,7 +190,7 @@ def insert_event(
 ) -> None:
     """Append to the ledger of events."""
     database.change(
-        "state_insert_event",
+        "insert_event",
         generation=generation,
         happened=when,
         who=_user() if who is None else who,
@@ -207,27 +206,20 @@ def insert_event(
 
 
 def _vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
-    if files:
-        database.change(
-            "state_insert_series_files",
-            series_id=series_id,
-            names=[file.name for file in files],
-            sizes=[file.size for file in files],
-            digests=[file.digest for file in files],
-            path_id=path_id,
-        )
+    for file in files:
+        database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
 
 
 def _opened(database: Database, path: int | NewPath) -> int:
     """The number of a noise path, opened now if it is new."""
     if not isinstance(path, NewPath):
         return path
-    ((path_id,),) = database.change("state_insert_path", **asdict(path))
+    ((path_id,),) = database.rows("insert_path", **asdict(path))
     return int(path_id)
 
 
 def _claim(database: Database, generation: int) -> None:
-    if database.change("state_raise_generation", seen=generation) != [(1,)]:
+    if not database.change("raise_generation", seen=generation):
         raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written, begin again")
 
 

@@ -1,174 +1,139 @@
-"""The one place that talks to DuckDB for the state.
+"""The one place that talks to SQLite for the state.
 
-Starting DuckDB costs 15 ms, attaching a file to it half a millisecond. So an engine that holds nothing is kept
-for the next call, and a state file is attached to it for the length of one: no file is open between calls.
-
-Settings, each with what it changed (2 cores, a state of a hundred releases): one thread, since every query reads
-a few kilobytes; blocks of 16 KiB instead of 256, which makes the file a tenth and closing it 1 ms quicker. A
-checkpoint at the end of each attachment is kept: without it the log is replayed at every start, which costs
-more than it saves. A commit has been seen to be synchronised (fdatasync of the log), the name of a new log file
-not, so that `transaction` does it.
+A connection lives for one call: no file is open between calls. What is synchronised at a commit, in order
+(`pragma synchronous = extra`): the rollback journal and the directory it was made in, the state file, and the
+directory once the journal is unlinked, which is the instant of the commit. SQLite gives the journal the mode of the
+state file, which is made with 0600 here: nothing rests on the umask, which belongs to the whole process.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
+import sqlite3
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
-from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, raise_alone
+from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, StoreVersionError, raise_alone
 from sparsehist.store.layout import STATE
-from sparsehist.store.private_files import NO_ROOM, disk_errors, private_umask, says_no_room, sync_directory
+from sparsehist.store.private_files import PRIVATE, disk_errors
 from sparsehist.store.statements import statement
 
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "threads": "1",
-    "temp_directory": "",  # the state is small; nothing of it is ever spilled
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
-
-_idle: dict[bool, list[duckdb.DuckDBPyConnection]] = {True: [], False: []}
-
-
-def _engine(*, durable: bool) -> duckdb.DuckDBPyConnection:
-    """An engine with nothing attached, in the hands of one caller."""
-    try:
-        return _idle[durable].pop()
-    except IndexError:
-        return duckdb.connect(config={**_SETTINGS, "fsync_mode": "STANDARD" if durable else "NONE"})
-
-
-@atexit.register
-def _close_idle() -> None:
-    for engines in _idle.values():
-        while engines:
-            engines.pop().close()
+_OLDEST = (3, 37)  # strict tables
+_IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
+_REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
 
 
 class Database:
-    """A state file, attached; its errors never carry the engine's own words."""
+    """A state file, open; its errors never carry the engine's own words."""
 
-    def __init__(self, path: Path, *, durable: bool) -> None:
+    def __init__(self, path: Path, *, durable: bool, create: bool = False) -> None:
         """Open a state file, or make an empty one."""
-        self._path, self._durable, self._process = path, durable, os.getpid()
-        self._connection = _engine(durable=durable)
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StoreVersionError(
+                f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
+            )
+        self._path, self._process = path, os.getpid()
+        if create:
+            with disk_errors(path):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+        with self._plain_errors():
+            self._connection = sqlite3.connect(
+                f"{path.as_uri()}?mode=rw",
+                uri=True,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,  # the lock of the store lets one thread in at a time
+            )
         _open.add(self)
         try:
-            with private_umask(), self._reading():
-                self._connection.execute(statement("state_attach"), {"path": str(path)})
-                self._connection.execute(statement("state_use"))
+            with self._plain_errors():
+                self._connection.executescript(statement("settings" if durable else "settings_in_memory"))
+                if create:
+                    self._connection.executescript(statement("create_tables"))
         except BaseException:
             self.close()
             raise
 
     def rows(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement that reads."""
-        with private_umask(), self._reading():
-            return self._run(name, values).fetchall()
+        """Run a statement that gives rows."""
+        with self._plain_errors():
+            return self._owned().execute(statement(name), values).fetchall()
 
-    def change(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement that writes, inside a transaction."""
-        with private_umask(), self._writing():
-            return self._run(name, values).fetchall()
+    def change(self, name: str, /, **values: object) -> int:
+        """Run a statement that changes rows, inside a transaction; returns how many."""
+        with self._plain_errors():
+            return self._owned().execute(statement(name), values).rowcount
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing, and on the disk when the block is left."""
-        with private_umask(), self._writing():
-            self._owned().begin()
+        with self._plain_errors():
+            self._owned().execute("begin immediate")
         try:
             yield
-            with private_umask(), self._writing():
-                self._owned().commit()
+            with self._plain_errors():
+                self._owned().execute("commit")
         except BaseException:
-            with suppress(duckdb.Error):
+            with suppress(sqlite3.Error):
                 self._connection.rollback()
             raise
-        if self._durable:
-            with disk_errors(self._path):
-                sync_directory(self._path.parent)
 
     def close(self) -> None:
-        """Write a checkpoint and let go of the file."""
+        """Let go of the file."""
         if os.getpid() != self._process or self not in _open:
             return
         _open.discard(self)
-        with suppress(duckdb.Error):
-            self._connection.rollback()
-        try:
-            with private_umask():
-                self._connection.execute(statement("state_leave"))
-                self._connection.execute(statement("state_detach"))
-        except duckdb.Error:
-            with private_umask(), suppress(duckdb.Error):
-                self._connection.close()
-        else:
-            _idle[self._durable].append(self._connection)
+        with suppress(sqlite3.Error):
+            self._connection.close()
 
-    def _run(self, name: str, values: dict[str, object]) -> duckdb.DuckDBPyConnection:
-        return self._owned().execute(statement(name), values or None)
-
-    def _owned(self) -> duckdb.DuckDBPyConnection:
+    def _owned(self) -> sqlite3.Connection:
         if os.getpid() != self._process:
             raise StoreInUseError("a store opened before a fork cannot be used after it; open it in the child")
         return self._connection
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _plain_errors(self) -> Iterator[None]:
         try:
             yield
-        except duckdb.Error as error:
-            if says_no_room(error):
-                raise_alone(StoreError(f"{self._path} cannot be used: {NO_ROOM}; make room and repeat"))
-            raise_alone(
-                StoreDamagedError(
-                    f"{self._path} cannot be read: damaged, written by a newer DuckDB, or not accessible; "
-                    "upgrade duckdb, or restore the store from a backup"
+        except UnicodeEncodeError:
+            raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", None) or ""
+            if name.startswith(_IN_USE):
+                raise_alone(StoreInUseError(f"{self._path} is held by another program; close it and try again"))
+            if name.startswith(_REFUSED_BY_SYSTEM) and not name.startswith(_UNREADABLE):
+                raise_alone(
+                    StoreError(
+                        f"{self._path} cannot be written: the disk is full or the place is not writable; "
+                        "nothing was changed"
+                    )
                 )
-            )
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.Error:  # a TransactionException among them: what DuckDB says when its log cannot be written
-            raise_alone(
-                StoreError(
-                    f"{self._path} cannot be written: the disk is full or the place is not writable; "
-                    "nothing was changed"
-                )
-            )
+            raise_alone(StoreDamagedError(f"{self._path} was altered or truncated; restore the store from a backup"))
 
 
-def now() -> datetime:
-    """The time, in UTC, as the state keeps it."""
-    return datetime.now(UTC).replace(tzinfo=None)
+def now() -> int:
+    """The time as the state keeps it: microseconds since 1970, in UTC."""
+    return time.time_ns() // 1000
 
 
-def open_database(store: Path, *, durable: bool) -> Database:
+def open_database(store: Path, *, durable: bool, create: bool = False) -> Database:
     """Connect to the state file of a store."""
-    return Database(store / STATE, durable=durable)
+    return Database(store / STATE, durable=durable, create=create)
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _abandon() -> None:
-    """In a forked child: never run an engine's clean-up, which would wait for threads and write files."""
-    inherited = [database._connection for database in _open]  # noqa: SLF001 - the same module
-    for engine in (*inherited, *_idle[True], *_idle[False]):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    for engines in _idle.values():
-        engines.clear()
+    """In a forked child: never run the engine's clean-up, which would roll back what the parent is committing."""
+    for database in _open:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(database._connection))  # noqa: SLF001 - the same module
 
 
 os.register_at_fork(after_in_child=_abandon)

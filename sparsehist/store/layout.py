@@ -1,18 +1,24 @@
-"""Where things are in the directory of a store, and which version of it this code reads."""
+"""The directory of a store: what is where in it, of which version it is, and who holds it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from sparsehist.errors import NotFoundError, StoreDamagedError, StoreVersionError
-from sparsehist.store.private_files import disk_errors, write_file
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreVersionError
+from sparsehist.store.private_files import PRIVATE, disk_errors, write_file
 
-FORMAT_VERSION = 2
-STATE, LOCK, SERIES, SPILL = "state.duckdb", "lock", "series", "tmp"
+FORMAT_VERSION = 1
+STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
+_BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
+_SHORTEST_NAP, _LONGEST_NAP = 0.002, 0.05
 
 
 def write_format(store: Path, store_id: str, *, durable: bool) -> None:
@@ -28,7 +34,7 @@ def is_store(store: Path) -> bool:
         StoreError: If the place may not be looked into.
     """
     with disk_errors(store):
-        return (store / _FORMAT).is_file() or (store / STATE).is_file()
+        return any((store / name).is_file() for name in (_FORMAT, STATE, _BEFORE_0_1))
 
 
 def store_id_at(place: Path) -> str | None:
@@ -49,18 +55,6 @@ def check_is_store(store: Path) -> None:
         raise NotFoundError(f"no store at {store}; make one with `sparsehist create`")
 
 
-def format_at(store: Path) -> object:
-    """Which format a store says it has.
-
-    Raises:
-        StoreDamagedError: If it does not say.
-    """
-    try:
-        return json.loads((store / _FORMAT).read_text(encoding="utf-8"))["sparsehist store"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
-
-
 def check_format(store: Path) -> None:
     """Refuse a store of another version, or one without its state file.
 
@@ -68,21 +62,19 @@ def check_format(store: Path) -> None:
         StoreVersionError: If another version wrote it.
         StoreDamagedError: If it does not say which, or a file is missing.
     """
-    version = format_at(store)
-    if version != FORMAT_VERSION:
-        remedy = "read it with `sparsehist migrate`" if version in range(FORMAT_VERSION) else "upgrade sparsehist"
+    if (store / _BEFORE_0_1).exists() and not (store / STATE).exists():
         raise StoreVersionError(
-            f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; {remedy}"
+            f"store {store} was made before sparsehist 0.1 and keeps its state in DuckDB, which is no longer read: "
+            "count the log again into a new store. What was released from this one stays spent"
         )
-    check_is_whole(store)
-
-
-def check_is_whole(store: Path) -> None:
-    """Refuse a store without its state.
-
-    Raises:
-        StoreDamagedError: Naming what is missing.
-    """
+    try:
+        version = json.loads((store / _FORMAT).read_text(encoding="utf-8"))["sparsehist store"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
+    if version != FORMAT_VERSION:
+        raise StoreVersionError(
+            f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; upgrade sparsehist"
+        )
     for name in (STATE, SERIES):
         if not (store / name).exists():
             raise StoreDamagedError(f"{store / name} is missing; restore the store from a backup")
@@ -97,8 +89,8 @@ def make_spill(store: Path) -> Path:
     return spill
 
 
-def remove_leftovers(store: Path, registered: Collection[tuple[str, str]]) -> None:
-    """Remove what no commit vouches for: series and rounds of runs that died.
+def leftovers(store: Path, registered: Collection[tuple[str, str]]) -> list[Path]:
+    """What no commit vouches for: series and rounds of runs that died, and series dropped by one.
 
     Args:
         store: Its directory; locked.
@@ -107,10 +99,78 @@ def remove_leftovers(store: Path, registered: Collection[tuple[str, str]]) -> No
     known = set(registered)
     series = {series_id for series_id, _ in known}
     with disk_errors(store):
-        for directory in (store / SERIES).iterdir():
-            if directory.name not in series:
-                shutil.rmtree(directory)
-                continue
-            for file in directory.iterdir():
-                if (directory.name, file.name) not in known:
-                    file.unlink()
+        directories = list((store / SERIES).iterdir())
+        return [
+            *(directory for directory in directories if directory.name not in series),
+            *(
+                directory / name
+                for directory in directories
+                if directory.name in series
+                for name in os.listdir(directory)  # noqa: PTH208  names suffice, of hundreds of rounds
+                if (directory.name, name) not in known
+            ),
+        ]
+
+
+@contextmanager
+def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock file at `path`, which stays there afterwards.
+
+    Every entry opens the file anew, so that two threads exclude each other like two processes. A child made
+    by a fork inside the block cannot give the lock away.
+
+    Args:
+        path: In the store; made if it was deleted.
+        wait: How long to try, in seconds.
+
+    Raises:
+        StoreInUseError: If somebody else still holds it.
+        NotFoundError: If the store is no longer there.
+    """
+    owner = os.getpid()
+    descriptor = _locked_descriptor(path, time.monotonic() + wait)
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _locked_descriptor(path: Path, deadline: float) -> int:
+    nap = _SHORTEST_NAP
+    while True:
+        descriptor = _open_lock(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _still_at(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise StoreInUseError(f"store {path.parent} is in use; try again later, or wait with wait=SECONDS")
+        time.sleep(min(nap, remaining))
+        nap = min(2 * nap, _LONGEST_NAP)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        with disk_errors(path):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    except StoreError:
+        if not path.parent.is_dir():
+            raise NotFoundError(f"no store at {path.parent}") from None
+        raise
+
+
+def _still_at(path: Path, descriptor: int) -> bool:
+    """Whether the file that is locked is the one others will find: the store may have been replaced meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,12 +11,28 @@ from pathlib import Path
 
 from sparsehist.errors import StoreDamagedError, StoreRolledBackError
 from sparsehist.store.database import Database, open_database
-from sparsehist.store.layout import LOCK, check_format, check_is_store, make_spill, remove_leftovers, store_id_at
-from sparsehist.store.lock import exclusive_lock
-from sparsehist.store.marks import mark_path, raise_mark, read_mark, read_token
+from sparsehist.store.layout import (
+    FORMAT_VERSION,
+    LOCK,
+    SERIES,
+    check_format,
+    check_is_store,
+    exclusive_lock,
+    leftovers,
+    make_spill,
+    store_id_at,
+)
 from sparsehist.store.private_files import disk_errors
-from sparsehist.store.public_ledger import LEDGER_NAME, published_generation, raise_published_generation
 from sparsehist.store.state import State
+from sparsehist.store.witnesses import (
+    LEDGER_NAME,
+    mark_path,
+    published_generation,
+    raise_mark,
+    raise_published_generation,
+    read_mark,
+    read_token,
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +45,9 @@ class Identity:
         publications: Directories with a public ledger that knows it.
     """
 
-    format_version: int
     store_id: str
     generation: int
-    inode: int
+    inode: str
     home: Path
     publications: tuple[Path, ...]
 
@@ -60,7 +76,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         database = open_database(path, durable=durable)
         state = None
         try:
-            identity = read_identity(database.rows("state_read_store"), path)
+            identity = read_identity(database, path)
             check_is_original(path, identity)
             if durable:
                 check_is_newest(path, identity)
@@ -68,7 +84,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
                 if identity.generation:
                     # A run that died after its commit left no mark, and what it committed may be published now.
                     raise_mark(path, identity.store_id, identity.generation)
-            remove_leftovers(path, database.rows("state_read_registered_files"))
+            _remove_leftovers(path, database)
             state = State(
                 path,
                 database,
@@ -82,19 +98,27 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             (state or database).close()
 
 
-def read_identity(rows: list[tuple[object, ...]], path: Path) -> Identity:
-    """The row of `state_read_store`."""
-    if len(rows) != 1:
+def read_identity(database: Database, path: Path) -> Identity:
+    """Which store this is."""
+    rows = database.rows("read_store")
+    if len(rows) != 1 or rows[0][0] != FORMAT_VERSION:
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
-    version, store_id, generation, inode, home, publications = rows[0]
-    return Identity(
-        version,  # type: ignore[arg-type]
-        str(store_id),
-        generation,  # type: ignore[arg-type]
-        inode,  # type: ignore[arg-type]
-        Path(str(home)),
-        tuple(map(Path, publications)),  # type: ignore[call-overload]
-    )
+    _, store_id, generation, inode, home = rows[0]
+    publications = tuple(Path(directory) for (directory,) in database.rows("read_publications"))
+    return Identity(store_id, generation, inode, Path(home), publications)
+
+
+def _remove_leftovers(path: Path, database: Database) -> None:
+    """Remove what runs that died left behind; a series one of them was dropping leaves the state file too."""
+    found = leftovers(path, database.rows("read_registered_files"))
+    if any(place.parent.name == SERIES for place in found):
+        database.rows("write_anew")
+    with disk_errors(path):
+        for place in found:
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
 
 
 def check_is_original(path: Path, identity: Identity) -> None:
@@ -163,10 +187,10 @@ def settle_home(path: Path, database: Database, identity: Identity) -> None:
         if os.access(directory, os.W_OK):
             raise_published_generation(directory, identity.store_id, identity.generation)
     with database.transaction():
-        database.change("state_move_home", home=str(path))
+        database.change("move_home", home=str(path))
 
 
-def inode_of(path: Path) -> int:
+def inode_of(path: Path) -> str:
     """What tells a directory from its copies."""
     with disk_errors(path):
-        return path.stat().st_ino
+        return str(path.stat().st_ino)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +14,6 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
-NO_ROOM = "the disk is full or a quota is reached"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
@@ -28,17 +25,12 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            reason = f"{NO_ROOM}; make room and repeat"
+            reason = "the disk is full or a quota is reached; make room and repeat"
         elif error.errno in _UNWRITABLE:
             reason = "it cannot be read or written; check that the place exists, its owner and its mode"
         else:
             reason = os.strerror(error.errno) if error.errno else "the operating system refused"
         raise StoreError(f"{path}: {reason}") from None
-
-
-def says_no_room(error: Exception) -> bool:
-    """Say whether an engine failed for want of room: it only says so in its text, which goes no further."""
-    return any(os.strerror(code) in str(error) for code in _FULL)
 
 
 class HashedFile:
@@ -165,63 +157,3 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != registered.digest:
         raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
-
-
-class _Hold:
-    """One use of the private umask, for as long as it lives."""
-
-    forgotten: weakref.finalize[[], _Hold]
-
-
-class _Umask:
-    """The umask belongs to the process: the first to enter sets it, the last to leave gives it back.
-
-    An interrupt can come between entering and leaving at any instruction, so a hold that is forgotten has left too.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # a hold may be forgotten while this thread has it
-        self._holds: weakref.WeakSet[_Hold] = weakref.WeakSet()
-        self._before: int | None = None
-
-    def enter(self) -> _Hold:
-        hold = _Hold()
-        with self._lock:
-            self._holds.add(hold)
-            hold.forgotten = weakref.finalize(hold, self._give_back)
-            before = os.umask(0o077)  # by everyone: the program around may have set its own meanwhile
-            if self._before is None:
-                self._before = before
-        return hold
-
-    def leave(self, hold: _Hold) -> None:
-        with self._lock:
-            self._holds.discard(hold)
-            self._give_back()
-            hold.forgotten.detach()
-
-    def _give_back(self) -> None:
-        with self._lock:
-            if not list(self._holds) and self._before is not None:  # its length may still count the one forgotten
-                os.umask(self._before)
-                self._before = None
-
-    def after_fork(self) -> None:
-        """A child has one thread, and the lock may be held by one it does not have."""
-        if self._before is not None:
-            os.umask(self._before)
-        self.__init__()  # type: ignore[misc]
-
-
-_umask = _Umask()
-os.register_at_fork(after_in_child=_umask.after_fork)
-
-
-@contextmanager
-def private_umask() -> Iterator[None]:
-    """Let an engine that chooses its own modes make files for nobody else; held for single calls only."""
-    hold = _umask.enter()
-    try:
-        yield
-    finally:
-        _umask.leave(hold)

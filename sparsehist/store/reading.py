@@ -1,17 +1,23 @@
-"""Rows of the state as records and frames."""
+"""Rows of the state as records and frames, and what happened on a noise path."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import UTC
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from sparsehist.errors import NotFoundError
 from sparsehist.privacy.levels import as_level, level_float, level_text
-from sparsehist.store.records import PathRecord, RegisteredFile, SeriesRecord
+from sparsehist.store.database import Database
+from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
+from sparsehist.store.round_file import RoundFile, RoundShape
 
 Row = tuple[Any, ...]
 
@@ -54,57 +60,172 @@ _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
     "reason": pl.String,
     "details": pl.String,
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def series_from_rows(row: Row, files: Sequence[Row], paths: Sequence[Row], series: Path) -> SeriesRecord:
-    """A row of `state_read_series` with all rows of its files and paths; `series` is the directory of all."""
+def read_series(database: Database, series: Path, name: str | None = None) -> list[SeriesRecord]:
+    """The series that were not dropped, or the one of a name; `series` is the directory of all."""
+    return [_series(database, row, series) for row in database.rows("read_series", name=name)]
+
+
+def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
     series_id, name, population, declaration, salt, created = row
+    files: dict[int | None, list[RegisteredFile]] = {}
+    for path_id, *file in database.rows("read_files", series_id=series_id):
+        files.setdefault(path_id, []).append(RegisteredFile(*file))
     return SeriesRecord(
         series_id=series_id,
         name=name,
         population=population,
         declaration=json.loads(declaration),
-        salt=bytes(salt),
-        created=created.replace(tzinfo=UTC),
+        salt=salt,
+        created=_time(created),
         directory=series / series_id,
-        files=_files_of(files, series_id, None),
+        files=tuple(files.get(None, ())),
         paths=tuple(
-            _path(path, _files_of(files, series_id, path[1]))
-            for path in sorted(paths, key=_path_id)
-            if path[0] == series_id
+            PathRecord(path_id, kind, workload, strategy, family, bool(integer_noise), tuple(files.get(path_id, ())))
+            for path_id, kind, workload, strategy, family, integer_noise in database.rows(
+                "read_paths", series_id=series_id
+            )
         ),
     )
 
 
-def _path(row: Row, files: tuple[RegisteredFile, ...]) -> PathRecord:
-    _, path_id, kind, workload, strategy, family, integer_noise = row
-    return PathRecord(path_id, kind, workload, strategy, family, integer_noise, files)
-
-
-def _files_of(rows: Sequence[Row], series_id: str, path_id: int | None) -> tuple[RegisteredFile, ...]:
-    return tuple(sorted((RegisteredFile(*row[2:]) for row in rows if row[:2] == (series_id, path_id)), key=_name))
-
-
 def ledger_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Rows of `state_read_ledger`, with the finest level compared exactly."""
-    return pl.DataFrame([_with_finest(row) for row in rows], schema=_LEDGER, orient="row")
+    """Rows of `read_ledger`, with the finest level compared exactly."""
+    return _frame([_with_finest(row) for row in rows], _LEDGER)
 
 
 def event_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Rows of `state_read_events`."""
-    return pl.DataFrame(rows, schema=_EVENTS, orient="row")
+    """Rows of `read_events`."""
+    return _frame(rows, _EVENTS)
+
+
+def _frame(rows: Sequence[Row], schema: Mapping[str, type[pl.DataType] | pl.DataType]) -> pl.DataFrame:
+    stored = {name: pl.Int64 if dtype in {_TIME, pl.Boolean} else dtype for name, dtype in schema.items()}
+    frame = pl.DataFrame(rows, schema=stored, orient="row")
+    return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in schema.items() if dtype != stored[name])
 
 
 def _with_finest(row: Row) -> Row:
     path, levels, more = row[:8], row[8], row[9:]
-    finest = max(map(as_level, levels), default=None)
+    finest = max(map(as_level, json.loads(levels)), default=None)
     shown = (None, None) if finest is None else (level_text(finest), level_float(finest))
     return (*path, *shown, *more)
 
 
-def _path_id(row: Row) -> int:
-    return int(row[1])
+@dataclass(frozen=True, repr=False)
+class PathHistory:
+    """The rounds of a noise path in order: one release, one file and its shape each.
+
+    Attributes:
+        levels: In the order in which they were first spent.
+    """
+
+    directory: Path
+    kind: str
+    integer_noise: bool
+    releases: tuple[ReleaseRecord, ...]
+    files: tuple[RegisteredFile, ...]
+    shapes: tuple[RoundShape, ...]
+    levels: tuple[Fraction, ...]
+
+    @property
+    def n_tracked(self) -> int:
+        """Cells published at least once, or the size of a workload's state."""
+        return self.shapes[-1].n_past + self.shapes[-1].n_new if self.shapes else 0
+
+    def new_cells(self) -> Iterator[tuple[int, slice]]:
+        """The rounds that tracked new cells, with the numbers of these."""
+        for number, shape in enumerate(self.shapes):
+            if shape.n_new:
+                yield number, slice(shape.n_past, shape.n_past + shape.n_new)
+
+    def cells_with_noise(self, ordinal: int) -> Iterator[tuple[int, slice]]:
+        """The rounds that hold noise at the level of that number, with the cells it is for."""
+        for number, shape in enumerate(self.shapes):
+            spent_here = shape.spends and shape.n_levels - 1 == ordinal
+            first = 0 if spent_here else shape.n_past
+            if shape.n_levels > ordinal and (shape.n_new or spent_here):
+                yield number, slice(first, shape.n_past + shape.n_new)
+
+    def open_round(self, number: int) -> RoundFile:
+        """The file of a round."""
+        return RoundFile(self.directory, self.files[number], self.shapes[number])
 
 
-def _name(file: RegisteredFile) -> str:
-    return file.name
+def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
+    """Read what the state knows of a noise path; no array is touched."""
+    known = database.rows("read_path", path_id=path_id)
+    if not known:
+        raise NotFoundError("no such noise path")
+    ((series_id, kind, integer_noise),) = known
+    rows = database.rows("read_releases", path_id=path_id)
+    spends = [bool(row[7]) for row in rows]
+    shapes = tuple(
+        RoundShape(n_past, n_new, n_empty, levels, spent, bool(integer_noise))
+        for (*_, n_past, n_new, n_empty), levels, spent in zip(rows, accumulate(spends), spends, strict=True)
+    )
+    releases = tuple(
+        _release(path_id, row[:7], shape.n_past + shape.n_new) for row, shape in zip(rows, shapes, strict=True)
+    )
+    return PathHistory(
+        series / series_id,
+        kind,
+        bool(integer_noise),
+        releases,
+        tuple(RegisteredFile(*row[8:11]) for row in rows),
+        shapes,
+        tuple(release.level for release, spent in zip(releases, spends, strict=True) if spent),
+    )
+
+
+def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:
+    """That of a path about to be opened."""
+    return PathHistory(directory, kind, integer_noise, (), (), (), ())
+
+
+class StoredJson(Mapping[str, Any]):
+    """A JSON object that is read when it is first asked for: a round needs that of few releases."""
+
+    __slots__ = ("_read", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read: dict[str, Any] | None = None
+
+    def _object(self) -> dict[str, Any]:
+        if self._read is None:
+            self._read = json.loads(self._text)
+        return self._read
+
+    def __getitem__(self, name: str) -> Any:
+        return self._object()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._object())
+
+    def __len__(self) -> int:
+        return len(self._object())
+
+    def __repr__(self) -> str:
+        return repr(self._object())
+
+
+def _release(path_id: int, row: Row, n_tracked: int) -> ReleaseRecord:
+    generation, name, level, threshold, request, metadata, released = row
+    return ReleaseRecord(
+        path_id=path_id,
+        name=name,
+        level=as_level(level),
+        threshold=threshold,
+        request=StoredJson(request),
+        metadata=StoredJson(metadata),
+        generation=generation,
+        released=_time(released),
+        n_tracked=n_tracked,
+    )
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

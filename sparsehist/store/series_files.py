@@ -19,7 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, raise_alone
-from sparsehist.store.key_hash import hash_keys
 from sparsehist.store.ordering import Positions, stable_order
 from sparsehist.store.private_files import (
     AtomicFile,
@@ -30,7 +29,7 @@ from sparsehist.store.private_files import (
     write_file,
 )
 from sparsehist.store.records import IntArray, RegisteredFile
-from sparsehist.store.support import SUPPORT, Support, write_support
+from sparsehist.store.support import SUPPORT, Support, hash_keys, write_support
 
 COUNTS, GROUPS = "counts", "groups"
 BATCH_ROWS = 1 << 17

@@ -1,6 +1,6 @@
 """The state of an open store: what was declared, released and drawn. Arrays in, arrays out.
 
-It knows no law of noise. What changes is metadata in `state.duckdb`, one transaction a round, and one file a
+It knows no law of noise. What changes is metadata in `state.sqlite`, one transaction a round, and one file a
 round for the arrays (`round_file`), written before and vouched for in that transaction.
 """
 
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from contextlib import suppress
 from fractions import Fraction
-from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import NotFoundError, StoreInUseError
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreRolledBackError
 from sparsehist.store import committing
-from sparsehist.store.database import Database, now, open_database
-from sparsehist.store.layout import SERIES, SPILL
-from sparsehist.store.path_history import PathHistory, no_history, read_history
+from sparsehist.store.database import Database, now
+from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
-from sparsehist.store.reading import series_from_rows
+from sparsehist.store.reading import PathHistory, event_frame, ledger_frame, no_history, read_history, read_series
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -35,12 +35,11 @@ from sparsehist.store.records import (
     SeriesRecord,
     Tracked,
 )
-from sparsehist.store.rewriting import rewrite_state
 from sparsehist.store.series_files import SeriesFiles
-from sparsehist.store.state_ledger import StateLedger
+from sparsehist.store.witnesses import published_rounds, raise_mark
 
 
-class State(StateLedger):
+class State:
     """An open, locked store; made by `open_state` and useless once its block is left.
 
     Attributes:
@@ -63,7 +62,7 @@ class State(StateLedger):
         self.path, self.store_id, self.generation = path, store_id, generation
         self.publications = publications
         self._database, self._durable = database, durable
-        self._histories = {}
+        self._histories: dict[int, PathHistory] = {}
 
     @property
     def spill(self) -> Path:
@@ -77,12 +76,12 @@ class State(StateLedger):
 
     def series(self, name: str) -> SeriesRecord | None:
         """The series of that name, if there is one that was not dropped."""
-        found = self._read_series(name)
+        found = read_series(self._database, self.path / SERIES, name)
         return found[0] if found else None
 
     def all_series(self) -> list[SeriesRecord]:
         """Every series that was not dropped, in order of creation."""
-        return self._read_series(None)
+        return read_series(self._database, self.path / SERIES)
 
     def new_series_directory(self, series_id: str) -> Path:
         """Make the directory for the files of a series; it is removed unless the series is committed."""
@@ -231,24 +230,24 @@ class State(StateLedger):
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        change = partial(committing.forget_series, record.series_id, self.generation, now(), who=who, reason=reason)
-        self._database.close()
-        try:
-            rewrite_state(self.path, change, durable=self._durable)
-        finally:
-            self._database = open_database(self.path, durable=self._durable)
+        committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
         self._committed()
+        # What was overwritten where it stood may have been moved before; a run that dies here leaves the directory,
+        # by which the next opening sees that the file is to be written anew.
+        self._database.rows("write_anew")
         with disk_errors(record.directory):
             shutil.rmtree(record.directory)
             if self._durable:
                 sync_directory(record.directory.parent)
 
     def verify(self) -> None:
-        """Compare every registered file with its digest; reads all of them.
+        """Look for damage in the state, and compare every registered file with its digest; reads all of them.
 
         Raises:
             StoreDamagedError: Naming the first file that is missing, truncated or altered.
         """
+        if self._database.rows("check_whole") != [("ok",)]:
+            raise StoreDamagedError(f"{self.path / STATE} was altered; restore the store from a backup")
         for record in self.all_series():
             for file in record.files:
                 verify_file(record.directory, file)
@@ -256,18 +255,71 @@ class State(StateLedger):
                 for file in (*path.files, *self._history(path.path_id).files):
                     verify_file(record.directory, file)
 
+    def ledger(self) -> pl.DataFrame:
+        """What was spent, one row for each noise path, dropped series included.
+
+        Returns:
+            series, series_id, population, path_id, kind, workload, strategy, family, level (the finest spent,
+            exact text), level_float, n_releases, cap (exact text, as declared), first_release, last_release,
+            numerical_slack, dropped (UTC), delta_infinity, first_generation, unit, max_keys.
+        """
+        return ledger_frame(self._database.rows("read_ledger"))
+
+    def events(self) -> pl.DataFrame:
+        """Who did what, when, in order.
+
+        Returns:
+            number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
+            reason, details (JSON).
+        """
+        return event_frame(self._database.rows("read_events"))
+
+    def limit_events(self) -> pl.DataFrame:
+        """Those of the events that declare a limit; a release reads no others."""
+        return event_frame(self._database.rows("read_limit_events"))
+
+    def declare(self, what: str, **said: Any) -> None:
+        """Record a limit or another declaration; an older copy of the store is refused from then on.
+
+        Args:
+            what: "set budget", "raise cap" or "declare disjoint".
+            said: who, series_id, population, level, reason, details: as `insert_event` has them.
+        """
+        committing.declare(self._database, self.generation, now(), what, **said)
+        self._committed()
+
+    def record_refusal(self, **asked: Any) -> None:
+        """Record what was refused, as far as the disk allows: the refusal itself must reach whoever asked."""
+        with suppress(StoreError):
+            committing.record_refusal(self._database, self.generation, now(), **asked)
+
+    def record_publication(self, directory: Path) -> None:
+        """Remember a directory whose public ledger will know this store; before anything is published there.
+
+        Raises:
+            StoreRolledBackError: If the ledger knows rounds of this store that it has forgotten itself.
+        """
+        known = {round_id for (round_id,) in self._database.rows("read_rounds")}
+        if not published_rounds(directory, self.store_id) <= known:
+            raise StoreRolledBackError(
+                f"the public ledger in {directory} shows releases that store {self.path} knows nothing of: it was "
+                "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
+            )
+        directory = directory.resolve()
+        with self._database.transaction():
+            self._database.change("insert_publication", directory=str(directory))
+        self.publications |= {directory}
+
     def close(self) -> None:
         """Let go of the state file; called by `open_state`."""
         self._database.close()
 
-    def _read_series(self, name: str | None) -> list[SeriesRecord]:
-        rows = sorted(self._database.rows("state_read_series", name=name), key=itemgetter(-1))
-        if not rows:
-            return []
-        only = {"series_id": rows[0][0] if len(rows) == 1 else None}
-        files = self._database.rows("state_read_series_files", **only)
-        paths = self._database.rows("state_read_series_paths", **only)
-        return [series_from_rows(row, files, paths, self.path / SERIES) for row in rows]
+    def _committed(self) -> None:
+        """Raise what guards against an old copy, before anything is published."""
+        self.generation += 1
+        self._histories.clear()
+        if self._durable:
+            raise_mark(self.path, self.store_id, self.generation)
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:

@@ -1,35 +1,61 @@
-"""The SQL statements the package runs, by name; each is one file with a header comment."""
+"""The SQL statements the package runs, by name: a handful of files, each with many of them.
+
+In a file every statement begins with a line `-- name: …`, says below it what goes in and what comes out, and ends
+where the next one begins. A name stands for one statement, whatever file it is in. A file without such a line is one
+statement, named like the file.
+"""
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
+_NAME = "-- name: "
 
-@cache
+
 def statement(name: str) -> str:
-    """Read one statement.
+    """Return one statement.
 
     Args:
-        name: File name without its ending, such as "count_keys".
+        name: What stands after `-- name:`, such as "count_keys".
 
     Returns:
-        The text of the file, header comment and all.
+        Its text, header comment and all.
 
     Example:
         >>> "group by key" in statement("count_keys")
         True
     """
-    return (shipped("sql") / f"{name}.sql").read_text(encoding="utf-8")
+    return _statements()[name]
 
 
-def shipped(folder: str) -> Traversable:
+def named_statements(text: str) -> dict[str, str]:
+    r"""The statements of one file by name; none if it names none.
+
+    Example:
+        >>> named_statements("-- of a store\n-- name: one\nselect 1;\n-- name: two\nselect 2;")
+        {'one': 'select 1;', 'two': 'select 2;'}
+    """
+    _, *parts = ("\n" + text).split("\n" + _NAME)
+    named = (part.partition("\n") for part in parts)
+    return {name.strip(): body.strip() for name, _, body in named}
+
+
+def shipped(folder: str) -> Path:
     """The folder of files that are no modules: "sql" or "data".
 
     An installed package has these folders in it; in a checkout they stand beside the source. They are not imported:
     that would put the folder in the place of the function `sparsehist.sql`.
     """
-    inside = files("sparsehist") / folder
-    return inside if inside.is_dir() else Path(__file__).parents[2] / folder
+    package = Path(__file__).parents[1]
+    inside = package / folder
+    return inside if inside.is_dir() else package.parent / folder
+
+
+@cache
+def _statements() -> dict[str, str]:
+    known: dict[str, str] = {}
+    for file in sorted(shipped("sql").glob("*.sql")):
+        text = file.read_text(encoding="utf-8")
+        known |= named_statements(text) or {file.stem: text}
+    return known

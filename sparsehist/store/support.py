@@ -1,20 +1,34 @@
-"""Which keys have a count: sorted hashes with the positions of their rows, memory-mapped.
+"""Which keys have a count: a keyed 64-bit hash of keys, and sorted hashes with the positions of their rows.
 
-In the file: magic · version of the hash · k · bytes of a position · hashes, sorted (k × 8) · positions (k × 4 or 8).
+The file, memory-mapped: magic · version of the hash · k · bytes of a position · hashes, sorted (k × 8) · positions
+(k × 4 or 8).
+
+The hashes that come with Polars and DuckDB may change with any version of theirs; a store outlives them. This one
+is defined here, once and for all (`HASH_VERSION`), and pinned by fixed vectors in the tests. It only finds rows:
+whether a key is there is always decided by the key itself, so a collision costs a comparison and no more. The
+salt keeps an outsider from knowing which keys collide.
+
+    state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its
+    8-byte little-endian words, the last one padded with zeros; result = finish(state, seed1)
+    step(s, w): s = (s ^ w)·M mod 2⁶⁴; s ^ (s >> 32)
+
+Integers, booleans and dates are one word of two's complement, of length 8.
 """
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError
-from sparsehist.store.key_hash import HASH_VERSION, Words
 from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import AtomicFile, disk_errors
 from sparsehist.store.records import IntArray, RegisteredFile
@@ -22,7 +36,96 @@ from sparsehist.store.records import IntArray, RegisteredFile
 SUPPORT = "support"
 _MAGIC = int.from_bytes(b"SHSUPPRT", "little")
 _HEADER_WORDS = 4
-_BLOCK = 1 << 20
+_WRITTEN_AT_ONCE = 1 << 20
+HASH_VERSION = 1
+Words = NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, as in splitmix64
+_FINISH = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # the multipliers of splitmix64
+_WORD = 8
+_MASKS: Words = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
+_BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache of a core
+
+
+def hash_keys(keys: pl.DataFrame, salt: bytes) -> Words:
+    """Hash every row of a frame.
+
+    Args:
+        keys: Columns of strings, bytes, integers, booleans or dates, without nulls; n rows.
+        salt: Secret.
+
+    Returns:
+        Shape (n,), uint64.
+    """
+    digest = hashlib.blake2b(salt, digest_size=16, person=b"support-keys").digest()
+    seeds = np.frombuffer(digest, dtype="<u8")
+    state = np.full(keys.height, seeds[0], dtype=np.uint64)
+    for column in keys.iter_columns():
+        assert column.null_count() == 0
+        _absorb_column(state, column)
+    return _finish(state, seeds[1])
+
+
+def _absorb_column(state: Words, column: pl.Series) -> None:
+    if column.dtype in {pl.String, pl.Binary}:
+        _absorb_texts(state, column)
+        return
+    physical = column.to_physical()
+    wide = pl.UInt64 if physical.dtype.is_unsigned_integer() else pl.Int64
+    words = physical.cast(wide).to_numpy().view(np.uint64)
+    _absorb(state, np.full(len(words), _WORD, dtype=np.uint64))
+    _absorb(state, words)
+
+
+def _absorb_texts(state: Words, column: pl.Series) -> None:
+    array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+        _, offsets_buffer, data_buffer = chunk.buffers()
+        offsets = np.frombuffer(offsets_buffer, dtype="<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
+        data = np.zeros((0 if data_buffer is None else data_buffer.size) + _WORD, dtype=np.uint8)
+        if data_buffer is not None:
+            data[:-_WORD] = np.frombuffer(data_buffer, dtype=np.uint8)
+        for low in range(0, len(chunk), _BLOCK):
+            block = slice(low, low + _BLOCK)
+            _absorb_block(state[block], offsets[low : low + _BLOCK + 1], data)
+
+
+def _absorb_block(state: Words, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+    """Absorb texts word by word, all rows at once; rows drop out when they are through."""
+    words: Words = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
+    start, remaining = offsets[:-1], np.diff(offsets)
+    _absorb(state, remaining.view(np.uint64))
+    rows = None
+    part = state
+    while True:
+        live = np.flatnonzero(remaining > 0)
+        if len(live) < len(remaining):
+            if rows is not None:
+                state[rows] = part
+            rows = live if rows is None else rows[live]
+            start, remaining, part = start[live], remaining[live], state[rows]
+        if len(start) == 0:
+            return
+        word = words[start]
+        word &= _MASKS[np.minimum(remaining, _WORD)]
+        _absorb(part, word)
+        start, remaining = start + _WORD, remaining - _WORD
+
+
+def _absorb(state: Words, word: Words) -> None:
+    state ^= word
+    state *= _STEP
+    state ^= state >> np.uint64(32)
+
+
+def _finish(state: Words, seed: np.uint64) -> Words:
+    state ^= seed
+    state ^= state >> np.uint64(30)
+    state *= _FINISH[0]
+    state ^= state >> np.uint64(27)
+    state *= _FINISH[1]
+    state ^= state >> np.uint64(31)
+    return state
 
 
 def write_support(directory: Path, hashes: Words, *, durable: bool) -> RegisteredFile:
@@ -44,8 +147,8 @@ def write_support(directory: Path, hashes: Words, *, durable: bool) -> Registere
 
 
 def _blocks(array: NDArray[np.uint32 | np.uint64]) -> Iterator[memoryview]:
-    for low in range(0, len(array), _BLOCK):
-        block = array[low : low + _BLOCK]
+    for low in range(0, len(array), _WRITTEN_AT_ONCE):
+        block = array[low : low + _WRITTEN_AT_ONCE]
         yield block.astype(block.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
 
 

@@ -18,8 +18,7 @@ import pytest
 import sparsehist as sh
 from sparsehist import adopt
 from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.store import care, opening
-from sparsehist.store.public_ledger import LEDGER_NAME
+from sparsehist.store import LEDGER_NAME, lifecycle, opening
 
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
 
@@ -48,7 +47,7 @@ def test_a_copy_with_the_same_inode_number_is_a_copy(tmp_path: Path, monkeypatch
     number = (home / "store").stat().st_ino
     shutil.copytree(home / "store", elsewhere / "store")
     monkeypatch.setattr(opening, "inode_of", lambda _: number)
-    monkeypatch.setattr(care, "inode_of", lambda _: number)
+    monkeypatch.setattr(lifecycle, "inode_of", lambda _: number)
     # Both stand, both may be reached: the copy has to be refused before it draws.
     with pytest.raises(StoreRolledBackError):  # noqa: PT012
         copy = sh.open(elsewhere / "store").series("words").release("first", level=1)
@@ -96,7 +95,7 @@ def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(care, "raise_mark", dies)
+        patch.setattr(lifecycle, "raise_mark", dies)
         adopt(copies[0])
     frames = []
     for copy in reversed(copies):

@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import sys
-import tarfile
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 import pytest
 
 from sparsehist.errors import StoreRolledBackError
-from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, migrate, open_state
+from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import Model, add_series, make_store
 
@@ -198,31 +197,6 @@ def prepare_nothing(path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
 
 
-def prepare_migrate(path: Path) -> None:
-    """A store of format 1, as it came out of a backup."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.with_name("s.generation").unlink(missing_ok=True)
-    with tarfile.open(Path(__file__).parent / "formats" / "format-1.tar.xz") as archive:
-        archive.extractall(path.parent, filter="data")
-    path.with_name("logs.sparsehist").rename(path)
-
-
-def bring_up(path: Path) -> None:
-    """Migrate a store."""
-    migrate(path)
-
-
-def check_migrate(path: Path) -> None:
-    """The store is of the old format or of the new one, and the next run makes it whole; then another to migrate."""
-    migrate(path)
-    adopt(path)
-    with open_state(path) as state:
-        state.verify()
-        assert state.ledger()["level"].to_list() == ["0.5", "0.02", "1"]
-        assert state.events()["what"].to_list().count("migrate store") == 1
-    prepare_migrate(path)
-
-
 WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[Path], None]]] = {
     "release": (prepare, release, check_release),
     "workload": (prepare, release_workload, check_release_workload),
@@ -231,7 +205,6 @@ WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[
     "drop": (prepare_drop, drop, check_drop),
     "adopt": (prepare_take, take, check_take),
     "backup": (prepare, copy, check_copy),
-    "migrate": (prepare_migrate, bring_up, check_migrate),
 }
 
 
@@ -250,8 +223,8 @@ def kill_at(number: int) -> None:
 
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
-    Database.change = wrapped(Database.change)  # type: ignore[method-assign]
-    Database.close = wrapped(Database.close)  # type: ignore[method-assign]
+    for method in ("rows", "change", "close"):
+        setattr(Database, method, wrapped(getattr(Database, method)))
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -11,13 +11,13 @@ import pytest
 
 from sparsehist.errors import StoreInUseError
 from sparsehist.store import open_state
-from sparsehist.store.lock import exclusive_lock
+from sparsehist.store.layout import exclusive_lock
 from tests.store.example import Model, make_store
 
 HOLD = """
 import sys
 from pathlib import Path
-from sparsehist.store.lock import exclusive_lock
+from sparsehist.store.layout import exclusive_lock
 with exclusive_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()

@@ -20,6 +20,7 @@ from sparsehist.store import (
     adopt,
     backup,
     create_store,
+    migrate,
     open_state,
     publish_ledger,
 )
@@ -95,16 +96,16 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path):
     assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
 
 
-@pytest.mark.parametrize(("version", "remedy"), [(3, "upgrade"), (1, "migrate"), ("x", "upgrade")])
+@pytest.mark.parametrize(("version", "remedy"), [(2, "upgrade"), (0, "upgrade"), ("x", "upgrade")])
 def test_another_version_is_refused(tmp_path, version, remedy):
-    """A store of a newer or older format is refused with the remedy, and not touched."""
+    """A store of another format is refused with the remedy, and not touched."""
     path = make_store(tmp_path / "s")
     (path / "format").write_text(json.dumps({"sparsehist store": version}))
     with pytest.raises(StoreVersionError, match=remedy), open_state(path):
         pass
 
 
-@pytest.mark.parametrize("name", ["format", "state.duckdb", "series"])
+@pytest.mark.parametrize("name", ["format", "state.sqlite", "series"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "garbage"])
 def test_damage_to_the_directory_is_named(tmp_path, name, damage):
     """A missing, truncated or overwritten part is refused by name, and no new state is made in its place."""
@@ -206,7 +207,7 @@ def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, mo
     path = make_store(tmp_path / "s")
     shutil.copytree(path, tmp_path / "older")
     with monkeypatch.context() as patch:
-        patch.setattr("sparsehist.store.state_ledger.raise_mark", lambda *_: None)
+        patch.setattr("sparsehist.store.state.raise_mark", lambda *_: None)
         release(path)
     with open_state(path):
         pass
@@ -256,7 +257,7 @@ def test_an_adoption_that_died_is_finished_by_the_next_opening(tmp_path, monkeyp
         shutil.copytree(path, place)
     shutil.rmtree(path)
     with monkeypatch.context() as patch:
-        patch.setattr("sparsehist.store.care.settle_home", lambda *_: None)
+        patch.setattr("sparsehist.store.lifecycle.settle_home", lambda *_: None)
         adopt(copy)
     with open_state(copy) as state:
         assert state.generation == 2
@@ -314,3 +315,26 @@ def test_stores_share_a_public_ledger(tmp_path):
     with open_state(tmp_path / "a") as state, pytest.raises(StoreError, match="move it away"):
         publish_ledger(out, [published(state, 3)])
     assert (out / "sparsehist-ledger.json").read_text() == "[]"
+
+
+def test_a_state_in_duckdb_is_refused_with_what_to_do(tmp_path):
+    """A store made before 0.1 is known for one and refused; nothing in it is touched."""
+    path = tmp_path / "s"
+    (path / "series").mkdir(parents=True)
+    (path / "format").write_text(json.dumps({"sparsehist store": 2, "store_id": "0" * 32}))
+    (path / "state.duckdb").write_bytes(b"DUCK")
+    before = sorted(place.name for place in path.iterdir())
+    for use in (lambda: open_state(path).__enter__(), lambda: adopt(path), lambda: migrate(path)):
+        with pytest.raises(StoreVersionError, match="count the log again"):
+            use()
+    assert sorted(place.name for place in path.iterdir()) == sorted([*before, "lock"])
+
+
+def test_a_store_of_this_format_has_nothing_to_migrate(tmp_path):
+    """Its format is given back; a copy that was not adopted may be asked, and stays a copy."""
+    path = make_store(tmp_path / "s")
+    assert migrate(path) == 1
+    shutil.copytree(path, tmp_path / "copy")
+    assert migrate(tmp_path / "copy") == 1
+    with pytest.raises(StoreRolledBackError), open_state(tmp_path / "copy"):
+        pass

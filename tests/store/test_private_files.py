@@ -1,20 +1,19 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from sparsehist.errors import StoreDamagedError, StoreError
+from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError
 from sparsehist.store import open_state, write_file
 from sparsehist.store.database import Database
-from sparsehist.store.private_files import private_umask
 from tests.store.example import Model, make_store
 
 FULL_DISK = """
@@ -50,70 +49,24 @@ def files_under(path):
 
 
 def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
-    """Whatever the umask, every directory has mode 0700 and every file 0600, the log of an open state included."""
+    """Whatever the umask, every directory has mode 0700 and every file 0600, journals included."""
     before = os.umask(0)
     try:
         path = make_store(tmp_path / "s")
         with open_state(path) as state:
             model = Model(state.series("queries").path_id)
             state.commit_round(model.make_round("1", 5, 1))
-            during = {place.name: stat.S_IMODE(place.stat().st_mode) for place in files_under(path)}
-            state._database.rows("state_read_events")
+            with state._database.transaction():
+                state._database.change("insert_population", name="others", created=0)
+                during = {place.name: stat.S_IMODE(place.stat().st_mode) for place in files_under(path)}
         after = {place.name: stat.S_IMODE(place.stat().st_mode) for place in files_under(path)}
     finally:
         assert os.umask(before) == 0
-    assert during["state.duckdb.wal"] == 0o600
+    assert during["state.sqlite-journal"] == 0o600
     for modes in (during, after):
         directories = {"s", "series", "tmp", next(name for name in modes if name.startswith("00"))}
         assert {name: mode for name, mode in modes.items() if mode != 0o600} == dict.fromkeys(directories, 0o700)
     assert stat.S_IMODE((tmp_path / "s.generation").stat().st_mode) == 0o600
-
-
-def test_umask_is_given_back_by_the_last(tmp_path):
-    """Nested uses of the private umask leave the caller's."""
-    before = os.umask(0o022)
-    try:
-        with private_umask():
-            with private_umask():
-                (tmp_path / "a").touch()
-            (tmp_path / "b").touch()
-        (tmp_path / "c").touch()
-    finally:
-        assert os.umask(before) == 0o022
-    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "abc"] == [0o600, 0o600, 0o644]
-
-
-@pytest.mark.parametrize("instant", range(1, 40))
-def test_umask_survives_an_interrupt(tmp_path, instant):
-    """Whichever call of the private umask is interrupted, the caller's comes back, and the next files are private."""
-    calls = 0
-
-    def trace(frame, event, _):
-        nonlocal calls
-        if event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR:
-            calls += 1
-            if calls == instant:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-
-    before = os.umask(0o022)
-    try:
-        sys.settrace(trace)
-        try:
-            with private_umask():
-                os.open(tmp_path / "a", os.O_CREAT | os.O_WRONLY)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
-        assert os.umask(0) == 0o022
-        with private_umask():
-            (tmp_path / "b").touch()
-        assert os.umask(0o022) == 0
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
-    assert calls < 40
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
@@ -146,7 +99,7 @@ def run_with_little_room(path, what, limit):
 
 @pytest.mark.parametrize("limit", [2000, 30_000])
 def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
-    """When the file of a round or the log of the state has no room, the error says so and nothing is released."""
+    """When the file of a round or the state has no room, the error says so and nothing is released."""
     path = make_store(tmp_path / "s")
     shown = run_with_little_room(path, "release", limit)
     assert "full" in shown and "planted" not in shown and "empty-key" not in shown
@@ -165,16 +118,53 @@ def test_a_full_disk_leaves_no_half_store(tmp_path, limit):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, StoreError), (errno.EIO, StoreDamagedError)])
-def test_a_state_without_room_is_not_called_damaged(tmp_path, monkeypatch, code, kind):
-    """An engine that finds the disk full while it opens a state says so in its text alone, which does not get out."""
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("SQLITE_FULL", StoreError),
+        ("SQLITE_IOERR_WRITE", StoreError),
+        ("SQLITE_CANTOPEN", StoreError),
+        ("SQLITE_BUSY", StoreInUseError),
+        ("SQLITE_IOERR_READ", StoreDamagedError),
+        ("SQLITE_CORRUPT_INDEX", StoreDamagedError),
+    ],
+)
+def test_errors_of_the_engine_are_told_apart_and_say_nothing_of_it(tmp_path, monkeypatch, name, kind):
+    """A full disk is not called damage, nor damage a full disk, and the engine's own words do not get out."""
 
     def refuse():
-        raise duckdb.IOException(f'Could not write file "planted": {os.strerror(code)}')
+        error = sqlite3.OperationalError("planted text")
+        error.sqlite_errorname = name
+        raise error
 
-    database = Database(tmp_path / "state.duckdb", durable=False)
+    database = Database(tmp_path / "state.sqlite", durable=False, create=True)
     monkeypatch.setattr(database, "_owned", refuse)
     with pytest.raises(StoreError) as caught:
-        database.rows("state_read_events")
+        database.rows("read_events")
     assert type(caught.value) is kind and "planted" not in str(caught.value)
+    assert caught.value.__context__ is None
+    database.close()
+
+
+def test_another_program_that_holds_the_state_is_told_of(tmp_path):
+    """A browser of databases left open within a transaction: no round is lost, the next one is made."""
+    path = make_store(tmp_path / "s")
+    with open_state(path) as state, closing(sqlite3.connect(path / "state.sqlite", isolation_level=None)) as other:
+        model = Model(state.series("queries").path_id)
+        new = model.make_round("1", 3)
+        other.execute("begin exclusive")
+        with pytest.raises(StoreInUseError, match="another program"):
+            state.commit_round(new)
+        other.execute("rollback")
+        state.commit_round(new)
+        model.check(state)
+
+
+def test_settings_of_the_state_are_in_force(tmp_path):
+    """Each pragma took: one that is misspelt or refused is passed over by SQLite without a word."""
+    wanted = {"synchronous": 3, "secure_delete": 1, "temp_store": 2, "trusted_schema": 0, "cell_size_check": 1}
+    database = Database(tmp_path / "state.sqlite", durable=True, create=True)
+    found = {name: database._connection.execute(f"pragma {name}").fetchone()[0] for name in wanted}
+    assert found == wanted
+    assert database._connection.execute("pragma journal_mode").fetchone() == ("delete",)
     database.close()

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsehist.store.key_hash import hash_keys
+from sparsehist.store.support import hash_keys
 
 SALT = b"fixed for ever"
 VECTORS = [4848203621324409742, 5605974325786147431, 15468791437226362964, 18267643674676527120, 7199493900763620160]

@@ -1,7 +1,11 @@
-"""The public ledger: what left which store, beside the published files, for everybody to read.
+"""What outside a store shows how far it has come: the mark beside it, and the public ledgers beside its releases.
 
-Several stores may publish into one directory. Entries are only ever added; the same round written again
-replaces its own entry.
+A directory put back from a backup forgets the noise it drew since, and would draw other noise for a level that is
+already out. A sibling file `<store>.generation` remembers, for every store that ever stood at that place, the highest
+generation it committed; it is raised after each commit and before anything is published. The public ledger says what
+left which store, beside the published files, for everybody to read. Several stores may publish into one directory.
+Its entries are only ever added; the same round written again replaces its own entry. Both are read by people, so they
+are JSON.
 """
 
 from __future__ import annotations
@@ -12,16 +16,73 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sparsehist.errors import StoreError, StoreRolledBackError
+from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.private_files import disk_errors, write_file
 from sparsehist.store.records import PublishedEntry
 
+MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 _PUBLIC = 0o666  # less the umask of whoever publishes
 _FORMAT = 1
+
+
+def mark_path(store: Path) -> Path:
+    """The sibling file of a store."""
+    return store.with_name(store.name + MARK_SUFFIX)
+
+
+def read_mark(store: Path, store_id: str) -> int:
+    """The highest generation noted at a place for a store; -1 when there is none.
+
+    Raises:
+        StoreDamagedError: If the file is no mark; it is never guessed around, since it guards against rollback.
+    """
+    return _read_marks(mark_path(store)).get(store_id, _NO_MARK).generation
+
+
+def read_token(store: Path, store_id: str) -> str | None:
+    """By which adoption the highest generation was noted; None if by a release."""
+    return _read_marks(mark_path(store)).get(store_id, _NO_MARK).token
+
+
+def raise_mark(store: Path, store_id: str, generation: int, *, token: str | None = None) -> None:
+    """Note a generation durably; a mark never falls, and those of other stores at the place are kept."""
+    path = mark_path(store)
+    marks = _read_marks(path)
+    if marks.get(store_id, _NO_MARK).generation >= generation:
+        return
+    marks[store_id] = _Mark(generation, token)
+    stored = {
+        "format": 1,
+        "generations": {known: mark.generation for known, mark in marks.items()},
+        "adoptions": {known: mark.token for known, mark in marks.items() if mark.token is not None},
+    }
+    write_file(path, (json.dumps(stored, indent=1) + "\n").encode(), durable=True)
+
+
+class _Mark(NamedTuple):
+    generation: int
+    token: str | None
+
+
+_NO_MARK = _Mark(-1, None)
+
+
+def _read_marks(path: Path) -> dict[str, _Mark]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        tokens = stored.get("adoptions", {})
+        return {str(known): _Mark(int(at), tokens.get(known)) for known, at in stored["generations"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise StoreDamagedError(
+            f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing "
+            "noise twice from an old copy of the store"
+        ) from None
 
 
 def publish_ledger(directory: Path, entries: Sequence[PublishedEntry]) -> Path:
@@ -39,7 +100,7 @@ def publish_ledger(directory: Path, entries: Sequence[PublishedEntry]) -> Path:
     """
     path = directory / LEDGER_NAME
     with _locked(directory):
-        ledger = _read(path)
+        ledger = _read_ledger(path)
         for entry in entries:
             _add(ledger["stores"], entry)
         text = json.dumps(ledger, indent=1, sort_keys=True) + "\n"
@@ -71,7 +132,7 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
         return
     path = directory / LEDGER_NAME
     with _locked(directory):
-        ledger = _read(path)
+        ledger = _read_ledger(path)
         store = ledger["stores"][store_id]
         store["generation"] = max(int(store["generation"]), generation)
         text = json.dumps(ledger, indent=1, sort_keys=True) + "\n"
@@ -104,7 +165,7 @@ def _as_json(entry: PublishedEntry) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_ledger(path: Path) -> dict[str, Any]:
     with disk_errors(path):
         try:
             text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Making, copying and adopting stores."""
+"""Making, copying, adopting and migrating stores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from sparsehist.store.layout import (
     LOCK,
     SERIES,
     SPILL,
-    STATE,
     check_format,
     check_is_store,
+    exclusive_lock,
     make_spill,
     write_format,
 )
-from sparsehist.store.lock import exclusive_lock
-from sparsehist.store.marks import MARK_SUFFIX, raise_mark
 from sparsehist.store.opening import (
     Identity,
     check_is_newest,
@@ -36,6 +34,7 @@ from sparsehist.store.opening import (
     stands_elsewhere,
 )
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory, write_file
+from sparsehist.store.witnesses import MARK_SUFFIX, raise_mark
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
@@ -114,7 +113,7 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
         make_spill(path)
         database = open_database(path, durable=True)
         try:
-            identity = read_identity(database.rows("state_read_store"), path)
+            identity = read_identity(database, path)
             _check_original_is_gone(path, identity)
             inode = inode_of(path)
             if inode == identity.inode:
@@ -124,11 +123,32 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
                 check_is_newest(path, identity, token=token)
                 _raise_marks_for(path, identity, token)
                 _take_place(database, inode, identity)
-                identity = read_identity(database.rows("state_read_store"), path)
+                identity = read_identity(database, path)
                 (path / ADOPTING).unlink()
             settle_home(path, database, identity)
         finally:
             database.close()
+
+
+def migrate(path: Path, *, wait: float = 0.0) -> int:
+    """Bring a store to the format of this version: format 1 is the first, so that there is nothing to do.
+
+    Args:
+        path: The store; a copy that was not adopted yet may be asked too.
+        wait: How long to wait for whoever holds it, in seconds.
+
+    Returns:
+        The format it had.
+
+    Raises:
+        StoreVersionError: If a newer version wrote it, or one before 0.1, which kept its state in DuckDB.
+        StoreDamagedError: If it does not say which version wrote it, or a file is missing.
+    """
+    path = path.resolve()
+    check_is_store(path)
+    with exclusive_lock(path / LOCK, wait=wait):
+        check_format(path)
+    return FORMAT_VERSION
 
 
 def _check_is_free(path: Path) -> None:
@@ -197,13 +217,12 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
         for name in (SERIES, SPILL):
             (building / name).mkdir(mode=0o700)
     store_id = secrets.token_hex(16)
-    database = open_database(building, durable=durable)
+    database = open_database(building, durable=durable, create=True)
     try:
         with database.transaction():
             when = now()
-            database.change("state_create_tables")
             database.change(
-                "state_insert_store",
+                "insert_store",
                 format_version=FORMAT_VERSION,
                 store_id=store_id,
                 inode=inode_of(building),
@@ -213,8 +232,6 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
             insert_event(database, when, "create store", generation=0)
     finally:
         database.close()
-    if building.joinpath(STATE + ".wal").exists():
-        raise StoreError(f"{path} cannot be written: the disk is full; nothing was made")
     write_format(building, store_id, durable=durable)
 
 
@@ -265,7 +282,7 @@ def _raise_marks_for(path: Path, identity: Identity, token: str) -> None:
             raise_mark(place, identity.store_id, identity.generation + 1, token=token)
 
 
-def _take_place(database: Database, inode: int, identity: Identity) -> None:
+def _take_place(database: Database, inode: str, identity: Identity) -> None:
     with database.transaction():
-        database.change("state_take_place", seen=identity.generation, inode=inode)
+        database.change("take_place", seen=identity.generation, inode=inode)
         insert_event(database, now(), "adopt store", generation=identity.generation + 1)

@@ -1,0 +1,490 @@
+-- The state of a store, kept by SQLite.
+--
+-- Names of families, kinds and levels are text whose meaning never changes; times are microseconds since 1970, in UTC.
+-- Arrays (tracked cells, noise) stand in files beside the database, one for each round: `release` vouches for them.
+
+
+-- name: settings
+-- Set on every connection, before anything is read. A commit is on the disk when it returns (`extra` synchronises the
+-- directory of the rollback journal too), what is deleted is overwritten, nothing is spilled to files, and a file that
+-- was tampered with runs no code and is looked at twice.
+--
+-- in:  nothing
+-- out: nothing
+
+pragma synchronous = extra;
+pragma journal_mode = delete;
+pragma secure_delete = on;
+pragma temp_store = memory;
+pragma trusted_schema = off;
+pragma cell_size_check = on;
+
+
+-- name: settings_in_memory
+-- As above, for a store that nobody needs after a power cut.
+--
+-- in:  nothing
+-- out: nothing
+
+pragma synchronous = off;
+pragma journal_mode = memory;
+pragma secure_delete = on;
+pragma temp_store = memory;
+pragma trusted_schema = off;
+pragma cell_size_check = on;
+
+
+-- name: create_tables
+-- The tables of a new state, made in one transaction.
+--
+-- in:  nothing
+-- out: nothing
+
+begin immediate;
+
+create table store (                   -- one row
+    format_version integer not null,
+    store_id       text    not null,
+    generation     integer not null,   -- raised by one in every transaction that changes what was released
+    inode          text    not null,   -- of the directory, at its home: another one is a copy
+    home           text    not null,
+    created        integer not null
+) strict;
+
+create table population (              -- whose costs add up
+    name    text primary key,
+    created integer not null
+) strict;
+
+create table series (                  -- appended; a dropped one keeps its row, without declaration and salt
+    series_id   text primary key,
+    name        text    not null,
+    population  text    not null,
+    declaration text,                  -- JSON
+    salt        blob,                  -- secret
+    created     integer not null,
+    dropped     integer,
+    unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
+    max_keys    integer,               -- a guarantee may depend on it, also after the series is dropped
+    unverified  integer not null       -- 1 if the query of its log was declared to go unchecked
+) strict;
+
+create unique index name_of_series on series (name) where dropped is null;
+
+create table path (                    -- appended; what is lossless together
+    path_id       integer primary key,
+    series_id     text    not null,
+    kind          text    not null,    -- 'cells' or 'workload'
+    workload      text,
+    strategy      text,
+    family        text    not null,
+    integer_noise integer not null,    -- 1 or 0
+    cap           text                 -- exact level; of the whole series
+) strict;
+
+create table file (                    -- appended; what stands in the directory of a series beside its rounds
+    series_id text    not null,
+    name      text    not null,
+    size      integer not null,        -- bytes
+    digest    text    not null,        -- SHA-256, hex
+    path_id   integer                  -- whose attachment it is; null if written when the series was created
+) strict;
+
+create index file_of_series on file (series_id);
+
+create table release (                 -- appended; one row, one transaction and one file for each round
+    generation      integer primary key,  -- numbers the releases of a store
+    path_id         integer not null,
+    series_id       text    not null,  -- of the path
+    name            text    not null,
+    level           text    not null,  -- exact; several releases may stand on one
+    spends          integer not null,  -- 1 if it is the first at its level: levels are numbered by these
+    threshold       real    not null,  -- the effective one; minus infinity where all is published
+    request         text,              -- JSON; what was asked for; null once the series is dropped
+    metadata        text    not null,  -- JSON; what was published beside the rows
+    round           text,              -- random; tells rounds apart that share a name or a generation
+    numerical_slack real    not null,  -- of this release
+    delta_infinity  real    not null,  -- joint for all releases of the path so far
+    released        integer not null,
+    file            text,              -- the arrays of the round; null once the series is dropped, as what follows
+    size            integer,
+    digest          text,
+    n_past          integer,           -- cells tracked before, or the size of a workload's state
+    n_new           integer,           -- cells tracked since; none for a workload
+    n_empty         integer            -- how many of these are empty
+) strict;
+
+create index release_of_path on release (path_id);
+
+create unique index name_of_release on release (series_id, name);
+
+create table event (                   -- appended only, never changed: who did what, when; limits are read from it
+    number     integer primary key,    -- numbers the events of a store
+    generation integer not null,       -- of the store after it; a refusal does not raise it
+    happened   integer not null,
+    who        text    not null,
+    what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
+                                       -- 'set budget', 'raise cap', 'declare disjoint', 'refuse'
+    series_id  text,
+    path_id    integer,
+    level      text,
+    population text,
+    release    text,                   -- the name that was asked for
+    reason     text,                   -- as whoever asked gave it
+    details    text                    -- JSON; what was declared or refused: public parameters only
+) strict;
+
+create index event_of_kind on event (what);
+
+create table publication (             -- directories with a public ledger that knows this store
+    directory text primary key
+) strict;
+
+commit;
+
+
+-- name: insert_store
+-- The one row that says which store this is.
+--
+-- in:  $format_version, $store_id, $inode, $home, $created
+-- out: nothing
+
+insert into store values ($format_version, $store_id, 0, $inode, $home, $created);
+
+
+-- name: read_store
+-- Which store this is and how far it has come.
+--
+-- in:  nothing
+-- out: format_version, store_id, generation, inode, home
+
+select format_version, store_id, generation, inode, home from store;
+
+
+-- name: raise_generation
+-- Claim the next generation; no row is changed when somebody else did so first.
+--
+-- in:  $seen: the generation this transaction builds on
+-- out: nothing; changes 1 or 0 rows
+
+update store set generation = generation + 1 where generation = $seen;
+
+
+-- name: take_place
+-- Take a copy in the place of the original: the next generation, in another directory.
+--
+-- in:  $seen: the generation of the copy, $inode: of its directory
+-- out: nothing; changes 1 or 0 rows
+
+update store set generation = generation + 1, inode = $inode where generation = $seen;
+
+
+-- name: move_home
+-- Record where the store lives, once every mark of the old place is raised.
+--
+-- in:  $home: absolute path
+-- out: nothing
+
+update store set home = $home;
+
+
+-- name: insert_publication
+-- Remember a directory with a public ledger that knows this store.
+--
+-- in:  $directory: absolute path
+-- out: nothing
+
+insert or ignore into publication values ($directory);
+
+
+-- name: read_publications
+-- Where the store is known.
+--
+-- in:  nothing
+-- out: directory
+
+select directory from publication;
+
+
+-- name: insert_population
+-- Make a population known, once.
+--
+-- in:  $name, $created
+-- out: nothing
+
+insert or ignore into population values ($name, $created);
+
+
+-- name: insert_series
+-- Register a series, unless its name is taken.
+--
+-- in:  $series_id, $name, $population, $declaration (JSON), $salt, $created, $unit, $max_keys, $unverified
+-- out: nothing; changes 1 or 0 rows
+
+insert into series
+select $series_id, $name, $population, $declaration, $salt, $created, null, $unit, $max_keys, $unverified
+where not exists (select 1 from series where name = $name and dropped is null);
+
+
+-- name: read_series
+-- The series that were not dropped, in order of creation.
+--
+-- in:  $name, or null for all
+-- out: series_id, name, population, declaration (JSON), salt, created
+
+select series_id, name, population, declaration, salt, created
+from series
+where dropped is null and ($name is null or name = $name)
+order by created, rowid;
+
+
+-- name: forget_series
+-- Take the secrets of a series out of its row; what it spent stays.
+--
+-- in:  $series_id, $dropped
+-- out: nothing
+
+update series set declaration = null, salt = null, dropped = $dropped where series_id = $series_id;
+
+
+-- name: forget_files
+-- No longer vouch for the files of a series.
+--
+-- in:  $series_id
+-- out: nothing
+
+delete from file where series_id = $series_id;
+
+
+-- name: forget_rounds
+-- No longer vouch for the noise of a series, and keep of its releases what was published, not what was asked for.
+--
+-- in:  $series_id
+-- out: nothing
+
+update release
+set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
+where series_id = $series_id;
+
+
+-- name: write_anew
+-- Write the whole file anew, so that no byte of what was deleted or moved stays in it.
+--
+-- in:  nothing
+-- out: nothing
+
+vacuum;
+
+
+-- name: check_whole
+-- Look for damage in the whole file.
+--
+-- in:  nothing
+-- out: one row, 'ok' if there is none
+
+pragma integrity_check (1);
+
+
+-- name: insert_file
+-- Vouch for a file of a series, or for an attachment of one of its noise paths.
+--
+-- in:  $series_id, $name, $size, $digest, $path_id or null
+-- out: nothing
+
+insert into file values ($series_id, $name, $size, $digest, $path_id);
+
+
+-- name: read_files
+-- The files beside the rounds, by name.
+--
+-- in:  $series_id
+-- out: path_id (null for those of the series itself), name, size, digest
+
+select path_id, name, size, digest from file where series_id = $series_id order by name;
+
+
+-- name: read_registered_files
+-- Every file the state vouches for; anything else beside them was left by a run that died.
+--
+-- in:  nothing
+-- out: series_id, name
+
+select series_id, name from file
+union all
+select series_id, file from release where file is not null;
+
+
+-- name: insert_path
+-- Open a noise path.
+--
+-- in:  $series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap
+-- out: path_id
+
+insert into path (series_id, kind, workload, strategy, family, integer_noise, cap)
+values ($series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap)
+returning path_id;
+
+
+-- name: read_paths
+-- The noise paths of a series, in order.
+--
+-- in:  $series_id
+-- out: path_id, kind, workload, strategy, family, integer_noise
+
+select path_id, kind, workload, strategy, family, integer_noise
+from path
+where series_id = $series_id
+order by path_id;
+
+
+-- name: read_path
+-- Whose noise path this is and of which kind its noise is.
+--
+-- in:  $path_id
+-- out: series_id, kind, integer_noise
+
+select series_id, kind, integer_noise from path where path_id = $path_id;
+
+
+-- name: insert_release
+-- Record a release and vouch for the file of its round.
+--
+-- in:  $generation, $path_id, $series_id, $name, $level (exact text), $spends, $threshold, $request (JSON),
+--      $metadata (JSON), $round, $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new,
+--      $n_empty
+-- out: nothing
+
+insert into release values (
+    $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $round,
+    $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty
+);
+
+
+-- name: has_release
+-- Whether any noise path of a series has a release of that name.
+--
+-- in:  $series_id, $name
+-- out: one row if so
+
+select 1 as found from release where series_id = $series_id and name = $name;
+
+
+-- name: read_releases
+-- What was released on a noise path and which files hold its rounds, in order.
+--
+-- in:  $path_id
+-- out: generation, name, level (exact text), threshold, request, metadata, released,
+--      spends, file, size, digest, n_past, n_new, n_empty
+
+select
+    generation, name, level, threshold, request, metadata, released,
+    spends, file, size, digest, n_past, n_new, n_empty
+from release
+where path_id = $path_id
+order by generation;
+
+
+-- name: read_rounds
+-- The random ids of all rounds ever committed, those of dropped series included.
+--
+-- in:  nothing
+-- out: round
+
+select round from release;
+
+
+-- name: read_ledger
+-- What was spent, by noise path, dropped series included.
+--
+-- in:  nothing
+-- out: series, series_id, population, path_id, kind, workload, strategy, family,
+--      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
+--      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
+--      that the last one's is the largest), first_generation, unit, max_keys,
+--      unverified (whether the query of the log was declared to go unchecked)
+
+with spent as (
+    select
+        path_id,
+        json_group_array(level) filter (where spends) as levels,
+        count(*) as n_releases,
+        min(released) as first_release,
+        max(released) as last_release,
+        min(generation) as first_generation,
+        sum(numerical_slack) as numerical_slack,
+        max(delta_infinity) as delta_infinity
+    from release
+    group by path_id
+)
+
+select
+    series.name as series,
+    series.series_id,
+    series.population,
+    path.path_id,
+    path.kind,
+    path.workload,
+    path.strategy,
+    path.family,
+    coalesce(spent.levels, '[]') as levels,
+    coalesce(spent.n_releases, 0) as n_releases,
+    path.cap,
+    spent.first_release,
+    spent.last_release,
+    coalesce(spent.numerical_slack, 0.0) as numerical_slack,
+    series.dropped,
+    coalesce(spent.delta_infinity, 0.0) as delta_infinity,
+    spent.first_generation,
+    series.unit,
+    series.max_keys,
+    series.unverified
+from path
+inner join series on path.series_id = series.series_id
+left join spent on path.path_id = spent.path_id
+order by path.path_id;
+
+
+-- name: insert_event
+-- Append to the ledger of events.
+--
+-- in:  $generation: after this transaction, $happened, $who, $what, $series_id, $path_id, $level (exact text or null),
+--      $population, $release, $reason, $details (JSON or null)
+-- out: nothing
+
+insert into event
+values (
+    null, $generation, $happened, $who, $what, $series_id, $path_id, $level, $population, $release, $reason, $details
+);
+
+
+-- name: read_events
+-- Who did what, when, in order.
+--
+-- in:  nothing
+-- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
+--      details (JSON)
+
+select
+    event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
+    event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,
+    event.reason, event.details
+from event
+left join series on event.series_id = series.series_id
+order by event.number;
+
+
+-- name: read_limit_events
+-- Who declared which limit, when, in order: the events that a release is held against.
+--
+-- in:  nothing
+-- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
+--      details (JSON)
+
+select
+    event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
+    event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,
+    event.reason, event.details
+from event
+left join series on event.series_id = series.series_id
+where event.what in ('raise cap', 'set budget', 'declare disjoint')
+order by event.number;

@@ -1,6 +1,0 @@
--- Close the new file, complete in itself.
---
--- in:  nothing
--- out: nothing
-
-detach rewritten;

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import polars as pl
 
 from sparsehist.series import cell_round, publication
-from sparsehist.store import committing, opening, state, state_ledger
+from sparsehist.store import committing, opening, state
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles
 
@@ -22,10 +22,10 @@ REST = "everything else"
 
 # (owner, name, phase); a phase is what its functions take themselves, less the phases inside them.
 _SEAMS: tuple[tuple[Any, str, str], ...] = (
-    (Database, "__init__", "DuckDB: connect"),
-    (Database, "rows", "DuckDB: reads"),
-    (Database, "change", "DuckDB: writes"),
-    (Database, "close", "DuckDB: close with checkpoint"),
+    (Database, "__init__", "SQLite: open"),
+    (Database, "rows", "SQLite: reads"),
+    (Database, "change", "SQLite: writes"),
+    (Database, "close", "SQLite: close"),
     (state.State, "tracked", "noise and tracked cells: read"),
     (state.State, "noise", "noise and tracked cells: read"),
     (SeriesFiles, "open", "files of the series: open"),
@@ -35,7 +35,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (cell_round, "published_frame", "frame"),
     (committing, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
-    (state_ledger, "raise_mark", "marks: write"),
+    (state, "raise_mark", "marks: write"),
     (publication, "publish_ledger", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),
@@ -104,14 +104,14 @@ def _watch_transactions(seen: Spans, patches: ExitStack) -> None:
     @contextmanager
     def watched(database: Database) -> Iterator[None]:
         block = transaction(database)
-        with seen.phase("DuckDB: begin"):
+        with seen.phase("SQLite: begin"):
             block.__enter__()
         try:
             yield
         except BaseException as error:
             block.__exit__(type(error), error, error.__traceback__)
             raise
-        with seen.phase("DuckDB: commit"):
+        with seen.phase("SQLite: commit"):
             block.__exit__(None, None, None)
 
     patches.enter_context(patch.object(Database, "transaction", watched))

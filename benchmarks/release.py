@@ -6,8 +6,8 @@ All in all: `sh.open`, `store.series`, `release` (read, draw, commit durably) an
 rows, as the first, second and tenth release of its series. In turns with it, in the same process after imports:
 
 - Polars writing the published table (`frame.write_parquet`). Target: at most 3 times that, plus 50 ms;
-- a floor: as many files and directories synchronised, with the same bytes, and a running DuckDB attaching a copy of
-  the same state, committing one changed row, and detaching it.
+- a floor: as many files and directories synchronised, with the same bytes, and SQLite opening a copy of the same
+  state, committing one changed row as durably, and closing it.
 
 Where the time goes is measured apart, by spans around the seams of the package, in as many runs.
 """
@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 from _measure import (
@@ -107,22 +108,21 @@ def synchronise(written: Sequence[Written], directory: Path) -> None:
     os.close(descriptor)
 
 
-def commit_one_row(engine: duckdb.DuckDBPyConnection, state: Path) -> None:
-    """What DuckDB needs to open a state, change next to nothing durably, and let go."""
-    engine.execute(f"attach '{state}' as state")
-    engine.execute("create or replace table state.touched as select 1 as row")
-    engine.execute("detach state")
+def commit_one_row(state: Path) -> None:
+    """What SQLite needs to open a state, change next to nothing durably, and let go."""
+    with closing(sqlite3.connect(state, isolation_level=None)) as connection:
+        connection.execute("pragma synchronous = extra")
+        connection.execute("update store set generation = generation + 1")
 
 
 def measured(published: Published, place: Path, runs: int) -> tuple[Timings, list[Spans]]:
     """Time release, table and floor in turns, then the release again with spans."""
-    engine = duckdb.connect(config={"threads": "1"})
-    shutil.copy(published.store / "state.duckdb", place / "state.duckdb")
+    shutil.copy(published.store / "state.sqlite", place / "state.sqlite")
     contenders: dict[str, Callable[[], object]] = {
         "write the table": published.write_table,
         "release, all in all": published.release,
         "floor: files and fsync": lambda: synchronise(published.synchronised, place),
-        "floor: DuckDB": lambda: commit_one_row(engine, place / "state.duckdb"),
+        "floor: SQLite": lambda: commit_one_row(place / "state.sqlite"),
     }
     timings: Timings = {name: [] for name in contenders}
     for run in range(-2, runs):
@@ -137,7 +137,6 @@ def measured(published: Published, place: Path, runs: int) -> tuple[Timings, lis
             published.release()
         published.put_back()
         phases.append(seen)
-    engine.close()
     return timings, phases
 
 
@@ -166,7 +165,7 @@ def show(title: str, timings: Timings, phases: Sequence[Spans], published: Publi
     print(table([["phase", "CPU ms", "wall ms"], *rows]))
     sizes = [item.size for item in published.synchronised if not item.directory]
     n_directories = len(published.synchronised) - len(sizes)
-    print(f"synchronised: {len(sizes)} files, {sum(sizes)} bytes, {n_directories} directories, besides DuckDB's own")
+    print(f"synchronised: {len(sizes)} files, {sum(sizes)} bytes, {n_directories} directories, besides SQLite's own")
     return {
         "rows": published.frame.height,
         "left_of_target_s": left,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sparsehist.dense.post_processing import PostProcessing
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 
 LOSSLESS = "together with any coarser releases: what the finest release says and nothing else"
@@ -32,7 +32,7 @@ class DenseRelease:
     """
 
     values: NoiseArray
-    family: Family
+    family: DenseFamily
     level: Fraction
     metadata: Mapping[str, Any]
 
@@ -72,7 +72,7 @@ class DenseRelease:
 
 def dense_release(
     values: NoiseArray,
-    family: Family,
+    family: DenseFamily,
     level: Fraction,
     *,
     grid: float,
@@ -99,6 +99,6 @@ def dense_release(
     return DenseRelease(values, family, level, MappingProxyType(metadata))
 
 
-def _rebuilt(values: NoiseArray, family: Family, level: Fraction, metadata: dict[str, Any]) -> DenseRelease:
+def _rebuilt(values: NoiseArray, family: DenseFamily, level: Fraction, metadata: dict[str, Any]) -> DenseRelease:
     values.flags.writeable = False
     return DenseRelease(values, family, level, MappingProxyType(metadata))

@@ -4,7 +4,8 @@ An entry at a level is anchor + offset. At first the anchor is the truth and the
 moves the anchor to the release at the cap: the noise at the cap, down to the grid of the truth, is added to
 every anchor and taken from every offset. What is left is a function of the release at the cap and of noise
 drawn independently of the truth, and every coarser level can still be drawn from it, because coarsen and
-between only ever add to the finer neighbour something that depends on differences of noise.
+between only ever add to the finer neighbour something that depends on differences of noise. All of that holds
+modulo a number, too, for families that add their noise so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.random import Generator
 from sparsehist.dense.rounding import chunks, keep_on_lattice, kept_step, round_into
 from sparsehist.errors import LevelOrderError
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise.family import Family, FloatArray, NoiseArray
+from sparsehist.noise.family import DenseFamily, FloatArray, NoiseArray, modulus_of
 from sparsehist.privacy.levels import level_text
 
 # Beyond this ratio of standard deviations the offsets of one state do not fit a double at the lattice of the cap.
@@ -39,7 +40,7 @@ class DenseState:
         sealed: Whether the truth is gone.
     """
 
-    family: Family
+    family: DenseFamily
     anchor: NoiseArray
     truth_step: float
     offsets: dict[Fraction, NoiseArray] = field(default_factory=dict)
@@ -140,10 +141,19 @@ def move_anchor(state: DenseState, cap: Fraction) -> None:
         if lattice is not None:
             whole_steps(shift, state.truth_step)
         state.anchor[part] += shift
+        _wrap(state, state.anchor[part])
         for offsets in state.offsets.values():
             offsets[part] -= shift
+            _wrap(state, offsets[part])
     # Anchor and shift together give the truth of the last piece.
     moved.fill(0)
+
+
+def _wrap(state: DenseState, values: NoiseArray) -> None:
+    """Take sums and differences back into 0 … modulus-1, in place, for noise that is added modulo a number."""
+    modulus = modulus_of(state.family)
+    if modulus is not None:
+        np.remainder(values, modulus, out=values)
 
 
 def whole_steps(values: FloatArray, step: float) -> None:
@@ -191,3 +201,4 @@ def _publish(
     if not state.family.integer:
         offsets = round_into(offsets, step, scratch[: offsets.size])
     np.add(state.anchor[part], offsets, out=values[part])
+    _wrap(state, values[part])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError, LevelOrderError
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 
 # Families whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse), and that are private.
@@ -136,7 +136,7 @@ def _rebuilt(indices: NDArray[np.int64], values: NoiseArray, metadata: dict[str,
     return DenseUpdate(indices, values, MappingProxyType(metadata))
 
 
-def _require_lazy(family: Family) -> None:
+def _require_lazy(family: DenseFamily) -> None:
     name = type(family).__name__
     if name not in _LAZY:
         raise InputError(

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 
 from sparsehist.dense.dense_state import DenseState, draw_and_publish, whole_steps
 from sparsehist.dense.rounding import as_power_of_two, chunks, publication_step
+from sparsehist.dense.truth import require_categories
 from sparsehist.errors import DataError, LevelOrderError
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 
-def bought_state(values: ArrayLike, family: Family, level: Level, *, truth_step: float = 1.0) -> DenseState:
+def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
     """The state of somebody who has only one release: sealed at its level.
 
     Args:
@@ -40,6 +41,7 @@ def bought_state(values: ArrayLike, family: Family, level: Level, *, truth_step:
     anchor: NoiseArray = published.astype(dtype)
     if family.integer and not bool((anchor == published).all()):
         raise DataError(f"{type(family).__name__} releases whole numbers, and these are not")
+    require_categories(anchor, family)
     offsets = np.zeros(anchor.size, dtype)
     if not family.integer:
         step = as_power_of_two(truth_step, "truth_step")
@@ -51,7 +53,7 @@ def bought_state(values: ArrayLike, family: Family, level: Level, *, truth_step:
 
 def tighten(
     values: ArrayLike,
-    family: Family,
+    family: DenseFamily,
     level_have: Level,
     level_want: Level,
     *,

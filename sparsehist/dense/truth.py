@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.errors import DataError, DeclarationError
-from sparsehist.noise.family import Family, NoiseArray, sensitivity_norm
+from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of, sensitivity_norm
 
 # Rounding real values may add this share of the sensitivity: 0.006 %.
 _ROUNDING_SHARE = 2.0**-14
@@ -31,14 +31,14 @@ class Truth(NamedTuple):
 
     values: NoiseArray
     step: float
-    family: Family
+    family: DenseFamily
     charge: float
 
     def __repr__(self) -> str:
         return "Truth()"
 
 
-def read_truth(truth: ArrayLike, family: Family, truth_step: float | None, *, copy: bool) -> Truth:
+def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None, *, copy: bool) -> Truth:
     """Check a vector and bring it to the grid that its dtype, length and the declared step decide.
 
     Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (over
@@ -59,7 +59,9 @@ def read_truth(truth: ArrayLike, family: Family, truth_step: float | None, *, co
     """
     given = _as_vector(truth)
     if family.integer:
-        return Truth(_whole(given, copy=copy), 1.0, family, 0.0)
+        whole = _whole(given, copy=copy)
+        require_categories(whole, family)
+        return Truth(whole, 1.0, family, 0.0)
     if truth_step is not None or given.dtype.kind != "f":
         step = 1.0 if truth_step is None else as_power_of_two(truth_step, "truth_step")
         values = _floats(given, step, copy=copy)
@@ -72,6 +74,19 @@ def read_truth(truth: ArrayLike, family: Family, truth_step: float | None, *, co
         np.rint(values[part], out=values[part])
         values[part] *= step
     return Truth(values, step, _enlarged(family, charge), charge)
+
+
+def require_categories(values: NoiseArray, family: DenseFamily) -> None:
+    """Refuse values that are not of 0 … modulus-1, if the family adds its noise modulo a number.
+
+    Raises:
+        DataError: If there is one.
+    """
+    modulus = modulus_of(family)
+    if modulus is not None and not all(
+        0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)
+    ):
+        raise DataError(f"the values must be categories 0 … {modulus - 1} of {type(family).__name__}; encode them so")
 
 
 def _as_vector(truth: ArrayLike) -> NDArray[Any]:
@@ -126,7 +141,7 @@ def _require_multiples(values: NoiseArray, step: float) -> None:
         raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
 
 
-def _rounding(family: Family, size: int) -> tuple[float, float]:
+def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
     """The grid for real values, and what rounding to it can add to the sensitivity."""
     sensitivity = getattr(family, "sensitivity", None)
     if sensitivity is None or not is_dataclass(family):
@@ -140,6 +155,6 @@ def _rounding(family: Family, size: int) -> tuple[float, float]:
     return step, step * norm
 
 
-def _enlarged(family: Family, charge: float) -> Family:
+def _enlarged(family: DenseFamily, charge: float) -> DenseFamily:
     sensitivity = family.sensitivity + charge  # type: ignore[attr-defined]
     return replace(family, sensitivity=sensitivity)  # type: ignore[type-var]

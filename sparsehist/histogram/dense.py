@@ -11,7 +11,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import InputError
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 
 
@@ -73,7 +73,7 @@ def release_dense(
 
 
 def noise_at_level(
-    family: Family, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
+    family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
     """Draw the noise of a new level given the noise at others (the two adjacent ones suffice)."""
     coarser = max((known for known in neighbours if known < level), default=None)

@@ -4,19 +4,22 @@ from sparsehist.errors import DeclarationError
 from sparsehist.noise.check import check_family
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
-from sparsehist.noise.family import Family, currency
+from sparsehist.noise.family import DenseFamily, Family, currency
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
+from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.noise.skellam import Skellam
 
 __all__ = [
+    "DenseFamily",
     "DiscreteLaplace",
     "Exponential",
     "Family",
     "Gaussian",
     "Laplace",
     "Poisson",
+    "RandomisedResponse",
     "Skellam",
     "check_family",
     "currency_of",

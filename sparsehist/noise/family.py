@@ -23,8 +23,11 @@ Norm = Literal["l1", "l2"]
 
 
 @runtime_checkable
-class Family(Protocol):
-    """The laws of one family of noise. Frozen: its fields are public parameters, calls may carry secrets."""
+class DenseFamily(Protocol):
+    """What noise needs for a vector we can hold. Frozen: its fields are public parameters, calls may carry secrets.
+
+    A family that adds its noise modulo a number says so by a property `modulus`; see `modulus_of`.
+    """
 
     @property
     def integer(self) -> bool:
@@ -55,24 +58,6 @@ class Family(Protocol):
     ) -> NoiseArray:
         """Draw the noise of a release whose level lies between two given ones."""
 
-    def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine several rows with the same randomness in each column; shape (rows, n)."""
-
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]."""
-
-    def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]."""
-
-    def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]."""
-
-    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
-        """The value whose log tail is `log_probability`."""
-
-    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw Z given Z > threshold; shape (size,)."""
-
     def std(self, level: Level) -> float:
         """Standard deviation, in counts."""
 
@@ -97,6 +82,35 @@ def sensitivity_norm(family: Family) -> Norm | None:
 def currency(family: Family | type[Family]) -> str:
     """What its levels are, for adding up: "rho" (zCDP), "epsilon" (pure DP), or "none"."""
     return str(getattr(family, "currency", "none"))
+
+
+@runtime_checkable
+class Family(DenseFamily, Protocol):
+    """What noise needs so that cells can be drawn lazily, too: tails, and steps that keep orders."""
+
+    def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
+        """Coarsen or refine several rows with the same randomness in each column; shape (rows, n)."""
+
+    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """P[Z > threshold]."""
+
+    def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z > threshold]."""
+
+    def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        """ln P[Z <= threshold]."""
+
+    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
+        """The value whose log tail is `log_probability`."""
+
+    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
+        """Draw Z given Z > threshold; shape (size,)."""
+
+
+def modulus_of(family: DenseFamily) -> int | None:
+    """The number modulo which noise is added; None where it is added to numbers of any size."""
+    modulus = getattr(family, "modulus", None)
+    return None if modulus is None else int(modulus)
 
 
 def noise_mean(family: Family, level: Level) -> float:

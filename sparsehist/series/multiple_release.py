@@ -24,7 +24,7 @@ from sparsehist.errors import (
     StoreDamagedError,
     StoreError,
 )
-from sparsehist.noise.family import Family
+from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 
@@ -86,7 +86,7 @@ class MultipleRelease:
 
     def __init__(
         self,
-        family: Family,
+        family: DenseFamily,
         truth: ArrayLike,
         cap: Level | None = None,
         *,
@@ -128,7 +128,7 @@ class MultipleRelease:
         return cls._of(state, release.level, step, charge)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], family: Family | None = None) -> MultipleRelease:
+    def load(cls, path: str | os.PathLike[str], family: DenseFamily | None = None) -> MultipleRelease:
         """Go on from a saved file, whose object must not be used any more.
 
         Args:
@@ -222,7 +222,7 @@ class MultipleRelease:
             self._cap = cap
 
     @property
-    def family(self) -> Family:
+    def family(self) -> DenseFamily:
         """The noise, its sensitivity enlarged if real values were rounded."""
         return self._state.family
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsehist.dense.dense_state import DenseState
 from sparsehist.errors import InputError, NotFoundError, StoreDamagedError, raise_alone
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.store.private_files import AtomicFile, disk_errors
 
 _MAGIC = b"sparsehist dense 1\n"
@@ -48,7 +48,7 @@ def write_state(path: Path, state: DenseState, cap: Fraction | None, step: float
         file.write(bytes.fromhex(file.digest()))
 
 
-def read_file(path: Path, family: Family | None) -> Loaded:
+def read_file(path: Path, family: DenseFamily | None) -> Loaded:
     """Read a state back and check its digest.
 
     Raises:
@@ -98,7 +98,7 @@ def _damaged(path: Path) -> StoreDamagedError:
     return StoreDamagedError(f"{path} was truncated or altered; there is no other copy of what it held")
 
 
-def _describe(family: Family) -> Mapping[str, Any]:
+def _describe(family: DenseFamily) -> Mapping[str, Any]:
     if not is_dataclass(family):
         raise InputError(f"{type(family).__name__} is no dataclass, so its parameters cannot be saved")
     values = {field.name: getattr(family, field.name) for field in fields(family)}
@@ -112,7 +112,7 @@ def _as_text(value: object) -> list[str]:
     return [type(plain).__name__, str(plain)]
 
 
-def _restore(path: Path, described: Mapping[str, Any], family: Family | None) -> Family:
+def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | None) -> DenseFamily:
     """The family itself; nothing outside sparsehist.noise is imported because a file names it."""
     if family is not None:
         if _describe(family) != described:
@@ -130,7 +130,7 @@ def _restore(path: Path, described: Mapping[str, Any], family: Family | None) ->
     }
     try:
         values = {name: readers[of](text) for name, (of, text) in described["parameters"].items()}
-        made: Family = getattr(import_module(module), name)(**values)
+        made: DenseFamily = getattr(import_module(module), name)(**values)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError):
         raise InputError(f"{path} was saved with {described['name']}; pass it as family=") from None
     return made

@@ -33,7 +33,8 @@ _REACH = 10.0  # standard deviations; with the allowance, Poisson tails beyond a
 _ALLOWANCE = 60.0
 _DECAY = 36.0  # e**-36 = 2e-16
 _RARITY = 5.0  # a tilted discrete Laplace chain exceeds with about e**-5, for a fifth of the points
-_MOST_POINTS = 1 << 24
+# Points of a transform times levels: some 5 ms. Beyond, the levels farthest off are left out.
+_MOST_WORK = 1 << 16
 
 
 class _Waves(NamedTuple):
@@ -62,8 +63,8 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
         margin: What the noise there exceeds.
 
     Returns:
-        The probability, with an absolute error of about 1e-13; 1, an upper bound, where the noise spreads over more
-        than 2**24 whole numbers (a standard deviation of some 1e5).
+        The probability, with an absolute error of about 1e-13; an upper bound where the noise spreads over so many
+        whole numbers that not all levels can be listed (standard deviations of some 500), and 1 beyond some 1,500.
 
     Example:
         >>> round(conditional_survival(Poisson(), {Fraction(1): 0}, Fraction(1, 2), 0), 12)  # P[N(1) = 0 | N(2) > 0]
@@ -71,11 +72,15 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
     """
     if upper.get(level, margin + 1) <= margin:
         return 0.0
-    finer = sorted((known for known in upper if known > level), reverse=True)
-    coarser = sorted((known for known in upper if known < level), reverse=True)
-    chain = _chain(family, level, coarser[-1] if coarser else level, margin)
-    if chain.width > _MOST_POINTS / 2:
-        return 1.0
+    nearest = sorted(upper, key=lambda known: max(known / level, level / known))
+    chain = _chain(family, level, min([level, *nearest]), margin)
+    while 2.0 * chain.width * (len(nearest) + 1) > _MOST_WORK:
+        if not nearest:
+            return 1.0
+        nearest.pop()
+        chain = _chain(family, level, min([level, *nearest]), margin)
+    finer = sorted((known for known in nearest if known > level), reverse=True)
+    coarser = sorted((known for known in nearest if known < level), reverse=True)
     size = fft.next_fast_len(math.ceil(2 * chain.width + 2), real=True)
     number = np.arange(size // 2 + 1)
     waves = _Waves(-2 * np.sin(math.pi * number / size) ** 2, np.sin(2 * math.pi * number / size))
@@ -99,7 +104,7 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
     weight = np.exp(-chain.tilt * np.maximum(beyond - 1, 0)) * (beyond > 0)
     free = fft.irfft(moved(np.ones_like(spectrum), None, level, chain.tilt), size) * weight
     inside = fft.irfft(moved(spectrum, known, level, chain.tilt), size) * weight / float(free.sum())
-    if level in upper:
+    if level in nearest:
         inside[beyond > upper[level] - margin] = 0.0
     known = level
     for step in coarser:

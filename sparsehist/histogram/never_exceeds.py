@@ -10,9 +10,10 @@ All terms are positive, so nothing cancels however small p is. The releases toge
 approximate rho-zCDP with rho the finest level (or (epsilon, delta_infinity)-DP, and so on); the event is that of the
 realised history, so levels and thresholds may be chosen by looking at earlier releases.
 
-A term is exact for Gaussian noise (quadrature: `sparsehist.histogram.recursion`) and for discrete Laplace, Poisson
-and Skellam noise (transforms: `sparsehist.histogram.lattice_history`), to a relative 1e-12 of p. For Laplace noise
-and families of your own it is P[exceeds in this round], so that the sum is an upper bound.
+A term is exact to a relative 1e-12 of p for Gaussian noise (quadrature: `sparsehist.histogram.recursion`), Laplace
+noise (quadrature: `sparsehist.histogram.laplace_history`) and discrete Laplace, Poisson and Skellam noise
+(transforms: `sparsehist.histogram.lattice_history`). It is an upper bound, at most P[exceeds in this round], where
+many levels lie far apart (Laplace), where integer noise is spread too wide, and for families of your own.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram import recursion
+from sparsehist.histogram import laplace_history, recursion
 from sparsehist.histogram.grid import effective_threshold, grid_step
 from sparsehist.histogram.lattice_history import conditional_survival
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
+from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
 from sparsehist.privacy.levels import Level, as_level
 
 Past = Sequence[tuple[Level, float]]
+
+_NEARLY_CONTINUOUS = 0.02
 
 
 def open_delta(family: Family, releases: Past, max_keys: int) -> float:
@@ -45,8 +49,7 @@ def open_delta(family: Family, releases: Past, max_keys: int) -> float:
         max_keys: Keys a unit may touch.
 
     Returns:
-        delta_infinity, to a relative error of about 1e-12 (an upper bound for Laplace noise and families of your
-        own), down to 1e-300.
+        delta_infinity, to a relative error of about 1e-12 or as an upper bound (see above), down to 1e-300.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -93,14 +96,14 @@ def first_exceedance(
         return 0.0
     if not lowest or exceeds == 0:
         return exceeds
-    if isinstance(family, Gaussian | DiscreteLaplace | Poisson | Skellam):
+    if isinstance(family, Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam):
         return _joint(family, tuple(sorted(lowest.items())), level, threshold - count)
     return exceeds
 
 
 @lru_cache(maxsize=4096)
 def _joint(
-    family: Gaussian | DiscreteLaplace | Poisson | Skellam,
+    family: Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam,
     lowest: tuple[tuple[Fraction, float], ...],
     level: Fraction,
     margin: float,
@@ -108,7 +111,16 @@ def _joint(
     """P[noise at most the lowest bound at every past level, and above the margin now]."""
     if isinstance(family, Gaussian):
         return math.exp(_log_gaussian(family, dict(lowest), level, margin))
+    if isinstance(family, Laplace):
+        return laplace_history.exceeding(dict(lowest), level, margin, float(family.sensitivity))
     bounds = {known: math.floor(bound) for known, bound in lowest}
+    if isinstance(family, DiscreteLaplace):
+        finest = float(family.rate(max(level, *bounds)))
+        if finest < _NEARLY_CONTINUOUS:
+            # Laplace noise read at half integers; each step's law differs by less than rate**2 of itself.
+            halves = {known: bound + 0.5 for known, bound in bounds.items()}
+            found = laplace_history.exceeding(halves, level, math.floor(margin) + 0.5, float(family.sensitivity))
+            return found * (1.0 + (len(bounds) + 1) * finest**2)
     survival = conditional_survival(family, bounds, level, math.floor(margin))
     return math.exp(float(family.log_tail(margin, level))) * survival
 

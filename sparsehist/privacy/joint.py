@@ -147,7 +147,7 @@ def _by_order(rho: Fraction, noise: Sequence[Part], delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _skellam_curve(part: Part) -> FloatArray:
-    return np.array([skellam.renyi(int(order), part.level, part.keys) for order in _ORDERS])
+    return skellam.renyi_curve(_ORDERS, part.level, part.keys)
 
 
 def _with_coins(coins: Sequence[Fraction], rho: Fraction, delta: float, high: float) -> float:

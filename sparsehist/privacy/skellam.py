@@ -17,6 +17,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import i0e, i1e
 
 from sparsehist.errors import DeclarationError
@@ -57,6 +58,12 @@ def renyi(alpha: int, level: Level, keys: int = 1) -> float:
             f"the Rényi bound of Skellam noise is proved for integer orders from 2 on, got {alpha!r}"
         )
     return float(min(slope * int(alpha) + offset for slope, offset in _lines(level, keys)))
+
+
+def renyi_curve(alphas: NDArray[np.float64], level: Level, keys: int = 1) -> NDArray[np.float64]:
+    """`renyi` of many whole orders at once; shape (n,) to (n,)."""
+    lines = np.array([(float(slope), float(offset)) for slope, offset in _lines(level, keys)])
+    return np.asarray(np.min(lines[:, :1] * alphas + lines[:, 1:], axis=0))
 
 
 def epsilon(delta: Number, level: Level, keys: int = 1) -> float:

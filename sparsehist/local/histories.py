@@ -1,0 +1,231 @@
+"""Whole histories of RAPPOR's reports at two settings, so that both together say exactly what the finer ones say.
+
+Degrading each report by itself gives the right single report and loses the promise about many of them. Here the
+memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the fine
+one by a kernel that knows S. So all coarse reports are the fine ones with noise that does not depend on the value,
+and relaxing draws the fine memo and the fine reports from the same joint law, given the coarse ones.
+
+Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.random import Generator
+
+from sparsehist.errors import DeclarationError, InputError
+from sparsehist.local.coins import BoolArray, Coins
+from sparsehist.local.rappor import Rappor, memo_coins, report_coins
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """How a coarse setting follows from a fine one.
+
+    Args:
+        coarse: The more private setting.
+        fine: The less private one; of the same filter.
+
+    Raises:
+        DeclarationError: If the coarse setting does not follow from the fine one; the message names the inequality.
+
+    Example:
+        >>> fine = Rappor(128, 2, keep=0.5, one_if_set=0.8, one_if_not=0.25)
+        >>> step = Degradation(Rappor(128, 2, keep=0.25, one_if_set=0.65, one_if_not=0.4), fine)
+        >>> step.flip, round(float(step.one_after_one[0]), 6), round(float(step.one_after_zero[0]), 6)
+        (Fraction(1, 4), 0.740909, 0.286364)
+    """
+
+    coarse: Rappor
+    fine: Rappor
+
+    def __post_init__(self) -> None:
+        """Refuse settings of which no kernel leads from one to the other."""
+        one, two = self.coarse, self.fine
+        if (one.bits, one.hashes) != (two.bits, two.hashes):
+            raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")
+        needed = {
+            "keep(coarse) <= keep(fine)": one.kept <= two.kept,
+            "one_if_set(coarse) * one_if_not(fine) <= one_if_not(coarse) * one_if_set(fine)": (
+                one.if_set * two.if_not <= one.if_not * two.if_set
+            ),
+            "(1 - one_if_not(coarse)) * (1 - one_if_set(fine))"
+            " <= (1 - one_if_set(coarse)) * (1 - one_if_not(fine))": (
+                (1 - one.if_not) * (1 - two.if_set) <= (1 - one.if_set) * (1 - two.if_not)
+            ),
+        }
+        if one.kept < two.kept:  # else no bit of the memo is flipped, and what follows a flip is not needed
+            needed |= {
+                "(1 - one_if_not(coarse)) * one_if_not(fine) <= (1 - one_if_set(coarse)) * one_if_set(fine)": (
+                    (1 - one.if_not) * two.if_not <= (1 - one.if_set) * two.if_set
+                ),
+                "one_if_set(coarse) * (1 - one_if_set(fine)) <= one_if_not(coarse) * (1 - one_if_not(fine))": (
+                    one.if_set * (1 - two.if_set) <= one.if_not * (1 - two.if_not)
+                ),
+            }
+        failed = [inequality for inequality, holds in needed.items() if not holds]
+        if failed:
+            raise DeclarationError(
+                f"the coarse setting does not follow losslessly from the fine one, which needs {failed[0]}; with "
+                "one_if_not = 1 - one_if_set in both, any one_if_set(coarse) <= one_if_set(fine) does"
+            )
+
+    @property
+    def flip(self) -> Fraction:
+        """P(S = 1), the probability that a bit of the coarse memo is not that of the fine one."""
+        return (1 - self.coarse.kept / self.fine.kept) / 2
+
+    @property
+    def one_after_one(self) -> tuple[Fraction, Fraction]:
+        """u, the probability that a coarse report shows 1 where the fine one does, for S = 0 and S = 1."""
+        return tuple(low + (beta - gamma) / self._spread for low, (beta, gamma) in self._rows())  # type: ignore[return-value]
+
+    @property
+    def one_after_zero(self) -> tuple[Fraction, Fraction]:
+        """v, the probability that it shows 1 where the fine one shows 0, for S = 0 and S = 1."""
+        return tuple(low for low, _ in self._rows())  # type: ignore[return-value]
+
+    @property
+    def _spread(self) -> Fraction:
+        return self.fine.if_set - self.fine.if_not
+
+    def _rows(self) -> list[tuple[Fraction, tuple[Fraction, Fraction]]]:
+        """v and (beta, gamma) of the coarse reports as seen from the fine memo: exchanged where S = 1."""
+        pairs = [(self.coarse.if_set, self.coarse.if_not), (self.coarse.if_not, self.coarse.if_set)]
+        return [
+            ((gamma * self.fine.if_set - beta * self.fine.if_not) / self._spread, (beta, gamma))
+            for beta, gamma in pairs
+        ]
+
+    def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
+        """P(fine memo = the true bit), given whether the coarse memo is."""
+        fine, coarse = (1 + self.fine.kept) / 2, (1 + self.coarse.kept) / 2
+        return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
+
+    def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
+        """P(fine report shows 1), given the coarse report, the fine memo and S.
+
+        Where the settings leave no such coarse report, the answer is 0 and never asked for.
+        """
+        one = self.fine.if_set if memo else self.fine.if_not
+        after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
+        seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
+        total = one * seen_if_one + (1 - one) * seen_if_zero
+        return one * seen_if_one / total if total else Fraction(0)
+
+
+def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
+    """Draw a person's memo, once and for all, exactly.
+
+    Args:
+        setting: Public.
+        true_bits: The Bloom filter of the value; shape (..., bits). Secret.
+        rng: Randomness; from `sparsehist.entropy` outside tests.
+
+    Returns:
+        The memo; shape of `true_bits`. Secret.
+    """
+    return memo_coins(setting).flip(true_bits.view(np.int8), rng=rng)
+
+
+def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
+    """Draw one report from a memo, exactly.
+
+    Args:
+        setting: That of the memo.
+        memo: Shape (..., bits). Secret.
+        rng: Randomness.
+
+    Returns:
+        The report; shape of `memo`.
+    """
+    return report_coins(setting).flip(memo.view(np.int8), rng=rng)
+
+
+def coarser_history(
+    step: Degradation, memo: BoolArray, reports: BoolArray, *, rng: Generator
+) -> tuple[BoolArray, BoolArray]:
+    """Draw a coarse memo and a coarse history from a fine one, exactly; never looks at the value.
+
+    Args:
+        step: From fine to coarse.
+        memo: Fine; shape (..., bits). Secret.
+        reports: Fine; shape (r, ..., bits).
+        rng: Randomness.
+
+    Returns:
+        The coarse memo, secret, and the coarse reports, in the shapes of the fine ones.
+    """
+    flipped = _flip_coins(step).flip(np.zeros(memo.shape, np.int8), rng=rng)
+    return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
+
+
+def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
+    """Draw coarse reports from fine ones where S is known; shape of `reports`."""
+    which = reports.view(np.int8) + 2 * flipped.view(np.int8)
+    return _kernel_coins(step).flip(which, rng=rng)
+
+
+def finer_history(
+    step: Degradation, true_bits: BoolArray, memo: BoolArray, reports: BoolArray, *, rng: Generator
+) -> tuple[BoolArray, BoolArray]:
+    """Draw a fine memo and a fine history from a coarse one and the truth, exactly.
+
+    Args:
+        step: From fine to coarse; the draw goes the other way.
+        true_bits: The Bloom filter of the value; shape (..., bits). Secret.
+        memo: Coarse; shape (..., bits). Secret.
+        reports: Coarse; shape (r, ..., bits).
+        rng: Randomness.
+
+    Returns:
+        The fine memo, secret, and the fine reports, in the shapes of the coarse ones.
+
+    Raises:
+        InputError: If the reports are not of this memo's shape.
+    """
+    if reports.shape[1:] != memo.shape:
+        raise InputError(f"reports of shape {reports.shape} do not belong to a memo of shape {memo.shape}")
+    right = memo == true_bits
+    fine = true_bits ^ ~_relaxing_coins(step).flip(right.view(np.int8), rng=rng)
+    flipped = memo ^ fine
+    which = reports.view(np.int8) + 2 * fine.view(np.int8) + 4 * flipped.view(np.int8)
+    return fine, _past_coins(step).flip(which, rng=rng)
+
+
+@lru_cache(maxsize=64)
+def _flip_coins(step: Degradation) -> Coins:
+    return Coins((step.flip,))
+
+
+@lru_cache(maxsize=64)
+def _kernel_coins(step: Degradation) -> Coins:
+    """Numbered fine report + 2 S; of S = 1 only where it occurs."""
+    u, v = step.one_after_one, step.one_after_zero
+    flipped = (v[1], u[1]) if step.flip else (Fraction(0), Fraction(0))
+    return Coins((v[0], u[0], *flipped))
+
+
+@lru_cache(maxsize=64)
+def _relaxing_coins(step: Degradation) -> Coins:
+    """Numbered by whether the coarse memo is the truth; true where the fine one is."""
+    return Coins((step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)))
+
+
+@lru_cache(maxsize=64)
+def _past_coins(step: Degradation) -> Coins:
+    """Numbered coarse report + 2 fine memo + 4 S; of S = 1 only where it occurs."""
+    return Coins(
+        [
+            step.fine_report(coarse_shows=shows, memo=memo, flipped=flipped)
+            if step.flip or not flipped
+            else Fraction(0)
+            for flipped in (0, 1)
+            for memo in (0, 1)
+            for shows in (0, 1)
+        ]
+    )

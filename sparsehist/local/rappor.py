@@ -1,0 +1,170 @@
+"""The parameters of RAPPOR: a Bloom filter, a memo drawn once, and reports drawn from the memo.
+
+A person's value sets `hashes` bits of a filter. Each bit is kept in a memo with probability `keep`, and is else
+replaced by a fair coin, once and for all. Each report shows a bit of the memo that is set as 1 with probability
+`one_if_set`, and one that is not with probability `one_if_not`. In the symbols of the paper alpha = 1 - keep, beta =
+one_if_set, gamma = one_if_not.
+
+Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) put right; the cost of r
+reports is our own derivation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsehist.errors import DeclarationError
+from sparsehist.local.coins import BoolArray, Coins
+from sparsehist.privacy.exact import Number, at_least_zero, log
+
+_MOST_BITS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Rappor:
+    """One setting of RAPPOR; all of it is public.
+
+    Args:
+        bits: Length of the Bloom filter.
+        hashes: Bits of it that a value sets; at least 1, at most `bits`. Two may fall together.
+        keep: Probability that the memo keeps a bit rather than replacing it by a fair coin; strictly between 0 and 1.
+        one_if_set: Probability that a report shows 1 where the memo is set.
+        one_if_not: The same where it is not; below `one_if_set`.
+
+    Numbers are read exactly: 0.75, "3/4" and Fraction(3, 4) are one setting.
+
+    Raises:
+        DeclarationError: If a parameter is not what it should be; the message names the inequality.
+
+    Example:
+        >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
+        >>> round(setting.epsilon(), 4), round(setting.epsilon(reports=1), 4)
+        (4.3944, 1.0743)
+    """
+
+    bits: int
+    hashes: int
+    keep: Number
+    one_if_set: Number
+    one_if_not: Number
+
+    def __post_init__(self) -> None:
+        """Read the numbers exactly and refuse what is no setting."""
+        for name, most in (("bits", _MOST_BITS), ("hashes", self.bits)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise DeclarationError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
+        for name in ("keep", "one_if_set", "one_if_not"):
+            object.__setattr__(self, name, at_least_zero(getattr(self, name), name))
+        if not 0 < self.kept < 1:
+            raise DeclarationError(f"a setting needs 0 < keep < 1, got keep={self.keep}")
+        if not self.if_not < self.if_set <= 1:
+            raise DeclarationError(
+                f"a setting needs one_if_not < one_if_set <= 1, got one_if_not={self.one_if_not} and "
+                f"one_if_set={self.one_if_set}"
+            )
+
+    @property
+    def kept(self) -> Fraction:
+        """1 - alpha."""
+        return Fraction(self.keep)
+
+    @property
+    def if_set(self) -> Fraction:
+        """Beta."""
+        return Fraction(self.one_if_set)
+
+    @property
+    def if_not(self) -> Fraction:
+        """Gamma."""
+        return Fraction(self.one_if_not)
+
+    def epsilon(self, reports: int | None = None) -> float:
+        """What one person's reports cost when their value changes into any other.
+
+        Of a value up to `hashes` bits are set that another leaves unset, and as many the other way round. The largest
+        log ratios of r reports of a bit are those of r ones and of r zeros.
+
+        Args:
+            reports: How many; None for any number of them, which is the memo itself.
+
+        Returns:
+            epsilon, from exact numbers; rounded to a double at the end.
+
+        Raises:
+            DeclarationError: If `reports` is no number of reports.
+        """
+        rare = (1 - self.kept) / 2
+        if reports is None:
+            return 2 * self.hashes * log((1 - rare) / rare)
+        if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
+            raise DeclarationError(f"reports must be a whole number of at least 1, or None for any, got {reports!r}")
+        ones = self.if_set**reports, self.if_not**reports
+        zeros = (1 - self.if_set) ** reports, (1 - self.if_not) ** reports
+        up = ((1 - rare) * ones[0] + rare * ones[1]) / (rare * ones[0] + (1 - rare) * ones[1])
+        down = (rare * zeros[0] + (1 - rare) * zeros[1]) / ((1 - rare) * zeros[0] + rare * zeros[1])
+        return self.hashes * (log(up) + log(down))
+
+    def filter(self, value: str | bytes) -> BoolArray:
+        """The Bloom filter of a value; shape (bits,). As secret as the value.
+
+        The bits are those of SHA-256 of the number of the hash function and the value, so that every client and every
+        decoder has the same.
+        """
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        filled = np.zeros(self.bits, np.bool_)
+        for number in range(self.hashes):
+            digest = hashlib.sha256(number.to_bytes(4, "big") + data).digest()
+            filled[int.from_bytes(digest, "big") % self.bits] = True
+        return filled
+
+    def std(self, count: float, people: int, reports: int | None = 1) -> float:
+        """Standard deviation of the estimated number of people with a bit set.
+
+        Args:
+            count: How many there are.
+            people: How many report.
+            reports: Of each person; None for any number. It does not go to 0: the memo is drawn once.
+
+        Example:
+            >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
+            >>> round(setting.std(200, 10_000), 3), round(setting.std(200, 10_000, None), 3)
+            (396.358, 86.603)
+        """
+        return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
+
+    def variances(self, counts: NDArray[np.float64], people: int, reports: int | None = 1) -> NDArray[np.float64]:
+        """The squares of `std`, for many counts at once; shape as `counts`."""
+        kept, beta, gamma = float(self.kept), float(self.if_set), float(self.if_not)
+        each = 0.0 if reports is None else 1.0 / reports
+
+        def of_one(memo: float) -> float:
+            within = memo * beta * (1 - beta) + (1 - memo) * gamma * (1 - gamma)
+            return (beta - gamma) ** 2 * memo * (1 - memo) + within * each
+
+        mixed = counts * of_one((1 + kept) / 2) + (people - counts) * of_one((1 - kept) / 2)
+        return mixed / (kept * (beta - gamma)) ** 2
+
+    def __str__(self) -> str:
+        """The setting, in the order of its parameters."""
+        return f"rappor({self.bits}, {self.hashes}, {self.keep}, {self.one_if_set}, {self.one_if_not})"
+
+
+@lru_cache(maxsize=64)
+def memo_coins(setting: Rappor) -> Coins:
+    """Coins 0 and 1: a bit of the memo where the filter is unset, and where it is set."""
+    rare = (1 - setting.kept) / 2
+    return Coins((rare, 1 - rare))
+
+
+@lru_cache(maxsize=64)
+def report_coins(setting: Rappor) -> Coins:
+    """Coins 0 and 1: a bit of a report where the memo is unset, and where it is set."""
+    return Coins((setting.if_not, setting.if_set))

@@ -1,0 +1,283 @@
+"""RAPPOR: settings, memo and reports, whole histories in both directions, decoding."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from sparsehist import entropy
+from sparsehist.errors import DataError, DeclarationError, InputError
+from sparsehist.local import (
+    Degradation,
+    Rappor,
+    coarser_history,
+    decode,
+    draw_memo,
+    draw_report,
+    finer_history,
+)
+from sparsehist.local.coins import Coins
+from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, mean_test
+
+FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
+COARSE = Rappor(1, 1, keep="0.25", one_if_set="0.65", one_if_not="0.4")
+STEP = Degradation(COARSE, FINE)
+PEOPLE = 400_000
+STATES = list(itertools.product((0, 1), repeat=6))  # z1, w1 of two reports, z2, w2 of two reports
+
+
+def chance(probability, outcome):
+    """P of one outcome of a coin."""
+    return probability if outcome else 1 - probability
+
+
+def enumerated(truth):
+    """Exact probabilities of all states of memo and two reports at both settings; from fine to coarse."""
+    law = {}
+    for z1, w11, w12, z2, w21, w22 in STATES:
+        flipped = z1 ^ z2
+        p = chance((1 + FINE.kept) / 2, z2 == truth) * chance((1 - COARSE.kept / FINE.kept) / 2, flipped)
+        for coarse, fine in ((w11, w21), (w12, w22)):
+            p *= chance(FINE.if_set if z2 else FINE.if_not, fine)
+            p *= chance((STEP.one_after_one if fine else STEP.one_after_zero)[flipped], coarse)
+        law[z1, w11, w12, z2, w21, w22] = p
+    return law
+
+
+def p_value(columns, truth):
+    """G-test of all 64 states."""
+    index = np.column_stack(columns).astype(int) @ [32, 16, 8, 4, 2, 1]
+    law = np.array([float(enumerated(truth)[state]) for state in STATES])
+    order = np.argsort(-law, kind="stable")
+    return g_test(np.bincount(index, minlength=64)[order], law[order])
+
+
+def history(setting, truth, rng):
+    """Memo and two reports of many people with one bit."""
+    memo = draw_memo(setting, truth, rng=rng)
+    return memo, np.stack([draw_report(setting, memo, rng=rng) for _ in range(2)])
+
+
+def truths(truth):
+    """Everybody's filter."""
+    return np.full((PEOPLE, 1), bool(truth))
+
+
+def columns(z1, w1, z2, w2):
+    """In the order of STATES."""
+    return [part[:, 0] for part in (z1, w1[0], w1[1], z2, w2[0], w2[1])]
+
+
+def test_settings_have_the_reference_values():
+    """What any number of reports, one and two cost; the spread of an estimate."""
+    setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
+    assert setting.epsilon() == 4.3944491546724387656
+    assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)
+    assert setting.epsilon(reports=2) == pytest.approx(2.0170079503358933608, rel=1e-15)
+    assert setting.std(200, 10_000) == pytest.approx(396.35842365212827655, rel=1e-15)
+    assert setting.std(200, 10_000, None) == pytest.approx(86.602540378443864676, rel=1e-15)
+    assert setting == Rappor(64, 2, "1/2", Fraction(3, 4), 0.5)
+
+
+def test_reports_cost_what_enumeration_says():
+    """The largest ratio over all sequences of r reports, in both directions, h times."""
+    for reports in (1, 2, 5):
+        ratios = []
+        for shown in itertools.product((0, 1), repeat=reports):
+            law = [
+                sum(
+                    chance((1 + FINE.kept) / 2, z == y)
+                    * math.prod(chance(FINE.if_set if z else FINE.if_not, w) for w in shown)
+                    for z in (0, 1)
+                )
+                for y in (0, 1)
+            ]
+            ratios.append(math.log(law[1] / law[0]))
+        assert FINE.epsilon(reports) == pytest.approx(max(ratios) - min(ratios), rel=1e-13)
+    assert FINE.epsilon(4000) == pytest.approx(FINE.epsilon(), rel=1e-12)
+
+
+def test_the_step_has_the_reference_values():
+    """K_0, s, and two probabilities of the joint history, to every printed digit."""
+    assert STEP.flip == Fraction(1, 4)
+    assert STEP.one_after_one[0] == Fraction(163, 220)
+    assert STEP.one_after_zero[0] == Fraction(63, 220)
+    law = enumerated(1)
+    joint = sum(p for (_, w11, w12, _, w21, w22), p in law.items() if (w11, w12, w21, w22) == (0, 0, 1, 1))
+    given = STEP.fine_report(coarse_shows=1, memo=1, flipped=0)
+    with mpmath.workdps(40):
+        assert abs(mpmath.mpf(joint.numerator) / joint.denominator - mpmath.mpf("0.084100087164256198347")) < 1e-21
+        assert abs(mpmath.mpf(given.numerator) / given.denominator - mpmath.mpf(".91188811188811188811")) < 1e-20
+
+
+def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_say():
+    """By exact enumeration: the coarse marginal is that of the coarse setting, and the joint loss the fine one's."""
+    laws = [enumerated(truth) for truth in (0, 1)]
+    for truth, law in enumerate(laws):
+        for z1, w11, w12 in itertools.product((0, 1), repeat=3):
+            marginal = sum(p for state, p in law.items() if state[:3] == (z1, w11, w12))
+            direct = chance((1 + COARSE.kept) / 2, z1 == truth)
+            for w in (w11, w12):
+                direct *= chance(COARSE.if_set if z1 else COARSE.if_not, w)
+            assert marginal == direct
+    seen = {}
+    for truth, law in enumerate(laws):
+        for (_, w11, w12, _, w21, w22), p in law.items():
+            seen.setdefault((w11, w12, w21, w22), [0, 0])[truth] += p
+    ratios = [math.log(one / zero) for zero, one in seen.values()]
+    assert max(ratios) - min(ratios) == pytest.approx(FINE.epsilon(2), rel=1e-13)
+
+
+@pytest.mark.parametrize("truth", [0, 1])
+def test_histories_in_both_directions_follow_the_enumeration(truth):
+    """Degrading and relaxing whole histories give the same joint law of all 64 states."""
+    rng = entropy.seeded(11 + truth)
+    z2, w2 = history(FINE, truths(truth), rng)
+    z1, w1 = coarser_history(STEP, z2, w2, rng=rng)
+    assert_consistent(p_value(columns(z1, w1, z2, w2), truth), "degraded")
+    z1, w1 = history(COARSE, truths(truth), rng)
+    z2, w2 = finer_history(STEP, truths(truth), z1, w1, rng=rng)
+    assert_consistent(p_value(columns(z1, w1, z2, w2), truth), "relaxed")
+
+
+def test_wrong_histories_are_seen():
+    """Degrading report by report, drawing past reports from the memo alone, and a memo kept 5 % more often."""
+    rng = entropy.seeded(21)
+    z2, w2 = history(FINE, truths(1), rng)
+    one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
+    w1 = np.concatenate([reports for _, reports in one_by_one])
+    assert_detected(p_value(columns(one_by_one[0][0], w1, z2, w2), 1), "report by report")
+    z1, w1 = history(COARSE, truths(1), rng)
+    z2, _ = finer_history(STEP, truths(1), z1, w1, rng=rng)
+    afresh = np.stack([draw_report(FINE, z2, rng=rng) for _ in range(2)])
+    assert_detected(p_value(columns(z1, w1, z2, afresh), 1), "reports drawn afresh from the memo")
+    closer = Rappor(1, 1, Fraction(21, 40), FINE.if_set, FINE.if_not)
+    z2, w2 = history(closer, truths(1), rng)
+    z1, w1 = coarser_history(STEP, z2, w2, rng=rng)
+    assert_detected(p_value(columns(z1, w1, z2, w2), 1), "kept 5 % more often")
+
+
+def test_thirty_reports_degraded_one_by_one_would_cost_twice_what_is_promised():
+    """Each bit of 30 reports that are right one by one costs 1.0977 where ln(.625/.375) is promised."""
+
+    def shown_given(setting, truth):
+        memo = chance((1 + setting.kept) / 2, truth)
+        return memo * setting.if_set + (1 - memo) * setting.if_not
+
+    slope = (shown_given(COARSE, 1) - shown_given(COARSE, 0)) / (shown_given(FINE, 1) - shown_given(FINE, 0))
+    offset = shown_given(COARSE, 0) - slope * shown_given(FINE, 0)
+    zeros = [(1 - offset - slope * p) ** 30 for p in (FINE.if_not, FINE.if_set)]
+    common, rare = (1 + FINE.kept) / 2, (1 - FINE.kept) / 2
+    loss = math.log((common * zeros[0] + rare * zeros[1]) / (rare * zeros[0] + common * zeros[1]))
+    assert loss == pytest.approx(1.0976637047894195224, rel=1e-14)
+    assert COARSE.epsilon() / 2 == pytest.approx(math.log(0.625 / 0.375), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("coarse", "named"),
+    [
+        (Rappor(1, 1, "0.6", "0.65", "0.4"), r"needs keep\(coarse\) <= keep\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.9", "0.2"), r"needs one_if_set\(coarse\) \* one_if_not\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.95", "0.7"), r"needs \(1 - one_if_not\(coarse\)\) \* \(1 - one_if_set\(fine\)\)"),
+        (Rappor(1, 1, "0.4", "0.9", "0.65"), r"needs \(1 - one_if_not\(coarse\)\) \* one_if_not\(fine\)"),
+        (Rappor(1, 1, "0.4", "0.3", "0.1"), r"needs one_if_set\(coarse\) \* \(1 - one_if_set\(fine\)\)"),
+        (Rappor(2, 1, "0.4", "0.65", "0.4"), "same filter"),
+    ],
+)
+def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
+    """Each way to fail is refused by its own inequality."""
+    fine = FINE if coarse.if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
+    with pytest.raises(DeclarationError, match=named):
+        Degradation(coarse, fine)
+
+
+def test_symmetric_settings_always_follow():
+    """With one_if_not = 1 - one_if_set, less kept and less shown is always enough."""
+    grid = [Fraction(i, 12) for i in range(7, 12)]
+    for kept, kept_fine in itertools.combinations_with_replacement(grid, 2):
+        for beta, beta_fine in itertools.combinations_with_replacement(grid, 2):
+            Degradation(Rappor(1, 1, kept, beta, 1 - beta), Rappor(1, 1, kept_fine, beta_fine, 1 - beta_fine))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep": 0},
+        {"keep": 1},
+        {"one_if_set": "2/5"},
+        {"one_if_set": 2},
+        {"one_if_not": -1},
+        {"hashes": 9},
+        {"bits": 0},
+        {"bits": True},
+    ],
+)
+def test_what_is_no_setting_is_refused(wrong):
+    """Parameters outside their ranges carry their value in the message."""
+    with pytest.raises(DeclarationError, match=str(next(iter(wrong.values())))):
+        Rappor(**{"bits": 8, "hashes": 2, "keep": 0.5, "one_if_set": 0.75, "one_if_not": 0.5} | wrong)
+
+
+def test_coins_beyond_their_first_word_are_exact():
+    """A chance that 62 bits do not decide is settled by those that follow: 2**-62 above one half, given a tie."""
+    chance_of_true = Fraction(1, 3)
+    settled = [Coins._settle(chance_of_true, rng=entropy.seeded(seed)) for seed in range(20_000)]
+    rest = chance_of_true * 2**62 - int(chance_of_true * 2**62)
+    assert_consistent(binomial_test(sum(settled), 20_000, float(rest)))
+    assert not Coins._settle(Fraction(1, 2), rng=entropy.seeded(1))
+
+
+def test_estimates_are_unbiased_with_the_spread_they_state():
+    """Over 400 collections: few candidates by least squares, many by comparison, reports of one day and of three."""
+    setting = Rappor(32, 2, "0.5", "0.8", "0.2")
+    rng = entropy.seeded(31)
+    names = [f"page {i}" for i in range(12)]
+    counts = np.array([300, 200, 150, 100, 80, 60, 40, 30, 20, 10, 6, 4])
+    filters = np.repeat(np.stack([setting.filter(name) for name in names]), counts, axis=0)
+    for days in (1, 3):
+        estimates, stds = [], []
+        for _ in range(400):
+            memo = draw_memo(setting, filters, rng=rng)
+            reports = np.stack([draw_report(setting, memo, rng=rng) for _ in range(days)], axis=1)
+            decoded = decode(reports if days > 1 else reports[:, 0], setting, names)
+            estimates.append(decoded.estimate)
+            stds.append(decoded.std)
+        scores = (np.array(estimates) - counts) / np.array(stds)
+        for score in scores.T:
+            assert_consistent(mean_test(score, 0.0, 1.0), f"bias, {days} days")
+        squares = (scores**2).mean(axis=0)
+        assert np.all(abs(squares - 1) < 0.35), squares
+
+
+def test_more_candidates_than_bits_are_compared_with_the_rest():
+    """Estimates stay centred over hash functions, and their stated spread covers collisions."""
+    setting = Rappor(64, 2, "0.9", 1, 0)
+    rng = entropy.seeded(33)
+    scores = []
+    for trial in range(60):
+        names = [f"{trial} page {i}" for i in range(100)]
+        counts = np.r_[400, 300, np.full(98, 10)]
+        filters = np.repeat(np.stack([setting.filter(name) for name in names]), counts, axis=0)
+        memo = draw_memo(setting, filters, rng=rng)
+        decoded = decode(draw_report(setting, memo, rng=rng), setting, names)
+        scores.append(((decoded.estimate - counts) / decoded.std)[:20])
+    flat = np.concatenate(scores)
+    assert abs(flat.mean()) < 0.15
+    assert 0.6 < flat.std() < 1.4
+
+
+def test_decoding_refuses_what_are_no_reports():
+    """Shape, content and candidates are checked."""
+    setting = Rappor(8, 2, "0.5", "0.8", "0.2")
+    with pytest.raises(DataError, match="8 bits"):
+        decode(np.zeros((5, 7), bool), setting, ["a"])
+    with pytest.raises(DataError, match="0 and 1"):
+        decode(np.full((5, 8), 2), setting, ["a"])
+    for candidates in ([], ["a", "a"]):
+        with pytest.raises(InputError, match="different"):
+            decode(np.zeros((5, 8), bool), setting, candidates)

@@ -8,12 +8,14 @@ from sparsehist.histogram.exceeding import NewlyTracked, draw_exceeding
 from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.history import draws_all_empty, largest_tail
 from sparsehist.histogram.round import Round, draw_round
-from sparsehist.histogram.thresholds import expected_false_keys, numerical_slack, threshold_for_false_keys
+from sparsehist.histogram.slack import dense_slack, round_slack
+from sparsehist.histogram.thresholds import expected_false_keys, threshold_for_false_keys
 
 __all__ = [
     "DenseReleases",
     "NewlyTracked",
     "Round",
+    "dense_slack",
     "draw_exceeding",
     "draw_round",
     "draws_all_empty",
@@ -21,8 +23,8 @@ __all__ = [
     "expected_false_keys",
     "grid_step",
     "largest_tail",
-    "numerical_slack",
     "release_dense",
+    "round_slack",
     "round_to_grid",
     "threshold_for_false_keys",
 ]

@@ -19,7 +19,7 @@ Sizes = Number
 
 _LOG_HALF = -math.log(2)
 # More successes than this do not fit beside what is drawn for each of them.
-_MOST_SUCCESSES = 2.0**31
+MOST_SUCCESSES = 2.0**31
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
@@ -53,8 +53,8 @@ def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: 
     trials = sizes if isinstance(sizes, Number) else as_sizes(sizes)
     log_p = np.atleast_1d(np.asarray(log_p, np.float64))
     expected = float(trials.high @ np.exp(log_p))
-    if not expected <= _MOST_SUCCESSES:
-        raise ThresholdError(f"the threshold would let more than {_MOST_SUCCESSES:.2g} cells through; raise it")
+    if not expected <= MOST_SUCCESSES:
+        raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
     flip = log_p > _LOG_HALF
     rarer = np.where(flip, -np.expm1(log_p), np.exp(log_p))
     drawn = binomial_poisson.binomial(trials, rarer, rng=rng)

@@ -26,35 +26,6 @@ def expected_false_keys(family: Family, level: Level, threshold: float, domain_s
     return math.exp(log_expected) if log_expected < 700 else math.inf
 
 
-def numerical_slack(family: Family, level: Level, threshold: float, domain_size: int) -> float:
-    """Total variation by which a round may miss the law of a group of cells of equal count.
-
-    Apart from the rounding of doubles. The number of empty cells that exceed is binomial; where the domain has
-    2**32 cells or more and P[Z > threshold] is below 2**-40 it is drawn as a Poisson number, which is at most
-    that probability away (Barbour and Hall 1984), and elsewhere to 1e-12 (`sparsehist.histogram.binomial`). A
-    group whose history is rare is integrated to 1e-12 for each of its cells (`sparsehist.histogram.rare`).
-    Families that invert their laws in doubles add what they state themselves.
-
-    Args:
-        family: The noise.
-        level: Its level.
-        threshold: The effective threshold, in counts.
-        domain_size: Number of cells.
-
-    Returns:
-        A bound for one round, from public numbers only; those of several rounds add.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> numerical_slack(Gaussian(), 0.5, 6.0, 10**9) <= 2e-12
-        True
-    """
-    log_tail = float(family.log_tail(threshold, level))
-    counted = math.exp(log_tail) if domain_size >= 2**32 and log_tail < -40 * math.log(2) else 1e-12
-    of_family = getattr(family, "numerical_slack", None)
-    return counted + 1e-12 + (0.0 if of_family is None else float(of_family(level)))
-
-
 def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
     """The lowest threshold on the grid at which at most `false_keys` empty cells are expected.
 

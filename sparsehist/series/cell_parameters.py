@@ -14,7 +14,7 @@ from sparsehist.histogram import (
     expected_false_keys,
     grid_step,
     largest_tail,
-    numerical_slack,
+    round_slack,
     threshold_for_false_keys,
 )
 from sparsehist.noise.family import noise_mean
@@ -25,7 +25,7 @@ from sparsehist.series.request import Request, finite
 from sparsehist.store import ReleaseRecord
 
 NEIGHBOURS = "logs that differ by all rows of one unit"
-_LAZILY = "cells are drawn lazily, each group of equal count within numerical_slack"
+_LAZILY = "draws are within numerical_slack of their law in total variation"
 # The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
 # bits of a double, and rounding would tell counts apart.
 LARGEST_COUNT = 2**34
@@ -65,6 +65,7 @@ def public_parameters(
         chosen = _closed_parameters(declaration, request, made, max_false_keys, step)
     statement = chosen.pop("guarantee", family.statement(level))
     effective = effective_threshold(chosen["threshold"], step)
+    past = [(known.level, known.threshold) for known in made]
     size = 1 if declaration.domain.is_open else declaration.domain.size  # an open domain draws no empty cells
     return {
         "series": declaration.name,
@@ -76,7 +77,7 @@ def public_parameters(
         "noise_mean": noise_mean(family, level),
         "grid": step,
         "effective_threshold": effective,
-        "numerical_slack": numerical_slack(family, level, effective, size),
+        "numerical_slack": round_slack(family, past, level, declaration.max_keys),
         "guarantee": f"{statement}; {_LAZILY}",
         "neighbours": NEIGHBOURS,
         "max_keys": declaration.max_keys,

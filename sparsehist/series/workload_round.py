@@ -15,7 +15,7 @@ import polars as pl
 
 from sparsehist.accounting.spending import check_spending
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, NotFoundError
-from sparsehist.histogram import grid_step
+from sparsehist.histogram import dense_slack, grid_step
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.planning.workload_plan import chosen_strategy
@@ -178,8 +178,9 @@ def release(
     earlier = None if path_id is None else state.releases(path_id)[0].metadata
     metadata = _public_parameters(declaration, family, strategy, request, earlier)
     check_spending(
-        state, record, declaration, path_id=path_id, level=level, family=declaration.noise, name=request.name, who=who
-    )
+        state, record, declaration, path_id=path_id, level=level, family=declaration.noise, name=request.name,
+        numerical_slack=metadata["numerical_slack"], who=who,
+    )  # fmt: skip
     spent = set() if path_id is None else set(state.levels(path_id))
     size = _state_size(strategy, declaration)
     neighbours = {at: state.noise(path_id, at, size) for at in adjacent(spent, level)} if path_id is not None else {}
@@ -299,7 +300,14 @@ def _public_parameters(
             strategy, sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1
         ),
         "threshold": None,
-        "numerical_slack": 0.0,
+        "numerical_slack": dense_slack(
+            family,
+            level,
+            strategy.n_noise,
+            workload.n_queries if workload.explicit else workload.n_cells,
+            noise_std * math.sqrt(mean),
+            grid_step(std),
+        ),
         "post_processing": list(request.post_processing or ()),
         "guarantee": family.statement(level),
         "neighbours": NEIGHBOURS,

@@ -191,9 +191,9 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pyt
 
     The public limit is half of what a round can draw, which leaves the counted cells (below 2**30) the rest.
     """
-    assert cell_parameters._MOST_FALSE_KEYS == binomial._MOST_SUCCESSES / 2
+    assert cell_parameters._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_parameters, "_MOST_FALSE_KEYS", 450.0)
-    monkeypatch.setattr(binomial, "_MOST_SUCCESSES", 900.0)
+    monkeypatch.setattr(binomial, "MOST_SUCCESSES", 900.0)
     refusals = []
     for cells in (1, 300):
         counted = pl.DataFrame({"cell": range(cells), "count": [50] * cells})

@@ -1,0 +1,121 @@
+"""How far a round may be from its law, in total variation: from public numbers only.
+
+To compare neighbouring logs, replace by ideal draws only what the unit touches: the numbers of cells that exceed of
+the 2l groups of equal count that differ (a cell of count c is one of count c + 1 in the other log, for each of at
+most l = max_keys cells), and the noise of those l cells. All other draws have the same law in both logs, however
+wrong it is. So a round is within
+
+    eta = 2 l h1 + l h2
+
+of one that keeps its promise, also if levels and thresholds are chosen by looking at earlier releases, and eta adds
+up over rounds, noise paths and series. What holds with (epsilon, delta) then holds with
+(epsilon, delta + (1 + e**epsilon) * sum of eta).
+
+h1, one number of cells: `count_slack` at the largest number that is ever drawn, as group sizes are secret.
+
+h2, one cell. With u = 2**-52, m past levels, sigma the standard deviation and g the grid's step:
+
+- *The probability of exceeding* is off by at most u |q ln q| or so, and counts once, here: 4 u.
+- *Real noise* is made from numbers of 52 random bits by a few operations, and so is off by about u (sigma + |Z|) from
+  an ideal draw that shares its randomness. Published is that number rounded to multiples of g, which changes if a
+  boundary lies in between: with probability 3 u sigma / g at most. As the next draws start from it, another
+  u sigma / s is added, s the standard deviation of what they add; unless levels are so close (1e-5 of one another)
+  that this is no longer small: then what each of them was off by counts again. Together at most
+  4 u (1 + near levels) sigma / g. A comparison with a bound flips with probability 2 u, m times in each try.
+- *Integer noise* is exact in dense draws, or within what the family states as `draw_slack`. Lazily it is the inverse
+  of a distribution function, whose values are known to a relative error: a family states the sum over all integers as
+  `numerical_slack`, or it is taken to be 4 u (1 + sigma)**2, which the tests compare with 40 digits for Poisson and
+  Skellam noise.
+- *Tries.* A cell whose history has probability P is a candidate with probability at most 1 - e**-3 / P and takes 1/P
+  tries on average, less than e**3 / 4 < 6 in all; a cell drawn explicitly takes at most e**3 < 21 for its path.
+
+Source: our own derivation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from sparsehist.histogram.binomial import MOST_SUCCESSES
+from sparsehist.histogram.grid import grid_step
+from sparsehist.noise.binomial_poisson import count_slack
+from sparsehist.noise.family import Family
+from sparsehist.privacy.levels import Level, as_level
+
+_U = 2.0**-52
+_NEAR = 1e-5
+_LAZY_TRIES, _EXPLICIT_TRIES = 6.0, 21.0
+
+
+def round_slack(family: Family, past: Sequence[tuple[Level, float]], level: Level, max_keys: int) -> float:
+    """Bound eta of one round of a sparse histogram, or of any other path of cells.
+
+    Args:
+        family: The noise.
+        past: (level, threshold) of every past release of the path.
+        level: The new level.
+        max_keys: Keys that a unit may touch.
+
+    Returns:
+        Total variation, from public numbers only; those of several rounds add.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> 0 < round_slack(Gaussian(), [], 0.5, 1) < 2e-12
+        True
+    """
+    return law_slack(family, past, level, 2 * max_keys, max_keys)
+
+
+def law_slack(
+    family: Family, past: Sequence[tuple[Level, float]], level: Level, n_groups: int, n_cells: int
+) -> float:
+    """Bound the total variation by which so many groups and cells of a round together miss their law.
+
+    Of all groups and cells that is the slack of the round's whole law; their number is secret, so that it is for the
+    curator only.
+    """
+    levels = {as_level(at) for at, _ in past}
+    new = as_level(level)
+    return n_groups * count_slack(MOST_SUCCESSES) + n_cells * _cell_slack(family, levels, new)
+
+
+def dense_slack(family: Family, level: Level, n_noise: int, n_answers: int, std: float, step: float) -> float:
+    """Bound the total variation by which the answers of a workload miss their law.
+
+    Each answer is a weighted sum of noises, rounded to a grid. Errors of different noises are as often up as down:
+    that of the sum is to its standard deviation what that of one noise is, and the answer changes like one cell.
+
+    Args:
+        family: The noise.
+        level: Of the release.
+        n_noise: Noises, all of which may touch a unit.
+        n_answers: Numbers that are rounded and published.
+        std: Root mean square of their standard deviations, in counts.
+        step: Of their grid, in counts.
+    """
+    return min(1.0, 4 * _U * n_answers * std / step + n_noise * _stated(family, "draw_slack", level))
+
+
+def _cell_slack(family: Family, past: set[Fraction], level: Fraction) -> float:
+    if family.integer:
+        every = past | {level}
+        lazily = sum(_lazy_slack(family, at) for at in every)
+        explicitly = sum(_stated(family, "draw_slack", at) for at in every)
+        return 4 * _U + max(_LAZY_TRIES * lazily, _EXPLICIT_TRIES * explicitly)
+    std = family.std(level)
+    near = sum(abs(at - level) <= _NEAR * level for at in past)
+    return 4 * _U * (1 + (1 + near) * std / grid_step(std)) + 2 * _U * _EXPLICIT_TRIES * len(past)
+
+
+def _lazy_slack(family: Family, level: Fraction) -> float:
+    if hasattr(family, "numerical_slack"):
+        return _stated(family, "numerical_slack", level)
+    return float(4 * _U * (1 + family.std(level)) ** 2)
+
+
+def _stated(family: Family, slack: str, level: Level) -> float:
+    """What a family states of itself; nothing where it is exact."""
+    of_level = getattr(family, slack, None)
+    return 0.0 if of_level is None else float(of_level(level))

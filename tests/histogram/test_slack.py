@@ -1,0 +1,166 @@
+"""The stated slack of a round is at least the error that is measured, against more digits than doubles have."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp
+from scipy.special import betainc
+
+from sparsehist.entropy import seeded
+from sparsehist.histogram import dense_slack, grid_step, round_slack
+from sparsehist.histogram.binomial import MOST_SUCCESSES
+from sparsehist.histogram.slack import law_slack
+from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.noise.binomial_poisson import count_slack
+from sparsehist.noise.skellam_parts import _tables
+
+KEYS = (1, 20, 1000)
+# numpy's normals and exponentials come from layers of 2**52 and 2**53 places, about 1.6 and 2 deviations wide.
+LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
+
+
+def exact(level: str) -> mp.mpf:
+    """A level to all digits."""
+    return mp.mpf(Fraction(level).numerator) / Fraction(level).denominator
+
+
+def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
+    """The noise with a tail of p."""
+    if isinstance(family, Gaussian):
+        scale = family.sensitivity / mp.sqrt(2 * exact(level))
+        z = mp.mpf(near) / scale
+        for _ in range(4):
+            z += (mp.erfc(z / mp.sqrt(2)) / 2 - p) / mp.npdf(z)
+        return z * scale
+    rate = exact(level) / family.sensitivity
+    return -mp.log(2 * p) / rate if 2 * p <= 1 else mp.log(2 * (1 - p)) / rate
+
+
+def off_by_inverse(family: Family, level: str) -> float:
+    """The mean distance of noise made from a uniform number from what that number stands for, in counts."""
+    log_p = -seeded(71).standard_exponential(300)
+    found = family.inverse_log_tail(log_p, level)
+    with mp.workdps(40):
+        pairs = zip(log_p.tolist(), found.tolist(), strict=True)
+        return float(np.mean([float(abs(z - exact_inverse(family, level, mp.exp(mp.mpf(p)), z))) for p, z in pairs]))
+
+
+def off_by_steps(family: Gaussian, level: str) -> float:
+    """The largest mean distance of a step between levels from the same step in 64 bits, in counts."""
+    rho, size = Fraction(level), 20_000
+    low, high = rho / 2, rho * 3
+
+    def real(value: Fraction) -> np.longdouble:
+        return np.longdouble(value.numerator) / np.longdouble(value.denominator)
+
+    def normals(variance: Fraction) -> np.ndarray:
+        draws = seeded(73).standard_normal(size).astype(np.longdouble)
+        return draws * np.sqrt(real(variance)) * np.longdouble(family.sensitivity)
+
+    coarse, fine = family.sample(size, low, rng=seeded(74)), family.sample(size, high, rng=seeded(75))
+    weight = low * (high - rho) / (rho * (high - low))
+    steps = [
+        (family.sample(size, rho, rng=seeded(73)), normals(1 / (2 * rho))),
+        (family.coarsen(fine, high, rho, rng=seeded(73)), fine + normals((high - rho) / (2 * rho * high))),
+        (
+            family.refine(coarse, low, rho, rng=seeded(73)),
+            coarse * real(low / rho) + normals((rho - low) / (2 * rho * rho)),
+        ),
+        (
+            family.between(coarse, low, fine, high, rho, rng=seeded(73)),
+            coarse * real(weight) + fine * real(1 - weight)
+            + normals((rho - low) * (high - rho) / (2 * rho * rho * (high - low))),
+        ),
+    ]  # fmt: skip
+    return max(float(np.mean(np.abs(drawn - wanted))) for drawn, wanted in steps)
+
+
+@pytest.mark.parametrize("max_keys", KEYS)
+@pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
+def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
+    """The places of uniform numbers, and roundings of inverses and of steps, in shares of the grid's step."""
+    for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
+        std = family.std(level)
+        off = off_by_inverse(family, level)
+        if isinstance(family, Gaussian):
+            off = max(off, off_by_steps(family, level))
+        measured = max_keys * (off + LATTICE[type(family)] * std) / grid_step(std)
+        stated = round_slack(family, [], level, max_keys)
+        assert measured <= stated <= 100 * measured
+        assert round_slack(family, [("1/7", 3.0)] * 9, level, max_keys) >= stated
+
+
+def poisson_boundaries(level: str) -> float:
+    """The sum over all integers of the errors of tails, and of the thinning at one half."""
+    mean = exact(level) ** -1
+    reach = int(10 * mp.sqrt(mean)) + 10
+    k = np.arange(max(0, int(mean) - reach), int(mean) + reach)
+    above = [mp.gammainc(int(x) + 1, 0, mean, regularized=True) for x in k]
+    family = Poisson()
+    tails = off_nearer(np.exp(family.log_tail(k, level)), np.exp(family.log_cdf(k, level)), above)
+    n = int(mean)
+    j = np.arange(max(0, n // 2 - reach), min(n, n // 2 + reach))
+    weights = [mp.binomial(n, i) / mp.mpf(2) ** n for i in range(n + 1)]
+    rest = [mp.fsum(weights[int(i) + 1 :]) for i in j]
+    return tails + off_nearer(betainc(j + 1, n - j, 0.5), betainc(n - j, j + 1, 0.5), rest)
+
+
+def parts_boundaries(level: str) -> float:
+    """The same of the table by which the parts of a Skellam number are drawn."""
+    mean, difference = float(exact(level) ** -1), 3
+    first, up_to, above = _tables(np.array([difference]), mean, int(9.5 * math.sqrt(mean)) + 40)
+    weights = [mp.mpf(1)]
+    for k in range(int(first[0]) + 1, int(first[0]) + up_to.shape[1]):
+        weights.append(weights[-1] * mp.mpf(mean) ** 2 / (k * (k + difference)))
+    total, sums = mp.fsum(weights), [mp.zero]
+    for weight in reversed(weights):
+        sums.append(sums[-1] + weight)
+    return off_nearer(above[0], up_to[0], [part / total for part in reversed(sums[:-1])])
+
+
+def off_nearer(above: np.ndarray, below: np.ndarray, exactly: list[mp.mpf]) -> float:
+    """Errors of the smaller of two tails, summed."""
+    rows = zip(above.tolist(), below.tolist(), exactly, strict=True)
+    return float(mp.fsum(abs(a - p) if p < 0.5 else abs(b - (1 - p)) for a, b, p in rows))
+
+
+@pytest.mark.parametrize("max_keys", KEYS)
+@pytest.mark.parametrize("level", ["1/4", "1/100", "1/2500"])
+def test_boundaries_of_integer_noise_are_misplaced_by_less_than_stated(level: str, max_keys: int) -> None:
+    """A lazy draw of Poisson or Skellam noise is off by what the tails of all integers are off by."""
+    with mp.workdps(40):
+        thinned, parts = poisson_boundaries(level), parts_boundaries(level)
+    for family, measured in ((Poisson(), thinned), (Skellam(max_keys), 2 * thinned + parts)):
+        assert max_keys * measured <= round_slack(family, [], level, max_keys)
+
+
+@pytest.mark.parametrize("n_groups", [1, 10, 1000])
+@pytest.mark.parametrize("max_keys", KEYS)
+def test_groups_and_cells_add_up(n_groups: int, max_keys: int) -> None:
+    """Numbers of cells of 2 l groups and l cells are charged for, and of the whole law all groups and cells."""
+    family = Gaussian(math.sqrt(max_keys))
+    one_group, one_cell = (law_slack(family, [], "0.1", *of) for of in ((1, 0), (0, 1)))
+    assert one_group == count_slack(MOST_SUCCESSES) >= count_slack(300.0)
+    assert round_slack(family, [], "0.1", max_keys) == pytest.approx(max_keys * (2 * one_group + one_cell))
+    whole = law_slack(family, [], "0.1", n_groups, 7 * n_groups)
+    assert whole == pytest.approx(n_groups * (one_group + 7 * one_cell))
+
+
+def test_levels_that_are_nearly_equal_are_charged_for() -> None:
+    """Where the next level adds hardly any noise, errors of the ones before are seen again."""
+    family = Gaussian()
+    apart = round_slack(family, [("0.1", 5.0), ("0.3", 5.0)], "0.2", 1)
+    near = round_slack(family, [("0.2000001", 5.0), ("0.1999999", 5.0)], "0.2", 1)
+    assert 2 * apart < near < 4 * apart
+
+
+def test_exact_integers_have_the_slack_of_lazy_draws_only() -> None:
+    """Discrete Laplace noise is exact in dense draws; what remains of a workload is the sum in doubles."""
+    family = DiscreteLaplace(20)
+    assert round_slack(family, [], "0.1", 20) >= 20 * family.numerical_slack("0.1")
+    assert dense_slack(family, "0.1", 10, 10, 200.0, 1.0) == pytest.approx(10 * 200 * 2.0**-50)
+    assert dense_slack(Poisson(), "0.1", 10, 0, 3.0, 1.0) == pytest.approx(10 * Poisson().draw_slack("0.1"))

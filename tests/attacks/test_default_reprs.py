@@ -47,6 +47,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.lattice_history._Chain",
         "histogram.lattice_history._Waves",
         "histogram.history.History",
+        "histogram.laplace_history._Panels",
         "noise.check._Setting",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,16 +20,16 @@ from sparsehist.histogram.publication import least_count, mean_error, publicatio
 from sparsehist.privacy import Cost as Spent
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.joint import guarantee
-from sparsehist.series.cell_parameters import public_parameters
+from sparsehist.series.cell_parameters import cell_metadata
 from sparsehist.series.declaration import Declaration, declare
-from sparsehist.series.request import Request, requested
+from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.request import CellRequest, requested
 from sparsehist.store import ReleaseRecord, SeriesRecord, State
 
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_COUNTS = 1000
-_MOST_FALSE_KEYS = 1e7
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,9 @@ def planned(
     declaration: Declaration,
     made: Sequence[ReleaseRecord],
     levels: Level | Iterable[Level],
-    chosen: Request,
+    chosen: CellRequest,
     counts: Sequence[int],
-    cost: Callable[[Fraction, Mapping[str, Any]], Cost],
+    cost: Callable[[Fraction, CellMetadata], Cost],
 ) -> Plan:
     """The plan of a series after the releases that were made of it; for the package's own use.
 
@@ -169,9 +169,9 @@ def planned(
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
     for level in _checked_levels(levels):
-        parameters = public_parameters(declaration, replace(chosen, level=level), made, _MOST_FALSE_KEYS)
+        parameters = cell_metadata(declaration, replace(chosen, level=level), made)
         by_level.append(_level_row(declaration, level, parameters, cost(level, parameters)))
-        by_count += _count_rows(declaration, level, parameters["effective_threshold"], shown)
+        by_count += _count_rows(declaration, level, parameters.effective_threshold, shown)
     whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), pl.Int64)
     text: dict[str, Any] = {"refused": pl.String, "population_epsilon": pl.Float64}
     return Plan(
@@ -181,15 +181,13 @@ def planned(
     )
 
 
-def _level_row(
-    declaration: Declaration, level: Fraction, parameters: Mapping[str, Any], cost: Cost
-) -> dict[str, Any]:
-    family, effective = declaration.family, parameters["effective_threshold"]
+def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Cost) -> dict[str, Any]:
+    family, effective = declaration.family, parameters.effective_threshold
     shown = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
     least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
     return {
-        **{name: parameters[name] for name in (*shown, *opened)},
+        **{name: getattr(parameters, name) for name in (*shown, *opened)},
         **least,
         "adds": cost.adds,
         "currency": cost.currency,
@@ -216,16 +214,16 @@ def _count_rows(
     ]
 
 
-def _alone(declaration: Declaration) -> Callable[[Fraction, Mapping[str, Any]], Cost]:
+def _alone(declaration: Declaration) -> Callable[[Fraction, CellMetadata], Cost]:
     """The cost of the first release of a population's only series."""
 
-    def cost(level: Fraction, parameters: Mapping[str, Any]) -> Cost:
+    def cost(level: Fraction, parameters: CellMetadata) -> Cost:
         path = {
             "family": declaration.noise,
             "level": level_text(level),
             "max_keys": declaration.max_keys,
-            "delta_infinity": parameters.get("delta_infinity") or 0.0,
-            "numerical_slack": parameters["numerical_slack"],
+            "delta_infinity": parameters.delta_spent,
+            "numerical_slack": parameters.numerical_slack,
         }
         spent = cost_of_paths([path])
         return Cost(level_text(level), spent.currency, finite_or_none(guarantee(spent, DEFAULT_DELTA)))
@@ -235,14 +233,14 @@ def _alone(declaration: Declaration) -> Callable[[Fraction, Mapping[str, Any]], 
 
 def in_store(
     state: State, record: SeriesRecord, declaration: Declaration, path_id: int | None
-) -> Callable[[Fraction, Mapping[str, Any]], Cost]:
+) -> Callable[[Fraction, CellMetadata], Cost]:
     """What a release on a path of a series would do to the ledger of its store."""
     before = state.ledger().to_dicts()
 
-    def cost(level: Fraction, parameters: Mapping[str, Any]) -> Cost:
+    def cost(level: Fraction, parameters: CellMetadata) -> Cost:
         requested_delta = {
-            "delta_infinity": parameters.get("delta_infinity") or 0.0,
-            "numerical_slack": parameters["numerical_slack"],
+            "delta_infinity": parameters.delta_spent,
+            "numerical_slack": parameters.numerical_slack,
         }
         after = with_release(before, record, path_id, level, declaration.noise, requested_delta, declaration.max_keys)
         try:

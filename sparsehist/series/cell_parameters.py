@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.domain import Open
-from sparsehist.errors import DeclarationError, LevelError, ThresholdError
+from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError
 from sparsehist.histogram import (
     draws_all_empty,
     effective_threshold,
@@ -17,33 +17,29 @@ from sparsehist.histogram import (
     round_slack,
     threshold_for_false_keys,
 )
-from sparsehist.noise.family import noise_mean
+from sparsehist.histogram.never_exceeds import threshold_for_exceedance
+from sparsehist.histogram.open_budget import OpenBudget, exceedance_at, open_budget
+from sparsehist.noise.family import currency, noise_mean
 from sparsehist.privacy import level_text
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.open_domain import open_parameters
-from sparsehist.series.request import Request, finite
+from sparsehist.series.metadata import CellMetadata, shared
+from sparsehist.series.request import CellRequest
 from sparsehist.store import ReleaseRecord
 
-NEIGHBOURS = "logs that differ by all rows of one unit"
 _LAZILY = "draws are within numerical_slack of their law in total variation"
 # The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
 # bits of a double, and rounding would tell counts apart.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
-# Half of what a round can draw at all, so that no refusal ever depends on the counts.
-_MOST_FALSE_KEYS = 2.0**30
 
 
-def public_parameters(
-    declaration: Declaration, request: Request, made: Sequence[ReleaseRecord], max_false_keys: float
-) -> dict[str, Any]:
+def cell_metadata(declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord]) -> CellMetadata:
     """Choose the threshold and say what a release will be.
 
     Args:
         declaration: Of the series.
         request: With a level.
         made: The releases of the path so far, in order.
-        max_false_keys: Refuse a threshold that would publish more empty cells than this.
 
     Raises:
         LevelError: If noise at the level does not share a grid with counts.
@@ -55,39 +51,24 @@ def public_parameters(
     std = family.std(level)
     _check_std(declaration, level, std)
     step = 1.0 if family.integer else grid_step(std)
-    if not 0 < finite("max_false_keys", max_false_keys) <= _MOST_FALSE_KEYS:
-        raise DeclarationError(
-            f"max_false_keys must be above 0 and at most {_MOST_FALSE_KEYS:.3g}, got {max_false_keys!r}"
-        )
     if isinstance(declaration.domain, Open):
-        chosen = open_parameters(declaration, declaration.domain, request, made)
+        chosen = _open_parameters(declaration, declaration.domain, request, made)
     else:
-        chosen = _closed_parameters(declaration, request, made, max_false_keys, step)
-    statement = chosen.pop("guarantee", family.statement(level))
+        chosen = _closed_parameters(declaration, request, made, step)
     effective = effective_threshold(chosen["threshold"], step)
     past = [(known.level, known.threshold) for known in made]
-    size = 1 if declaration.domain.is_open else declaration.domain.size  # an open domain draws no empty cells
-    return {
-        "series": declaration.name,
-        "name": request.name,
-        "population": declaration.population,
-        "level": level_text(level),
-        "noise": declaration.noise,
-        "std": std,
-        "noise_mean": noise_mean(family, level),
-        "grid": step,
-        "effective_threshold": effective,
-        "numerical_slack": round_slack(family, past, level, declaration.max_keys),
-        "guarantee": f"{statement}; {_LAZILY}",
-        "neighbours": NEIGHBOURS,
-        "max_keys": declaration.max_keys,
-        "key": list(declaration.key),
-        "domain": declaration.domain.describe(),
-        "domain_size": None if declaration.domain.is_open else str(size),
-        "cap": None if declaration.cap is None else level_text(declaration.cap),
+    return CellMetadata(
+        **shared(declaration),
+        name=request.name,
+        level=level_text(level),
+        std=std,
+        noise_mean=noise_mean(family, level),
+        grid=step,
+        effective_threshold=effective,
+        numerical_slack=round_slack(family, past, level, declaration.max_keys),
+        guarantee=f"{chosen.pop('guarantee', None) or family.statement(level)}; {_LAZILY}",
         **chosen,
-        **declaration.remarks,
-    }
+    )
 
 
 def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
@@ -100,7 +81,7 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
 
 
 def _closed_parameters(
-    declaration: Declaration, request: Request, made: Sequence[ReleaseRecord], max_false_keys: float, step: float
+    declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord], step: float
 ) -> dict[str, Any]:
     """The threshold by the expected number of false keys."""
     assert request.level is not None
@@ -110,6 +91,7 @@ def _closed_parameters(
             "give false_keys= or threshold="
         )
     family, size, level = declaration.family, declaration.domain.size, request.level
+    max_false_keys = request.max_false_keys
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
         false_keys = 1.0 if false_keys is None else false_keys
@@ -131,3 +113,74 @@ def _closed_parameters(
             f"a threshold of {enough!r} would do"
         )
     return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}
+
+
+def _open_parameters(
+    declaration: Declaration, domain: Open, request: CellRequest, made: Sequence[ReleaseRecord]
+) -> dict[str, Any]:
+    """The threshold by what is left of the series' delta, and what is left then.
+
+    Args:
+        declaration: Of the series.
+        domain: Its domain.
+        request: With a level.
+        made: The releases of the path so far, in order.
+
+    Raises:
+        DeclarationError: If false keys were asked for: there are none.
+        BudgetExceededError: If delta has no room for the request; says which threshold would do.
+    """
+    assert request.level is not None
+    if request.false_keys is not None:
+        raise DeclarationError(
+            f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
+            "never published, so there are no false keys. Give a delta, a threshold or neither"
+        )
+    family, level = declaration.family, request.level
+    past = [(known.level, known.threshold) for known in made]
+    before = open_budget(family, past, float(domain.delta), declaration.max_keys)
+    share, threshold = request.delta, request.threshold
+    if threshold is None:
+        share = before.remaining / 2 if share is None else share
+        if share > before.remaining:
+            raise _refusal(share, before, "what remains may be asked for")
+        allowed = before.allowance(share)
+        if not allowed > 0:
+            raise _refusal(share, before, "nothing remains that a release could be made for")
+        threshold = threshold_for_exceedance(family, past, level, allowed)
+    exceeds = exceedance_at(family, past, level, threshold)
+    if not before.holds(exceeds):
+        allowed = before.allowance(before.remaining)
+        lowest = threshold_for_exceedance(family, past, level, allowed) if allowed > 0 else None
+        advice = "no threshold would do" if lowest is None else f"threshold={lowest!r} would take all that remains"
+        raise _refusal(before.added(exceeds), before, advice)
+    after = before.after(exceeds)
+    finest = max([level, *(known.level for known in made)])
+    return {
+        "threshold": threshold,
+        "false_keys": None,
+        "expected_false_keys": 0.0,
+        "delta": domain.delta_text,
+        "delta_share": share,
+        "delta_infinity": after.delta_spent,
+        "delta_remaining": after.remaining,
+        "guarantee": _guarantee(declaration, level_text(finest), family.statement(finest), after),
+    }
+
+
+def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceededError:
+    remaining = budget.remaining
+    return BudgetExceededError(
+        f"requested delta {requested:.6g}, remaining delta {remaining:.6g} of the series' {budget.delta:.6g}, "
+        f"difference {requested - remaining:.3g}; {advice}. Nothing was spent"
+    )
+
+
+def _guarantee(declaration: Declaration, finest: str, statement: str, budget: OpenBudget) -> str:
+    delta = f"{budget.delta_spent:.6g}"
+    is_zcdp = currency(declaration.family) == "rho"
+    together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"
+    return (
+        f"this release and all earlier ones of the series together: {together} (delta_infinity: the probability that "
+        "a key which only one unit has is ever published)"
+    )

@@ -1,150 +1,105 @@
-"""One release of a series: check the request, draw the round, commit it, and make what is published."""
+"""The noise path of the cells of a series: what a round draws, and the rows of what was committed."""
 
 from __future__ import annotations
 
-import secrets
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.accounting.spending import check_spending
 from sparsehist.domain import Domain, draw_free
-from sparsehist.errors import NameTakenError, NotFoundError
 from sparsehist.histogram import NewlyTracked, draw_round
 from sparsehist.noise.family import NoiseArray
-from sparsehist.series.cell_parameters import public_parameters
-from sparsehist.series.declaration import Declaration
+from sparsehist.series.cell_parameters import cell_metadata
+from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.series.published_rows import published_frame, shown_cells
-from sparsehist.series.request import Request
-from sparsehist.store import NewRound, ReleaseRecord, SeriesFiles, SeriesRecord, State, Tracked
-
-Published = tuple[pl.DataFrame, dict[str, Any]]
+from sparsehist.series.request import CellRequest
+from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, Tracked
 
 
-def existing(
-    state: State, record: SeriesRecord, files: SeriesFiles, declaration: Declaration, request: Request
-) -> Published | None:
-    """The release of that name, made again from the state; None if there is none.
+@dataclass(frozen=True, repr=False)
+class CellPath:
+    """The cells of a series; open from the start."""
 
-    Raises:
-        NameTakenError: If it was asked for with other parameters, or is one of a workload.
-        NotFoundError: If there is none and no level to make one at.
-    """
-    made = next((known for known in state.releases(record.path_id) if known.name == request.name), None)
-    if made is None:
-        others = (known for path in record.paths[1:] for known in state.releases(path.path_id))
-        if any(known.name == request.name for known in others):
-            raise NameTakenError(
-                f"{request.name!r} is a release of a workload of {record.name!r}, not of its cells; "
-                "release_workload gives it again"
-            )
-        if request.level is None:
-            raise NotFoundError(
-                f"the series {record.name!r} has no release {request.name!r}; give level= to make one"
-            )
-        return None
-    differing = request.differs(made.request)
-    if differing:
-        raise NameTakenError(
-            f"the release {request.name!r} of {record.name!r} was made with {', '.join(differing)}; "
-            "use another name for another request"
+    held: Held
+
+    @property
+    def path_id(self) -> int:
+        return self.held.record.path_id
+
+    def metadata(self, request: CellRequest) -> CellMetadata:
+        return cell_metadata(self.held.declaration, request, self.held.state.releases(self.path_id))
+
+    def draw(
+        self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator
+    ) -> NewRound:
+        assert request.level is not None
+        state, files, level = self.held.state, self.held.files, request.level
+        domain = self.held.declaration.domain
+        made = state.releases(self.path_id)
+        tracked = state.tracked(self.path_id)
+        n_tracked = tracked.position.size
+        spent = {known.level for known in made}
+        counts, sizes = untracked_groups(files, tracked, domain)
+        drawn = draw_round(
+            self.held.declaration.family,
+            [(known.level, known.threshold) for known in made],
+            level,
+            metadata.effective_threshold,
+            neighbours={at: state.noise(self.path_id, at, n_tracked) for at in adjacent(spent, level)},
+            n_tracked=n_tracked,
+            n_untracked=sizes,
+            counts=counts,
+            rng=rng,
         )
-    tracked = state.tracked(record.path_id)
-    noise = state.noise(record.path_id, made.level, tracked.position.size)
-    grid = None if declaration.family.integer else made.metadata["grid"]
-    shown = shown_cells(tracked, noise, made.threshold, grid)
-    frame = published_frame(declaration, files, _empty_keys(state, record, tracked, declaration), shown)
-    return frame, dict(made.metadata)
-
-
-def release(
-    state: State,
-    record: SeriesRecord,
-    files: SeriesFiles,
-    declaration: Declaration,
-    request: Request,
-    max_false_keys: float,
-    *,
-    who: str | None = None,
-    rng: np.random.Generator,
-) -> Published:
-    """Draw a round, commit it, and only then make what is published."""
-    assert request.level is not None
-    family, level = declaration.family, request.level
-    made = state.releases(record.path_id)
-    metadata = public_parameters(declaration, request, made, max_false_keys)
-    check_spending(
-        state, record, declaration, path_id=record.path_id, level=level, family=declaration.noise, name=request.name,
-        delta_infinity=metadata.get("delta_infinity") or 0.0, numerical_slack=metadata["numerical_slack"], who=who,
-    )  # fmt: skip
-    # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
-    metadata |= {
-        "store": state.store_id,
-        "round": secrets.token_hex(8),
-        "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "generation": state.generation + 1,
-    }
-    threshold: float = metadata["effective_threshold"]
-    tracked = state.tracked(record.path_id)
-    n_tracked = tracked.position.size
-    spent = {known.level for known in made}
-    neighbours = {at: state.noise(record.path_id, at, n_tracked) for at in adjacent(spent, level)}
-    counts, sizes = untracked_groups(files, tracked, declaration.domain)
-    drawn = draw_round(
-        family,
-        [(known.level, known.threshold) for known in made],
-        level,
-        threshold,
-        neighbours=neighbours,
-        n_tracked=n_tracked,
-        n_untracked=sizes,
-        counts=counts,
-        rng=rng,
-    )
-    positions, new_counts = assign_cells(files, tracked, drawn.new, counts)
-    new_noise = drawn.new.values
-    known_empties = _empty_keys(state, record, tracked, declaration)
-    empties = _draw_empty_keys(
-        declaration.domain, files, known_empties, int(np.count_nonzero(positions < 0)), rng=rng
-    )
-    state.commit_round(
-        NewRound(
-            path_id=record.path_id,
+        positions, new_counts = assign_cells(files, tracked, drawn.new, counts)
+        n_empty = int(np.count_nonzero(positions < 0))
+        return NewRound(
+            path_id=self.path_id,
             name=request.name,
             level=level,
             request=request.as_json()
-            | {asked: metadata.get(asked) for asked in ("threshold", "false_keys", "delta_share")},
-            threshold=threshold,
-            metadata=metadata,
+            | {
+                "threshold": metadata.threshold,
+                "false_keys": metadata.false_keys,
+                "delta_share": metadata.delta_share,
+            },
+            threshold=metadata.effective_threshold,
+            metadata=metadata.as_dict(),
             level_noise=None if level in spent else drawn.tracked,
             positions=positions,
             counts=new_counts,
-            empty_keys=empties,
+            empty_keys=_draw_empty_keys(domain, files, self._empty_keys(tracked), n_empty, rng=rng),
             paths=_paths(made, level, drawn.new),
             who=who,
         )
-    )
-    noise = drawn.tracked
-    del drawn, neighbours
-    if positions.size:
-        tracked = Tracked(np.append(tracked.position, positions), np.append(tracked.count, new_counts))
-        noise = np.append(noise, new_noise)
-    shown = shown_cells(tracked, noise, threshold, None if family.integer else metadata["grid"])
-    del tracked, noise  # before the rows take their place
-    return published_frame(declaration, files, pl.concat([known_empties, empties]), shown), metadata
+
+    def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:
+        """Read from what was committed, so that a release is the same each time it is given."""
+        state, declaration = self.held.state, self.held.declaration
+        tracked = state.tracked(self.path_id)
+        noise = state.noise(self.path_id, level, tracked.position.size)
+        grid = None if declaration.family.integer else metadata.grid
+        shown = shown_cells(tracked, noise, metadata.effective_threshold, grid)
+        empty_keys = self._empty_keys(tracked)
+        del tracked, noise  # before the rows take their place
+        return published_frame(declaration, self.held.files, empty_keys, shown)
+
+    def _empty_keys(self, tracked: Tracked) -> pl.DataFrame:
+        """Keys of the tracked empty cells, by cell number."""
+        if (tracked.position < 0).any():
+            return self.held.state.empty_keys(self.path_id).drop("cell")
+        dtypes = self.held.declaration.domain.dtypes
+        return pl.DataFrame(schema={f"key_{i}": dtype for i, dtype in enumerate(dtypes)})
 
 
-def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
-    """The level itself if it was spent, else its nearest coarser and finer ones."""
-    if level in spent:
-        return [level]
-    coarser = max((known for known in spent if known < level), default=None)
-    finer = min((known for known in spent if known > level), default=None)
-    return [known for known in (coarser, finer) if known is not None]
+def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, rng: np.random.Generator) -> CellPath:
+    """The path of the cells, which every series has."""
+    del request, known, rng
+    return CellPath(held)
 
 
 def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tuple[NDArray[np.int64], list[int]]:
@@ -199,14 +154,6 @@ def _draw_empty_keys(
         taken_keys=lambda: pl.concat([files.all_keys(), known]),
         rng=rng,
     )
-
-
-def _empty_keys(state: State, record: SeriesRecord, tracked: Tracked, declaration: Declaration) -> pl.DataFrame:
-    """Keys of the tracked empty cells, by cell number."""
-    if (tracked.position < 0).any():
-        return state.empty_keys(record.path_id).drop("cell")
-    dtypes = declaration.domain.dtypes
-    return pl.DataFrame(schema={f"key_{i}": dtype for i, dtype in enumerate(dtypes)})
 
 
 def _is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:

@@ -54,9 +54,9 @@ class Declaration:
     unverified: bool = False
 
     @property
-    def remarks(self) -> dict[str, Any]:
-        """What every release of the series says beside its own parameters."""
-        return {"verified": False} if self.unverified else {}
+    def cap_text(self) -> str | None:
+        """The cap as exact text."""
+        return None if self.cap is None else level_text(self.cap)
 
     @property
     def family(self) -> Family:
@@ -71,7 +71,7 @@ class Declaration:
             "max_keys": self.max_keys,
             "domain": str(self.domain),
             "noise": self.noise,
-            "cap": None if self.cap is None else level_text(self.cap),
+            "cap": self.cap_text,
             "population": self.population,
             "on_null": self.on_null,
             "on_outside": self.on_outside,

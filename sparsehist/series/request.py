@@ -1,41 +1,40 @@
-"""What a caller asks of a release, checked as far as it can be without a store."""
+"""What a caller asks of a release of cells, checked as far as it can be without a store."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from sparsehist.errors import DeclarationError, ThresholdError
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.declaration import checked_name
 
 _LARGEST_THRESHOLD = 2.0**48
+# Half of what a round can draw at all, so that no refusal ever depends on the counts.
+_MOST_FALSE_KEYS = 2.0**30
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a caller asked of a release."""
+class CellRequest:
+    """What a caller asked of a release of cells; what is None stands as the release of that name has it."""
+
+    kind: ClassVar[str] = "cells"
+    needs: ClassVar[str] = "level="
 
     name: str
     level: Fraction | None
     threshold: float | None
     false_keys: float | None
     delta: float | None = None
+    max_false_keys: float = 1e7
 
-    def differs(self, made: Mapping[str, Any]) -> list[str]:
-        """What of this request is not what the release of that name was asked for."""
-        asked = self.as_json()
-        differing = [field for field in asked if asked[field] not in (None, made.get(field))]
-        told = {field: field.removesuffix("_share") for field in differing}
-        return [
-            f"no {name}" if made.get(field) is None else f"{name}={made[field]!r}" for field, name in told.items()
-        ]
+    @property
+    def complete(self) -> bool:
+        return self.level is not None
 
     def as_json(self) -> dict[str, Any]:
-        """The request as it is stored; levels as exact text."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "threshold": self.threshold, "false_keys": self.false_keys, "delta_share": self.delta}
 
@@ -47,7 +46,8 @@ def requested(
     threshold: float | None,
     false_keys: float | None,
     delta: float | None = None,
-) -> Request:
+    max_false_keys: float = 1e7,
+) -> CellRequest:
     """Check what can be checked without a store.
 
     Raises:
@@ -57,12 +57,13 @@ def requested(
         raise DeclarationError("give threshold= or false_keys=, not both")
     if delta is not None and not (threshold is None and false_keys is None):
         raise DeclarationError("give a delta or a threshold, not both; false keys are for declared domains")
-    return Request(
+    return CellRequest(
         checked_name("release", name),
         None if level is None else as_level(level),
         None if threshold is None else _checked_threshold(threshold),
         None if false_keys is None else finite("false_keys", false_keys),
         None if delta is None else _checked_delta(delta),
+        _checked_false_keys(max_false_keys),
     )
 
 
@@ -77,6 +78,13 @@ def _checked_delta(delta: float) -> float:
     value = finite("delta", delta)
     if not 0 < value < 1:
         raise DeclarationError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    return value
+
+
+def _checked_false_keys(most: float) -> float:
+    value = finite("max_false_keys", most)
+    if not 0 < value <= _MOST_FALSE_KEYS:
+        raise DeclarationError(f"max_false_keys must be above 0 and at most {_MOST_FALSE_KEYS:.3g}, got {most!r}")
     return value
 
 

@@ -12,7 +12,7 @@ from sparsehist.accounting.limits import Limits, checked_text
 from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.planning.cell_plan import COUNTS, LEVELS, Plan, in_store, planned
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series import cell_round
+from sparsehist.series import cell_round, pipeline
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
@@ -67,6 +67,9 @@ class Series:
                 raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
             yield state, record
 
+    def _held(self, state: State, record: SeriesRecord) -> pipeline.Held:
+        return pipeline.Held(state, record, state.series_files(record), self.declaration)
+
     def release(
         self,
         name: str,
@@ -109,16 +112,14 @@ class Series:
             NotFoundError: If no level is given and there is no release of that name.
             StoreInUseError: If another process or thread holds the store.
         """
-        request = requested(name, level=level, threshold=threshold, false_keys=false_keys, delta=delta)
+        request = requested(
+            name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys
+        )
         checked_text("who", who)
         with self._hold(wait) as (state, record):
-            files = state.series_files(record)
-            released = cell_round.existing(state, record, files, self.declaration, request)
-            if released is None:
-                released = cell_round.release(
-                    state, record, files, self.declaration, request, max_false_keys,
-                    who=who, rng=self.store._generator(),
-                )  # fmt: skip
+            released = pipeline.release(
+                self._held(state, record), request, cell_round.open_path, who=who, rng=self.store._generator()
+            )
             origin = self.store._origin(state)
         frame, metadata = released
         return Release(frame, metadata, origin=origin)
@@ -184,12 +185,9 @@ class Series:
         )
         checked_text("who", who)
         with self._hold(wait) as (state, record):
-            files = state.series_files(record)
-            released = workload_round.existing(state, record, files, self.declaration, request)
-            if released is None:
-                released = workload_round.release(
-                    state, record, files, self.declaration, request, who=who, rng=self.store._generator()
-                )
+            released = pipeline.release(
+                self._held(state, record), request, workload_round.open_path, who=who, rng=self.store._generator()
+            )
             origin = self.store._origin(state)
         frame, metadata = released
         return WorkloadRelease(frame, metadata, origin=origin)
@@ -214,8 +212,8 @@ class Series:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
             LevelError: If a level is no level.
         """
-        from sparsehist.planning.workload_plan import planned_strategies
         from sparsehist.series import workload_round
+        from sparsehist.series.workload_plan import planned_strategies
 
         request = workload_round.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None

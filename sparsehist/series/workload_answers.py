@@ -2,14 +2,20 @@
 
 Sums of whole numbers are exact, so whole answers get noise rounded to a grid that divides 1. Real weights have no
 such grid, and the sum of a rounded A·x and a rounded L·Z would show what was rounded: of many answers that rest on
-few numbers, or of a small answer beside large entries. Where one number a cell is kept, each cell gets its rounded
-noise before anything is weighed: what follows sees the noisy cells and nothing else. An optimised strategy without
-a left inverse adds rounded noise to R·x, rounded too, which its sensitivity is charged with, and weighs these sums.
+few numbers, or of a small answer beside large entries. Where one number for each cell is kept, each cell gets its
+rounded noise before anything is weighed: what follows sees the noisy cells and nothing else. An optimised strategy
+without a left inverse adds rounded noise to R·x, rounded too, which its sensitivity is charged with, and weighs these
+sums.
+
+Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
+several levels together still cost what the finest costs. The stated standard deviations are those before it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +23,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Family
-from sparsehist.noise.family import NoiseArray
-from sparsehist.series.workload_noise import measures_reals
+from sparsehist.noise.family import NoiseArray, sensitivity_norm
 from sparsehist.workload import (
     Cells,
     Kronecker,
@@ -30,13 +35,58 @@ from sparsehist.workload import (
     cells_of_state,
 )
 from sparsehist.workload.base import AnswerArray, FloatArray
+from sparsehist.workload.optimised import Optimised
 
 # Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.
 _BITS_BELOW_STD = 24
-# Of the sensitivity; `workload_noise` charges for it.
+# Of the sensitivity; `family_for` charges for it.
 _BITS_BELOW_SENSITIVITY = 30
 # Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
 _FARTHEST = 2.0**30
+# Of the sensitivity: what rounding R·x to `measured_grid` may add to it, 512 entries of 2**-30 in L1, and more.
+_CHARGE = 2.0**-20
+STEPS = ("consistent", "non_negative")
+_LARGEST_SOLVED = 2**22
+
+
+def check_noise(family: Family) -> None:
+    """Refuse noise that has no workloads.
+
+    Raises:
+        DeclarationError: If its family is for histograms only.
+    """
+    if sensitivity_norm(family) is None or not is_dataclass(family):
+        raise DeclarationError(
+            f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
+        )
+
+
+def measures_reals(strategy: Strategy) -> bool:
+    """Whether real answers come from R·x rounded, with noise rounded alike: where R has no left inverse.
+
+    Only for strategies of few cells: R·x is computed from all of them.
+    """
+    return isinstance(strategy, Optimised) and strategy.keeps == "noise" and not strategy.workload.integral
+
+
+def family_for(family: Family, strategy: Strategy, max_keys: int) -> Family:
+    """The family of a series with the sensitivity of a strategy: of the noise on R·x.
+
+    Raises:
+        DeclarationError: If the family has no workloads, or is of integers and R·x is not.
+    """
+    check_noise(family)
+    sensitivity = strategy.sensitivity(max_keys)
+    size = sensitivity.l2 if sensitivity_norm(family) == "l2" else sensitivity.l1
+    if not family.integer:
+        larger = size * (1.0 + _CHARGE if measures_reals(strategy) else 1.0)
+        return replace(family, sensitivity=larger)  # type: ignore[type-var]
+    if strategy.integral:
+        return replace(family, sensitivity=round(size))  # type: ignore[type-var]
+    raise DeclarationError(
+        f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real weights; "
+        "strategy='auto' takes one that measures counts"
+    )
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
@@ -138,3 +188,93 @@ def noisy_cells(family: Family, strategy: Strategy, noise: NoiseArray, cells: Ce
     prefix = round_to_grid(np.cumsum(cells_of_state(family, strategy, noise)), grid)
     counts: Any = cells.dense()
     return np.asarray(counts + np.diff(prefix, prepend=0.0), np.float64)
+
+
+def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
+    """Read the declared steps, in the order they are done.
+
+    Raises:
+        DeclarationError: If one is unknown.
+    """
+    given = {steps} if isinstance(steps, str) else set(steps)
+    unknown = sorted(map(repr, given - set(STEPS)))
+    if unknown:
+        raise DeclarationError(f"post_processing takes {' and '.join(map(repr, STEPS))}, got {', '.join(unknown)}")
+    return tuple(step for step in STEPS if step in given)
+
+
+def check_possible(workload: Workload, steps: tuple[str, ...]) -> None:
+    """Refuse steps that this workload has no use for, before anything is spent.
+
+    Raises:
+        DeclarationError: If answers may rightly be negative, or there are too many cells to solve for.
+    """
+    if "non_negative" in steps and not workload.non_negative:
+        raise DeclarationError(f"answers of {workload.describe()} may be negative: its matrix has negative entries")
+    if "consistent" in steps and workload.explicit and workload.n_cells > _LARGEST_SOLVED:
+        raise DeclarationError(
+            f"consistent answers are found by solving for the cells, and {workload.n_cells} are too many; "
+            f"at most {_LARGEST_SOLVED}"
+        )
+
+
+def post_process(workload: Workload, answers: FloatArray, std: FloatArray, steps: tuple[str, ...]) -> FloatArray:
+    """Make listed answers consistent, non-negative or both.
+
+    Args:
+        workload: What was asked.
+        answers: Noisy answers; shape (queries,).
+        std: Their standard deviations; shape (queries,).
+        steps: "consistent": the answers that some histogram gives, nearest in least squares weighted by the
+            deviations; "non_negative": none below 0; both: those that a histogram without negative counts gives.
+
+    Returns:
+        Shape (queries,).
+    """
+    if "consistent" in steps:
+        return _nearest_histogram(workload, answers, std, non_negative="non_negative" in steps)
+    return np.maximum(answers, 0.0) if "non_negative" in steps else answers
+
+
+def post_process_cells(counts: FloatArray, steps: tuple[str, ...]) -> FloatArray:
+    """The same for the vector of cells of a workload that is not listed: what it answers is consistent already.
+
+    Without negative counts its prefix sums rise: the nearest rising ones are taken.
+
+    Args:
+        counts: One noisy count a cell; shape (cells,).
+        steps: As for `post_process`.
+
+    Returns:
+        Shape (cells,).
+
+    Example:
+        >>> post_process_cells(np.array([3.0, -1.0, 2.0]), ("non_negative",)).tolist()
+        [2.5, 0.0, 1.5]
+    """
+    if "non_negative" not in steps:
+        return counts
+    from scipy.optimize import isotonic_regression
+
+    rising = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
+    return np.diff(rising, prepend=0.0)
+
+
+def _nearest_histogram(workload: Workload, answers: FloatArray, std: FloatArray, *, non_negative: bool) -> FloatArray:
+    from scipy.optimize import lsq_linear
+    from scipy.sparse.linalg import LinearOperator, lsmr
+
+    weights = 1.0 / np.where(std > 0, std, 1.0)
+    operator = LinearOperator(
+        workload.shape,
+        matvec=lambda x: weights * workload.apply(x.reshape(-1)),
+        rmatvec=lambda y: workload.apply_transposed(weights * y.reshape(-1)),
+        dtype=np.float64,
+    )
+    target = weights * answers
+    if non_negative:
+        solved = lsq_linear(operator, target, bounds=(0.0, np.inf), lsq_solver="lsmr", tol=1e-9).x
+        solved = np.maximum(solved, 0.0)
+    else:
+        solved = lsmr(operator, target, atol=1e-13, btol=1e-13, maxiter=10 * sum(workload.shape))[0]
+    return workload.apply(solved)

@@ -1,50 +1,43 @@
-"""One release of a workload: choose the path, draw the state of the level, commit it, then make what is published."""
+"""The noise path of a workload: the strategy that answers it, what a round draws, and the answers."""
 
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from sparsehist.accounting.spending import check_spending
-from sparsehist.errors import DeclarationError, LevelError, NameTakenError, NotFoundError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import dense_slack, grid_step
-from sparsehist.noise import Family
-from sparsehist.noise.family import NoiseArray
-from sparsehist.planning.workload_plan import chosen_strategy
+from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series.cell_parameters import NEIGHBOURS
-from sparsehist.series.cell_round import adjacent
 from sparsehist.series.declaration import Declaration, checked_name
+from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
+from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.workload_answers import (
     cell_grid,
+    check_noise,
+    check_possible,
     check_spread,
+    checked_steps,
+    family_for,
     measured_grid,
     noisy_answers,
     noisy_cells,
-)
-from sparsehist.series.workload_data import cells_of, column_sizes, key_domains, numbers_of, queries_frame
-from sparsehist.series.workload_noise import check_noise, family_for
-from sparsehist.series.workload_post_processing import (
-    check_possible,
-    checked_steps,
     post_process,
     post_process_cells,
 )
-from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
+from sparsehist.series.workload_plan import chosen_strategy
+from sparsehist.store import NewPath, NewRound, PathRecord
 from sparsehist.workload import Strategy, Workload, next_state, strategy_named
 from sparsehist.workload.of_keys import with_cells
 
-AUTO = "auto"
 _COLUMNS = ("noisy_answer", "std")
-Published = tuple[pl.DataFrame, dict[str, Any]]
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
 _LONG = 2**20
@@ -54,29 +47,26 @@ _LONG = 2**20
 class WorkloadRequest:
     """What a caller asked of a release of a workload; what is None stands as the release of that name has it."""
 
+    kind: ClassVar[str] = "workload"
+    needs: ClassVar[str] = "a workload and level="
+
     name: str
     workload: Workload | None
     strategy: str
     level: Fraction | None
     post_processing: tuple[str, ...] | None
 
+    @property
+    def complete(self) -> bool:
+        return self.level is not None and self.workload is not None
+
     def as_json(self) -> dict[str, Any]:
-        """The request as it is stored; levels as exact text."""
         return {
             "workload": None if self.workload is None else str(self.workload),
             "strategy": self.strategy,
             "level": None if self.level is None else level_text(self.level),
             "post_processing": None if self.post_processing is None else list(self.post_processing),
         }
-
-
-@dataclass(frozen=True)
-class _Path:
-    """A noise path of a workload, opened already or about to be."""
-
-    record: PathRecord | None
-    workload: Workload
-    strategy: Strategy
 
 
 def requested(
@@ -103,7 +93,7 @@ def requested(
         raise DeclarationError(
             f"workload must be a Workload or its text, got {type(workload).__name__}; a matrix is sh.Workload(matrix)"
         )
-    check_noise(declaration.noise)
+    check_noise(declaration.family)
     taken = [name for name in declaration.key if name in _COLUMNS]
     if taken:
         raise DeclarationError(
@@ -123,201 +113,162 @@ def requested(
     )
 
 
-def existing(
-    state: State, record: SeriesRecord, files: SeriesFiles, declaration: Declaration, request: WorkloadRequest
-) -> Published | None:
-    """The release of that name, made again from the state; None if there is none.
+class WorkloadPath:
+    """A workload answered by a strategy; the first round opens the path."""
 
-    Raises:
-        NameTakenError: If it was asked for with other parameters, or is one of cells.
-        NotFoundError: If there is none, and no workload or no level to make one.
-    """
-    found = _release_named(state, record, request.name)
-    if found is None:
-        if request.level is None or request.workload is None:
-            raise NotFoundError(
-                f"the series {record.name!r} has no release {request.name!r}; give a workload and level= to make one"
+    def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
+        """Hold the series; `record` is that of a path that is open."""
+        self._held, self._record, self._strategy = held, record, strategy
+        self._family = family_for(held.declaration.family, strategy, held.declaration.max_keys)
+        self._drawn: NoiseArray | None = None  # saves reading what was just written
+
+    @property
+    def path_id(self) -> int | None:
+        return None if self._record is None else self._record.path_id
+
+    def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
+        """Everything about a release that is known before anything is drawn.
+
+        Raises:
+            LevelError: If answers and noise at the level share no grid.
+        """
+        assert request.level is not None
+        strategy, family, level = self._strategy, self._family, request.level
+        sensitivity = strategy.sensitivity(self._held.declaration.max_keys)
+        euclidean = sensitivity_norm(family) == "l2"
+        size = sensitivity.l2 if euclidean else sensitivity.l1
+        noise_std = family.std(level)
+        least, mean = self._variances()
+        std = noise_std * math.sqrt(least)
+        by_cell = cell_grid(strategy, noise_std)
+        added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
+        if std < 2.0**-8 or max(added) > _LARGEST_STD:
+            raise LevelError(
+                f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at "
+                f"{noise_std:.3g} for each unit of noise; answers and noise share one grid only where that is from "
+                f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
             )
-        return None
-    path, made = found
-    if path.kind != "workload":
-        raise NameTakenError(
-            f"{request.name!r} is a release of the cells of {record.name!r}, not of a workload; "
-            "release gives it again"
+        return WorkloadMetadata(
+            **shared(self._held.declaration),
+            name=request.name,
+            workload=str(strategy.workload),
+            strategy=strategy.name,
+            queries=str(strategy.workload.n_queries),
+            level=level_text(level),
+            noise_std=noise_std,
+            std=noise_std * math.sqrt(mean),
+            least_std=std,
+            sensitivity=size,
+            sensitivity_lower=sensitivity.l2_lower if euclidean else None,
+            grid=grid_step(std),
+            cell_grid=by_cell,
+            measured_grid=measured_grid(strategy, size),
+            threshold=None,
+            numerical_slack=dense_slack(
+                family,
+                level,
+                strategy.n_noise,
+                strategy.workload.n_queries if strategy.workload.explicit else strategy.workload.n_cells,
+                noise_std * math.sqrt(mean),
+                grid_step(std),
+            ),
+            post_processing=request.post_processing or (),
+            guarantee=family.statement(level),
         )
-    stored = {**made.request, "strategy": path.strategy}
-    asked = request.as_json()
-    free = (None, AUTO)
-    differing = [f"{field}={stored[field]!r}" for field in asked if asked[field] not in (*free, stored[field])]
-    if differing:
-        raise NameTakenError(
-            f"the release {request.name!r} of {record.name!r} was made with {', '.join(differing)}; "
-            "use another name for another request"
+
+    def draw(
+        self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
+    ) -> NewRound:
+        assert request.level is not None
+        state, level = self._held.state, request.level
+        spent = set() if self.path_id is None else set(state.levels(self.path_id))
+        neighbours = {at: self._state_at(at) for at in adjacent(spent, level)}
+        self._drawn = (
+            neighbours[level]
+            if level in spent
+            else next_state(self._family, self._strategy, neighbours, level, rng=rng)
         )
-    workload, strategy = _opened(record, path, request.workload)
-    noise = state.noise(path.path_id, made.level, _state_size(strategy, declaration))
-    return _published(declaration, files, workload, strategy, noise, made.metadata), dict(made.metadata)
-
-
-def release(
-    state: State,
-    record: SeriesRecord,
-    files: SeriesFiles,
-    declaration: Declaration,
-    request: WorkloadRequest,
-    *,
-    who: str | None,
-    rng: np.random.Generator,
-) -> Published:
-    """Draw the state of a level, commit it, and only then make what is published."""
-    assert request.level is not None and request.workload is not None
-    path, level = _path_for(record, declaration, request, rng=rng), request.level
-    workload, strategy = path.workload, path.strategy
-    family = family_for(declaration.noise, strategy, declaration.max_keys)
-    path_id = None if path.record is None else path.record.path_id
-    earlier = None if path_id is None else state.releases(path_id)[0].metadata
-    metadata = _public_parameters(declaration, family, strategy, request, earlier)
-    check_spending(
-        state, record, declaration, path_id=path_id, level=level, family=declaration.noise, name=request.name,
-        numerical_slack=metadata["numerical_slack"], who=who,
-    )  # fmt: skip
-    spent = set() if path_id is None else set(state.levels(path_id))
-    size = _state_size(strategy, declaration)
-    neighbours = {at: state.noise(path_id, at, size) for at in adjacent(spent, level)} if path_id is not None else {}
-    metadata |= {
-        "store": state.store_id,
-        "round": secrets.token_hex(8),
-        "released_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "generation": state.generation + 1,
-    }
-    noise = neighbours[level] if level in spent else next_state(family, strategy, neighbours, level, rng=rng)
-    attached = [] if path_id is not None else list(workload.attachments().values())
-    state.commit_round(
-        NewRound(
-            path_id=_new_path(record, declaration, path, family) if path_id is None else path_id,
+        attached = self._strategy.workload.attachments().values() if self._record is None else ()
+        return NewRound(
+            path_id=self._new_path() if self.path_id is None else self.path_id,
             name=request.name,
             level=level,
-            request=request.as_json() | {"post_processing": metadata["post_processing"]},
-            metadata=metadata,
-            level_noise=None if level in spent else noise,
-            attachments=[state.write_attachment(record, ".bin", content) for content in attached],
+            request=request.as_json()
+            | {"strategy": self._strategy.name, "post_processing": list(metadata.post_processing)},
+            metadata=metadata.as_dict(),
+            level_noise=None if level in spent else self._drawn,
+            attachments=[state.write_attachment(self._held.record, ".bin", content) for content in attached],
             who=who,
         )
-    )
-    return _published(declaration, files, workload, strategy, noise, metadata), metadata
+
+    def rows(self, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
+        """One row per query, or one row per cell where queries are not listed."""
+        noise = self._state_at(level) if self._drawn is None else self._drawn
+        declaration, strategy, workload = self._held.declaration, self._strategy, self._strategy.workload
+        cells = cells_of(self._held.files, declaration.domain)
+        if not workload.explicit:
+            counts = noisy_cells(self._family, strategy, noise, cells, grid=metadata.grid)
+            keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
+            noisy = pl.Series("noisy_count", post_process_cells(counts, metadata.post_processing))
+            return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
+        answers = noisy_answers(
+            self._family, strategy, noise, cells,
+            grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid,
+        )  # fmt: skip
+        std = metadata.noise_std * np.sqrt(strategy.query_variance())
+        queries = workload.queries()
+        assert queries is not None
+        return queries_frame(queries, declaration.domain, declaration.key).with_columns(
+            pl.Series("noisy_answer", post_process(workload, answers, std, metadata.post_processing)),
+            pl.Series("std", std),
+        )
+
+    def _state_at(self, level: Fraction) -> NoiseArray:
+        assert self.path_id is not None
+        size = self._strategy.state_size if is_linear(self._family) else self._strategy.n_noise
+        return self._held.state.noise(self.path_id, level, size)
+
+    def _variances(self) -> tuple[float, float]:
+        """The least and the mean variance; all releases of a path share them."""
+        if self.path_id is None:
+            return _variances(self._strategy)
+        earlier = read_metadata(self._held.state.releases(self.path_id)[0].metadata)
+        assert isinstance(earlier, WorkloadMetadata)
+        return (earlier.least_std / earlier.noise_std) ** 2, (earlier.std / earlier.noise_std) ** 2
+
+    def _new_path(self) -> NewPath:
+        declaration = self._held.declaration
+        return NewPath(
+            kind="workload",
+            series_id=self._held.record.series_id,
+            workload=str(self._strategy.workload),
+            strategy=self._strategy.name,
+            family=declaration.noise,
+            integer_noise=self._family.integer,
+            cap=declaration.cap_text,
+        )
 
 
-def _release_named(state: State, record: SeriesRecord, name: str) -> tuple[PathRecord, ReleaseRecord] | None:
-    for path in record.paths:
-        for made in state.releases(path.path_id):
-            if made.name == name:
-                return path, made
-    return None
-
-
-def _path_for(
-    record: SeriesRecord, declaration: Declaration, request: WorkloadRequest, *, rng: np.random.Generator
-) -> _Path:
-    """The path of this workload and strategy; `auto` keeps to the one that was chosen before."""
+def open_path(
+    held: Held, request: WorkloadRequest, known: PathRecord | None, *, rng: np.random.Generator
+) -> WorkloadPath:
+    """The path of this workload and strategy; "auto" keeps to the one that was chosen before."""
     workload = request.workload
+    if known is not None:
+        if workload is None:
+            content = {file.digest: (held.record.directory / file.name).read_bytes() for file in known.files}
+            workload = Workload.parse(str(known.workload), attachments=content)
+        return WorkloadPath(held, known, strategy_named(str(known.strategy), workload))
     assert workload is not None
     strategy = None if request.strategy == AUTO else strategy_named(request.strategy, workload)
-    for path in record.paths:
+    for path in held.record.paths:
         same = path.kind == "workload" and path.workload == str(workload)
         if same and (strategy is None or path.strategy == strategy.name):
-            return _Path(path, workload, strategy_named(str(path.strategy), workload))
+            return WorkloadPath(held, path, strategy_named(str(path.strategy), workload))
     if strategy is None:
-        strategy = chosen_strategy(declaration, workload)
+        strategy = chosen_strategy(held.declaration, workload)
     strategy.check(rng=rng, probes=3 if workload.n_cells < _LONG else 1)
-    return _Path(None, workload, strategy)
-
-
-def _opened(record: SeriesRecord, path: PathRecord, given: Workload | None) -> tuple[Workload, Strategy]:
-    """What a stored path answers, and how; a given workload is the stored one, its text says so."""
-    workload = given
-    if workload is None:
-        content = {file.digest: (record.directory / file.name).read_bytes() for file in path.files}
-        workload = Workload.parse(str(path.workload), attachments=content)
-    return workload, strategy_named(str(path.strategy), workload)
-
-
-def _new_path(record: SeriesRecord, declaration: Declaration, path: _Path, family: Family) -> NewPath:
-    return NewPath(
-        kind="workload",
-        series_id=record.series_id,
-        workload=str(path.workload),
-        strategy=path.strategy.name,
-        family=declaration.noise,
-        integer_noise=family.integer,
-        cap=None if declaration.cap is None else level_text(declaration.cap),
-    )
-
-
-def _state_size(strategy: Strategy, declaration: Declaration) -> int:
-    return strategy.state_size if declaration.noise == "gaussian" else strategy.n_noise
-
-
-def _public_parameters(
-    declaration: Declaration,
-    family: Family,
-    strategy: Strategy,
-    request: WorkloadRequest,
-    earlier: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Everything about a release that is known before anything is drawn; `earlier` is of the same path."""
-    assert request.level is not None
-    workload, level = strategy.workload, request.level
-    sensitivity = strategy.sensitivity(declaration.max_keys)
-    noise_std = family.std(level)
-    least, mean = _variances(strategy) if earlier is None else _variances_known(earlier)
-    std = noise_std * math.sqrt(least)
-    by_cell = cell_grid(strategy, noise_std)
-    added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
-    if std < 2.0**-8 or max(added) > _LARGEST_STD:
-        raise LevelError(
-            f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at {noise_std:.3g} a "
-            "unit of noise; "
-            f"answers and noise share one grid only where that is from {2.0**-8:.3g} to {_LARGEST_STD:.3g}"
-        )
-    return {
-        "kind": "workload",
-        "series": declaration.name,
-        "name": request.name,
-        "population": declaration.population,
-        "workload": str(workload),
-        "strategy": strategy.name,
-        "queries": str(workload.n_queries),
-        "level": level_text(level),
-        "noise": declaration.noise,
-        "noise_std": noise_std,
-        "std": noise_std * math.sqrt(mean),
-        "least_std": std,
-        "sensitivity": sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1,
-        "sensitivity_lower": sensitivity.l2_lower if declaration.noise == "gaussian" else None,
-        "grid": grid_step(std),
-        "cell_grid": by_cell,
-        "measured_grid": measured_grid(
-            strategy, sensitivity.l2 if declaration.noise == "gaussian" else sensitivity.l1
-        ),
-        "threshold": None,
-        "numerical_slack": dense_slack(
-            family,
-            level,
-            strategy.n_noise,
-            workload.n_queries if workload.explicit else workload.n_cells,
-            noise_std * math.sqrt(mean),
-            grid_step(std),
-        ),
-        "post_processing": list(request.post_processing or ()),
-        "guarantee": family.statement(level),
-        "neighbours": NEIGHBOURS,
-        "max_keys": declaration.max_keys,
-        "key": list(declaration.key),
-        "domain": declaration.domain.describe(),
-        "domain_size": str(declaration.domain.size),
-        "cap": None if declaration.cap is None else level_text(declaration.cap),
-        **declaration.remarks,
-    }
+    return WorkloadPath(held, None, strategy)
 
 
 def _variances(strategy: Strategy) -> tuple[float, float]:
@@ -331,37 +282,3 @@ def _variances(strategy: Strategy) -> tuple[float, float]:
         raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
     check_spread(strategy, float(asking.min()), float(asking.max()))
     return float(asking.min()), float(variance.mean())
-
-
-def _variances_known(earlier: Mapping[str, Any]) -> tuple[float, float]:
-    """The same from a release of the path: they depend on its strategy alone."""
-    least, mean = (float(earlier[name]) / float(earlier["noise_std"]) for name in ("least_std", "std"))
-    return least**2, mean**2
-
-
-def _published(
-    declaration: Declaration,
-    files: SeriesFiles,
-    workload: Workload,
-    strategy: Strategy,
-    noise: NoiseArray,
-    metadata: Mapping[str, Any],
-) -> pl.DataFrame:
-    """The frame of a release: a row a query, or a row a cell where queries are not listed."""
-    cells = cells_of(files, declaration.domain)
-    family = family_for(declaration.noise, strategy, declaration.max_keys)
-    grid, steps = float(metadata["grid"]), tuple(metadata["post_processing"])
-    if not workload.explicit:
-        counts = noisy_cells(family, strategy, noise, cells, grid=grid)
-        keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
-        noisy = pl.Series("noisy_count", post_process_cells(counts, steps))
-        return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
-    # A release made before noise was rounded cell by cell stays what it was.
-    by_cell, measured = metadata.get("cell_grid"), metadata.get("measured_grid")
-    answers = noisy_answers(family, strategy, noise, cells, grid=grid, by_cell=by_cell, measured=measured)
-    std = float(metadata["noise_std"]) * np.sqrt(strategy.query_variance())
-    queries = workload.queries()
-    assert queries is not None
-    return queries_frame(queries, declaration.domain, declaration.key).with_columns(
-        pl.Series("noisy_answer", post_process(workload, answers, std, steps)), pl.Series("std", std)
-    )

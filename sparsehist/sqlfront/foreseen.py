@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,7 +13,7 @@ from sparsehist.accounting.spending import check_budget
 from sparsehist.errors import CapExceededError, NotFoundError, SparsehistError
 from sparsehist.privacy import as_level, level_text
 from sparsehist.series.declaration import Declaration, declaration_of
-from sparsehist.series.series_handle import Series
+from sparsehist.series.metadata import read_metadata
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
@@ -104,8 +103,9 @@ class Foreseen:
         was = dict(path)
         path["level"] = level_text(max(level, as_level(was["level"])) if was["level"] else level)
         if round_made is not None:
-            path["delta_infinity"] = round_made.metadata.get("delta_infinity") or 0.0
-            path["numerical_slack"] += round_made.metadata["numerical_slack"]
+            committed = read_metadata(round_made.metadata)
+            path["delta_infinity"] = committed.delta_spent
+            path["numerical_slack"] += committed.numerical_slack
         try:
             self._check_cap(declaration)
             check_budget(self._budget(declaration.population), paths_before, self._paths, declaration.population)
@@ -166,7 +166,7 @@ class Foreseen:
 
 def _round(head: MakeRelease, declaration: Declaration, made: Sequence[ReleaseRecord]) -> ReleaseRecord:
     """The release as it would stand in the store, but for what only drawing tells."""
-    from sparsehist.series.cell_parameters import public_parameters
+    from sparsehist.series.cell_parameters import cell_metadata
     from sparsehist.series.request import requested
 
     request = requested(
@@ -176,15 +176,14 @@ def _round(head: MakeRelease, declaration: Declaration, made: Sequence[ReleaseRe
         false_keys=head.false_keys,
         delta=head.delta,
     )
-    most: float = inspect.signature(Series.release).parameters["max_false_keys"].default
-    metadata = public_parameters(declaration, request, made, most)
+    metadata = cell_metadata(declaration, request, made)
     return ReleaseRecord(
         path_id=0,
         name=request.name,
         level=as_level(head.levels[0]),
-        threshold=metadata["effective_threshold"],
+        threshold=metadata.effective_threshold,
         request=request.as_json(),
-        metadata=metadata,
+        metadata=metadata.as_dict(),
         generation=0,
         released=datetime.now(UTC),
         n_tracked=0,

@@ -1,6 +1,6 @@
 """A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
 
-What they hand to `sparsehist.series.cell_round` is what the durable ones hand to it; only the disk is left out.
+What they hand to `sparsehist.series.pipeline` is what the durable ones hand to it; only the disk is left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Integers
-from sparsehist.series.cell_round import existing, release
+from sparsehist.series.cell_round import open_path
 from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.pipeline import Held, release
 from sparsehist.series.request import requested
-from sparsehist.store import ReleaseRecord, Tracked
+from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 from sparsehist.store.reading import event_frame
 
 
@@ -88,10 +89,9 @@ class StateInMemory:
         )
 
 
-class _Path:
-    series_id, population, paths = "00", "default", ()
-    path_id = 0
-    name = "cells"
+class _Record:
+    series_id, population, name, path_id = "00", "default", "cells", 0
+    paths = (PathRecord(0, "cells", None, None, "gaussian", False),)
 
 
 def declared(size: int, max_keys: int) -> Declaration:
@@ -120,10 +120,8 @@ class Drawn:
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level=level, threshold=threshold, false_keys=None)
-        made = existing(self.state, _Path, self.files, self.declaration, request)
-        if made is None:
-            made = release(self.state, _Path, self.files, self.declaration, request, 1e7, rng=self.rng)
-        return made[0]
+        held = Held(self.state, _Record, self.files, self.declaration)
+        return release(held, request, open_path, who=None, rng=self.rng)[0]
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
         """Noisy counts by cell, NaN where unpublished."""

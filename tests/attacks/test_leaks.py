@@ -20,7 +20,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
-from sparsehist.series import cell_parameters
+from sparsehist.series import request as cell_request
 from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]
@@ -191,8 +191,8 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pyt
 
     The public limit is half of what a round can draw, which leaves the counted cells (below 2**30) the rest.
     """
-    assert cell_parameters._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
-    monkeypatch.setattr(cell_parameters, "_MOST_FALSE_KEYS", 450.0)
+    assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
+    monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
     monkeypatch.setattr(binomial, "MOST_SUCCESSES", 900.0)
     refusals = []
     for cells in (1, 300):

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import polars as pl
 
 from sparsehist.errors import DeclarationError
+from sparsehist.noise.family import sensitivity_norm
 from sparsehist.planning.cell_plan import LEVELS
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.workload_noise import check_noise, family_for
+from sparsehist.series.workload_answers import check_noise, family_for
 from sparsehist.workload import Strategy, Workload, choose, compare, strategy_named
 
 _SCHEMA: dict[str, type[pl.DataType]] = {
@@ -32,9 +33,9 @@ def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
     Raises:
         DeclarationError: If the noise has no workloads, or no strategy measures whole numbers for discrete noise.
     """
-    check_noise(declaration.noise)
-    pure = declaration.noise != "gaussian"
-    if declaration.noise != "discrete_laplace":
+    check_noise(declaration.family)
+    pure = sensitivity_norm(declaration.family) == "l1"
+    if not declaration.family.integer:
         return choose(workload, declaration.max_keys, pure=pure)
     for candidate in compare(workload, declaration.max_keys, pure=pure):
         strategy = strategy_named(candidate.strategy, workload)
@@ -48,16 +49,16 @@ def planned_strategies(
 ) -> pl.DataFrame:
     """The table of `Series.plan_workload`."""
     chosen = chosen_strategy(declaration, workload)
-    pure = declaration.noise != "gaussian"
+    pure = sensitivity_norm(declaration.family) == "l1"
     given = LEVELS if levels is None else levels
     listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     exact = [as_level(level) for level in listed]
     rows: list[dict[str, object]] = []
     for candidate in compare(workload, declaration.max_keys, pure=pure):
         strategy = strategy_named(candidate.strategy, workload)
-        if declaration.noise == "discrete_laplace" and not strategy.integral:
+        if declaration.family.integer and not strategy.integral:
             continue
-        family = family_for(declaration.noise, strategy, declaration.max_keys)
+        family = family_for(declaration.family, strategy, declaration.max_keys)
         mean = strategy.mean_variance()
         for level in exact:
             std = family.std(level) * math.sqrt(mean)

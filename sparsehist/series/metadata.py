@@ -1,0 +1,174 @@
+"""What a release says about itself: one frozen record for each kind, known in full before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+
+from sparsehist.errors import InputError
+from sparsehist.series.declaration import Declaration
+
+NEIGHBOURS = "logs that differ by all rows of one unit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """The public parameters that releases of every kind have.
+
+    Fields with a default are left out of the dict where they are None; a store fills in the last four.
+
+    Attributes:
+        series: Name of the series.
+        name: Of the release.
+        population: Whose costs add up.
+        level: Exact text.
+        noise: Name of the family.
+        std: Standard deviation: of the noise of a cell, or the root mean square over the answers; in counts.
+        grid: Of which every published number is a multiple.
+        threshold: As chosen; None where everything is published.
+        numerical_slack: By how much the law may differ from the one stated, in total variation.
+        guarantee: In words.
+        neighbours: For which logs it holds.
+        max_keys: L0 bound: keys a unit may count towards.
+        key: Key columns.
+        domain: In words.
+        domain_size: As text, since it may have any number of digits; None for an open domain.
+        cap: Of the series, exact text.
+        verified: False where nobody checked whether the query of the log keeps units apart.
+        store: Id of the store.
+        round: Random; tells two rounds apart that share a name or a generation.
+        released_at: UTC, fixed before anything is drawn.
+        generation: Of the store, once this release is in it.
+    """
+
+    kind: ClassVar[str]
+
+    series: str
+    name: str
+    population: str
+    level: str
+    noise: str
+    std: float
+    grid: float
+    threshold: float | None
+    numerical_slack: float
+    guarantee: str
+    neighbours: str = NEIGHBOURS
+    max_keys: int
+    key: tuple[str, ...]
+    domain: str
+    domain_size: str | None
+    cap: str | None
+    verified: bool | None = None
+    store: str | None = None
+    round: str | None = None
+    released_at: str | None = None
+    generation: int | None = None
+
+    @property
+    def delta_spent(self) -> float:
+        """What this and all earlier releases of the path may have spent of the delta of an open domain."""
+        return 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """A plain dict for people and files: keys in the order of the fields, values that JSON has."""
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        absent = {field.name for field in fields(self) if field.default is None and known[field.name] is None}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
+        return {"kind": self.kind} | {name: value for name, value in plain.items() if name not in absent}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellMetadata(Metadata):
+    """What a release of cells says.
+
+    Attributes:
+        noise_mean: Mean of the noise, in counts.
+        effective_threshold: The threshold on the grid: a cell is published when its rounded count is above it.
+        false_keys: Expected number that the threshold was chosen for, if it was.
+        expected_false_keys: Empty cells to expect among the published (spurious keys).
+        delta: Of an open domain, exact text.
+        delta_share: What was asked of it.
+        delta_infinity: Spent of it by this and all earlier releases.
+        delta_remaining: What is left of it.
+    """
+
+    kind = "cells"
+
+    noise_mean: float
+    effective_threshold: float
+    false_keys: float | None
+    expected_false_keys: float
+    delta: str | None = None
+    delta_share: float | None = None
+    delta_infinity: float | None = None
+    delta_remaining: float | None = None
+
+    @property
+    def delta_spent(self) -> float:
+        return self.delta_infinity or 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadMetadata(Metadata):
+    """What a release of a workload says.
+
+    Attributes:
+        workload: Its text.
+        strategy: How it was answered.
+        queries: How many, as text.
+        noise_std: Standard deviation of each entry of Z, in counts.
+        least_std: That of the answer with the least noise, in counts.
+        sensitivity: Of R·x, in the norm of the noise.
+        sensitivity_lower: A lower bound of it, where one is known.
+        cell_grid: To which the noise of each cell was rounded before it was weighed, if it was.
+        measured_grid: To which R·x and its noise were rounded, if they were.
+        post_processing: Steps after the noise.
+    """
+
+    kind = "workload"
+
+    workload: str
+    strategy: str
+    queries: str
+    noise_std: float
+    least_std: float
+    sensitivity: float
+    sensitivity_lower: float | None
+    cell_grid: float | None
+    measured_grid: float | None
+    post_processing: tuple[str, ...]
+
+
+def shared(declaration: Declaration) -> dict[str, Any]:
+    """The fields that a declaration fixes for every release of its series."""
+    domain = declaration.domain
+    return {
+        "series": declaration.name,
+        "population": declaration.population,
+        "noise": declaration.noise,
+        "max_keys": declaration.max_keys,
+        "key": declaration.key,
+        "domain": domain.describe(),
+        "domain_size": None if domain.is_open else str(domain.size),
+        "cap": declaration.cap_text,
+        "verified": False if declaration.unverified else None,
+    }
+
+
+def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata:
+    """Read what `as_dict` gave.
+
+    Raises:
+        InputError: If something is missing.
+    """
+    record = WorkloadMetadata if stored.get("kind") == WorkloadMetadata.kind else CellMetadata
+    given: dict[str, Any] = {}
+    for field in fields(record):
+        if field.name in stored:
+            value = stored[field.name]
+            given[field.name] = tuple(value) if isinstance(value, list) else value
+        elif field.default is MISSING:
+            raise InputError(f"the metadata of a release has no {field.name!r}: another version wrote it")
+    return record(**given)

@@ -1,0 +1,176 @@
+"""The one way of a release: find or check, fix what is public, draw, commit, and only then publish.
+
+What differs between cells, workloads and what comes after them stands in two small protocols: a `Request` says what
+was asked, a `NoisePath` draws and reads one noise path of a series.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import polars as pl
+
+from sparsehist.accounting.spending import check_spending
+from sparsehist.errors import NameTakenError, NotFoundError
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.metadata import Metadata, read_metadata
+from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+
+AUTO = "auto"
+Published = tuple[pl.DataFrame, dict[str, Any]]
+
+
+@dataclass(frozen=True, repr=False)
+class Held:
+    """A series of a store that is held: all that a release reads and changes."""
+
+    state: State
+    record: SeriesRecord
+    files: SeriesFiles
+    declaration: Declaration
+
+
+class NoisePath(Protocol):
+    """A noise path of a series: opened before, or to be opened by the round that is about to be drawn."""
+
+    @property
+    def path_id(self) -> int | None:
+        """In the store; None before the first round."""
+
+    def metadata(self, request: Any) -> Metadata:
+        """Everything public about a release, from public parameters only; refuses what cannot be served."""
+
+    def draw(self, request: Any, metadata: Any, *, who: str | None, rng: np.random.Generator) -> NewRound:
+        """Draw the round that is to be committed."""
+
+    def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
+        """The rows of a release that is committed."""
+
+
+class Request(Protocol):
+    """What a caller asked of a release of one kind.
+
+    Attributes:
+        kind: Of the noise paths it is served from; one of `KINDS`.
+        needs: What a new release needs to be told.
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Of the release."""
+
+    @property
+    def level(self) -> Fraction | None:
+        """Of the release; None stands for that of the release that exists."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it says enough for a new release."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What was asked, as it is stored and compared; None and "auto" agree with anything."""
+
+
+class Opener(Protocol):
+    """Finds the noise path of a request."""
+
+    def __call__(self, held: Held, request: Any, known: PathRecord | None, *, rng: np.random.Generator) -> NoisePath:
+        """The path of the release that exists, or the one that a new release is drawn on."""
+
+
+# What a release of each kind is of, and the call that gives it again.
+KINDS = {"cells": ("its cells", "release"), "workload": ("a workload", "release_workload")}
+
+
+def release(
+    held: Held, request: Request, open_path: Opener, *, who: str | None, rng: np.random.Generator
+) -> Published:
+    """Give the release of that name, or make it.
+
+    Args:
+        held: The series.
+        request: What was asked.
+        open_path: Of the kind of release that was asked for.
+        who: Asked for it, for the ledger.
+        rng: Randomness.
+
+    Raises:
+        NameTakenError: If the name stands for another request or for a release of another kind.
+        NotFoundError: If there is no such release, and the request says too little to make one.
+        CapExceededError: If the sum over the paths of the series would exceed its cap.
+        BudgetExceededError: If the population would exceed its budget.
+    """
+    found = _release_named(held, request.name)
+    if found is not None:
+        known, made = found
+        _check_same(held, request, known, made)
+        committed = read_metadata(made.metadata)
+        return open_path(held, request, known, rng=rng).rows(made.level, committed), committed.as_dict()
+    if not request.complete or request.level is None:
+        raise NotFoundError(
+            f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
+        )
+    path = open_path(held, request, None, rng=rng)
+    metadata = path.metadata(request)
+    check_spending(
+        held.state, held.record, held.declaration, path_id=path.path_id, level=request.level,
+        family=held.declaration.noise, name=request.name, delta_infinity=metadata.delta_spent,
+        numerical_slack=metadata.numerical_slack, who=who,
+    )  # fmt: skip
+    # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
+    metadata = replace(
+        metadata,
+        store=held.state.store_id,
+        round=secrets.token_hex(8),
+        released_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        generation=held.state.generation + 1,
+    )
+    held.state.commit_round(path.draw(request, metadata, who=who, rng=rng))
+    return path.rows(request.level, metadata), metadata.as_dict()
+
+
+def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
+    """The level itself if it was spent, else its nearest coarser and finer ones."""
+    if level in spent:
+        return [level]
+    coarser = max((known for known in spent if known < level), default=None)
+    finer = min((known for known in spent if known > level), default=None)
+    return [known for known in (coarser, finer) if known is not None]
+
+
+def _release_named(held: Held, name: str) -> tuple[PathRecord, ReleaseRecord] | None:
+    for path in held.record.paths:
+        for made in held.state.releases(path.path_id):
+            if made.name == name:
+                return path, made
+    return None
+
+
+def _check_same(held: Held, request: Request, path: PathRecord, made: ReleaseRecord) -> None:
+    """Refuse a name that stands for a release of another kind, or for another request."""
+    if path.kind != request.kind:
+        other, call = KINDS[path.kind]
+        raise NameTakenError(
+            f"{request.name!r} is a release of {other} of {held.record.name!r}, not of {KINDS[request.kind][0]}; "
+            f"{call} gives it again"
+        )
+    asked, stored = request.as_json(), made.request
+    differing = [field for field, value in asked.items() if value not in (None, AUTO, stored.get(field))]
+    if differing:
+        told = ", ".join(_told(field.removesuffix("_share"), stored.get(field)) for field in differing)
+        raise NameTakenError(
+            f"the release {request.name!r} of {held.record.name!r} was made with {told}; "
+            "use another name for another request"
+        )
+
+
+def _told(field: str, value: object) -> str:
+    return f"no {field}" if value is None else f"{field}={value!r}"

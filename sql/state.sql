@@ -360,31 +360,55 @@ insert into release values (
 );
 
 
--- name: has_release
--- Whether any noise path of a series has a release of that name.
---
--- in:  $series_id, $name
--- out: one row if so
-
-select 1 as found from release where series_id = $series_id and name = $name;
-
-
 -- name: read_releases
--- What was released on a noise path and which files hold its rounds, in order.
+-- What was released on a noise path, in order.
 --
 -- in:  $path_id
--- out: generation, name, level (exact text), threshold, request, metadata, released,
---      spends, file, size, digest, n_past, n_new, n_empty
+-- out: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
 
-select
-    generation, name, level, threshold, request, metadata, released,
-    spends, file, size, digest, n_past, n_new, n_empty
+select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
 from release
 where path_id = $path_id
 order by generation;
 
 
+-- name: read_release
+-- The release of a name, on whichever noise path of a series.
+--
+-- in:  $series_id, $name
+-- out: at most one row: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
+
+select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
+from release
+where series_id = $series_id and name = $name;
+
+
 -- name: read_rounds
+-- The rounds of a noise path and the files that hold them, in order.
+--
+-- in:  $path_id
+-- out: spends, file, size, digest, n_past, n_new, n_empty
+
+select spends, file, size, digest, n_past, n_new, n_empty
+from release
+where path_id = $path_id
+order by generation;
+
+
+-- name: read_past
+-- The levels spent on a noise path in the order in which they first were, with the lowest threshold of each.
+--
+-- in:  $path_id
+-- out: level (exact text), threshold
+
+select level, min(threshold) as threshold
+from release
+where path_id = $path_id
+group by level
+order by min(generation);
+
+
+-- name: read_round_ids
 -- The random ids of all rounds ever committed, those of dropped series included.
 --
 -- in:  nothing

@@ -47,10 +47,12 @@ class History(NamedTuple):
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """Sort out (level, threshold) pairs, in any order; a level may occur again."""
-    exact = [as_level(level) for level, _ in releases]
-    levels = tuple(sorted(set(exact)))
-    position = {level: i for i, level in enumerate(levels)}
-    column = np.array([position[level] for level in exact], dtype=np.int64)
+    first: dict[Fraction, int] = {}
+    seen = [first.setdefault(as_level(level), len(first)) for level, _ in releases]
+    levels = tuple(sorted(first))
+    position = np.empty(len(levels), dtype=np.int64)
+    position[[first[level] for level in levels]] = np.arange(len(levels))
+    column = position[seen] if seen else np.empty(0, dtype=np.int64)
     thresholds = np.full(len(levels), np.inf)
     np.minimum.at(thresholds, column, np.array([bound for _, bound in releases], dtype=np.float64))
     return History(levels, thresholds, column)

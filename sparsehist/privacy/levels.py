@@ -41,7 +41,14 @@ def as_level(value: Level) -> Fraction:
     """
     if type(value) is str:
         return _from_text(value)
+    if type(value) is Fraction and _is_in_range(value.numerator, value.denominator):
+        return value
     return _checked(value)
+
+
+def _is_in_range(above: int, below: int) -> bool:
+    """Whether a fraction is a level; its integers are compared, since a round reads those of all before it."""
+    return 0 < above <= _LARGEST.numerator * below and below <= _LARGEST.numerator * above
 
 
 @lru_cache(maxsize=4096)

@@ -90,7 +90,7 @@ def commit_round(
 ) -> None:
     """Write the arrays of a round and commit it, with its path if that is new, on top of a generation."""
     series_id = history.directory.name
-    if database.rows("has_release", series_id=series_id, name=record.name):
+    if database.rows("read_release", series_id=series_id, name=record.name):
         raise NameTakenError(f"a release {record.name!r} exists already")
     for file in record.attachments:
         check_file(history.directory, file)
@@ -234,7 +234,7 @@ def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], Roun
     assert len(record.counts) == n_new and all(len(noise) == n_new for noise in record.paths.values())
     assert (record.level_noise is not None) == spends
     n_past = history.n_tracked
-    if is_workload and record.level_noise is not None and not history.releases:
+    if is_workload and record.level_noise is not None and not history.rounds:
         n_past = len(record.level_noise)
     assert record.level_noise is None or len(record.level_noise) == n_past
     n_empty = int((record.positions == -1).sum())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -114,75 +114,88 @@ def _with_finest(row: Row) -> Row:
     return (*path, *shown, *more)
 
 
+class Round(NamedTuple):
+    """The file of a round and what is in it, as its row in the state says."""
+
+    spends: int
+    name: str
+    size: int
+    digest: str
+    n_past: int
+    n_new: int
+    n_empty: int
+
+
 @dataclass(frozen=True, repr=False)
 class PathHistory:
-    """The rounds of a noise path in order: one release, one file and its shape each.
+    """The rounds of a noise path in order; no array is touched until one is asked for.
 
     Attributes:
+        n_levels: Levels spent up to each round, its own included.
         levels: In the order in which they were first spent.
     """
 
     directory: Path
     kind: str
     integer_noise: bool
-    releases: tuple[ReleaseRecord, ...]
-    files: tuple[RegisteredFile, ...]
-    shapes: tuple[RoundShape, ...]
-    levels: tuple[Fraction, ...]
+    rounds: Sequence[Round]
+    n_levels: Sequence[int]
+    levels: Sequence[Fraction]
 
     @property
     def n_tracked(self) -> int:
-        """Cells published at least once, or the size of a workload's state."""
-        return self.shapes[-1].n_past + self.shapes[-1].n_new if self.shapes else 0
+        """Cells tracked so far, or the size of a workload's state."""
+        return self.rounds[-1].n_past + self.rounds[-1].n_new if self.rounds else 0
+
+    @property
+    def files(self) -> Iterator[RegisteredFile]:
+        """What the state vouches for."""
+        for made in self.rounds:
+            yield RegisteredFile(made.name, made.size, made.digest)
 
     def new_cells(self) -> Iterator[tuple[int, slice]]:
         """The rounds that tracked new cells, with the numbers of these."""
-        for number, shape in enumerate(self.shapes):
-            if shape.n_new:
-                yield number, slice(shape.n_past, shape.n_past + shape.n_new)
+        for number, made in enumerate(self.rounds):
+            if made.n_new:
+                yield number, slice(made.n_past, made.n_past + made.n_new)
 
     def cells_with_noise(self, ordinal: int) -> Iterator[tuple[int, slice]]:
         """The rounds that hold noise at the level of that number, with the cells it is for."""
-        for number, shape in enumerate(self.shapes):
-            spent_here = shape.spends and shape.n_levels - 1 == ordinal
-            first = 0 if spent_here else shape.n_past
-            if shape.n_levels > ordinal and (shape.n_new or spent_here):
-                yield number, slice(first, shape.n_past + shape.n_new)
+        for number, (made, n_levels) in enumerate(zip(self.rounds, self.n_levels, strict=True)):
+            if n_levels > ordinal:
+                spent_here = made.spends and n_levels - 1 == ordinal
+                if made.n_new or spent_here:
+                    yield number, slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
 
     def open_round(self, number: int) -> RoundFile:
         """The file of a round."""
-        return RoundFile(self.directory, self.files[number], self.shapes[number])
+        made = self.rounds[number]
+        shape = RoundShape(
+            made.n_past, made.n_new, made.n_empty, self.n_levels[number], bool(made.spends), self.integer_noise
+        )
+        return RoundFile(self.directory, RegisteredFile(made.name, made.size, made.digest), shape)
 
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
-    """Read what the state knows of a noise path; no array is touched."""
+    """Read what the state knows of the rounds of a noise path."""
     known = database.rows("read_path", path_id=path_id)
     if not known:
         raise NotFoundError("no such noise path")
     ((series_id, kind, integer_noise),) = known
-    rows = database.rows("read_releases", path_id=path_id)
-    spends = [bool(row[7]) for row in rows]
-    shapes = tuple(
-        RoundShape(n_past, n_new, n_empty, levels, spent, bool(integer_noise))
-        for (*_, n_past, n_new, n_empty), levels, spent in zip(rows, accumulate(spends), spends, strict=True)
-    )
-    releases = tuple(
-        _release(path_id, row[:7], shape.n_past + shape.n_new) for row, shape in zip(rows, shapes, strict=True)
-    )
+    rounds = list(map(Round._make, database.rows("read_rounds", path_id=path_id)))
     return PathHistory(
         series / series_id,
         kind,
         bool(integer_noise),
-        releases,
-        tuple(RegisteredFile(*row[8:11]) for row in rows),
-        shapes,
-        tuple(release.level for release, spent in zip(releases, spends, strict=True) if spent),
+        rounds,
+        list(accumulate(made.spends for made in rounds)),
+        [as_level(level) for level, _ in database.rows("read_past", path_id=path_id)],
     )
 
 
 def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:
     """That of a path about to be opened."""
-    return PathHistory(directory, kind, integer_noise, (), (), (), ())
+    return PathHistory(directory, kind, integer_noise, (), (), ())
 
 
 class StoredJson(Mapping[str, Any]):
@@ -212,8 +225,9 @@ class StoredJson(Mapping[str, Any]):
         return repr(self._object())
 
 
-def _release(path_id: int, row: Row, n_tracked: int) -> ReleaseRecord:
-    generation, name, level, threshold, request, metadata, released = row
+def release_from_row(row: Row) -> ReleaseRecord:
+    """A row of `read_releases` or `read_release`."""
+    path_id, generation, name, level, threshold, request, metadata, released, n_tracked = row
     return ReleaseRecord(
         path_id=path_id,
         name=name,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -127,8 +127,7 @@ class SeriesRecord:
         return f"SeriesRecord(name={self.name!r}, series_id={self.series_id!r})"
 
 
-@dataclass(frozen=True)
-class ReleaseRecord:
+class ReleaseRecord(NamedTuple):
     """A release as it was committed: public parameters only, but for what `request` was given.
 
     Attributes:
@@ -147,7 +146,10 @@ class ReleaseRecord:
     metadata: Mapping[str, Any]
     generation: int
     released: datetime
-    n_tracked: int = field(repr=False)
+    n_tracked: int
+
+    def __repr__(self) -> str:
+        return f"ReleaseRecord(name={self.name!r}, level={self.level}, generation={self.generation})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,11 +19,20 @@ import polars as pl
 import pyarrow as pa
 
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreRolledBackError
+from sparsehist.privacy.levels import as_level
 from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
-from sparsehist.store.reading import PathHistory, event_frame, ledger_frame, no_history, read_history, read_series
+from sparsehist.store.reading import (
+    PathHistory,
+    event_frame,
+    ledger_frame,
+    no_history,
+    read_history,
+    read_series,
+    release_from_row,
+)
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -96,7 +105,21 @@ class State:
 
     def releases(self, path_id: int) -> list[ReleaseRecord]:
         """What was released on a noise path, in order."""
-        return list(self._history(path_id).releases)
+        return [release_from_row(row) for row in self._database.rows("read_releases", path_id=path_id)]
+
+    def release_named(self, record: SeriesRecord, name: str) -> ReleaseRecord | None:
+        """The release of that name, on whichever noise path of a series, if there is one."""
+        rows = self._database.rows("read_release", series_id=record.series_id, name=name)
+        return release_from_row(rows[0]) if rows else None
+
+    def past(self, path_id: int) -> list[tuple[Fraction, float]]:
+        """The levels spent on a noise path, each with the lowest threshold it was released at.
+
+        In the order in which they were first spent. That is all a further round needs to know of those before it,
+        and it does not grow with releases at levels that are spent already.
+        """
+        rows = self._database.rows("read_past", path_id=path_id)
+        return [(as_level(level), threshold) for level, threshold in rows]
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
         """The noise paths of a series as they stand now, those opened since it was read included; cells first."""
@@ -129,14 +152,14 @@ class State:
             Columns cell (its number), key_0 …, in the order of cells.
         """
         history = self._history(path_id)
-        numbers = [number for number, shape in enumerate(history.shapes) if shape.n_empty]
         tables, cells = [], []
-        for number in numbers:
-            with history.open_round(number) as file:
-                position = np.empty(history.shapes[number].n_new, dtype=np.int64)
-                file.positions(position)
-                tables.append(file.empty_keys())
-            cells.append(np.flatnonzero(position == -1) + history.shapes[number].n_past)
+        for number, made in enumerate(history.rounds):
+            if made.n_empty:
+                position = np.empty(made.n_new, dtype=np.int64)
+                with history.open_round(number) as file:
+                    file.positions(position)
+                    tables.append(file.empty_keys())
+                cells.append(np.flatnonzero(position == -1) + made.n_past)
         if not tables:
             keys, cell = self._no_keys(path_id), np.empty(0, dtype=np.int64)
         else:
@@ -299,7 +322,7 @@ class State:
         Raises:
             StoreRolledBackError: If the ledger knows rounds of this store that it has forgotten itself.
         """
-        known = {round_id for (round_id,) in self._database.rows("read_rounds")}
+        known = {round_id for (round_id,) in self._database.rows("read_round_ids")}
         if not published_rounds(directory, self.store_id) <= known:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows releases that store {self.path} knows nothing of: it was "

@@ -1,0 +1,244 @@
+"""What do releases cost, next to the code of an earlier commit?
+
+    git worktree add /dev/shm/before 85f8188
+    python benchmarks/before_after.py --before /dev/shm/before --directory /dev/shm --out before_after.json
+
+Two processes, one on this tree and one on the other, make the same releases in turns:
+
+- of 10^4 and of 10^5 rows, all in all (`sh.open`, `store.series`, `release`, `write_parquet`), the first, second and
+  tenth of its series, in a new store each run. Target for 10^4 rows: at most 0.6 of the CPU, on a file system in memory;
+- 500 of one series, around 300 rows of which change each time. Target: those around the 400th cost at most 1.5 times
+  those around the 50th;
+- a repeated one by as many processes at once as `--waiting` says, each waiting for the store: all have to succeed.
+
+With `--syncs` (needs strace) the files and directories that one release synchronises are counted as well: beside the
+time on a disk, that is what a release waits for. Run it once with `--directory` on a file system in memory and once on
+a disk.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _measure import Spread, Timing, Timings, arguments, context, figure, milliseconds, ratio, report, seconds, spread
+from _measure import table as laid_out
+
+LEVELS = ("1/10", "1/100", "1/2", "1/50", "1/4", "1/200", "1", "1/20", "1/5", "3/20")
+SHOWN = {"first": 0, "second": 1, "tenth": 9}
+HERE = Path(__file__).resolve().parent
+TARGET, GROWTH_TARGET = 0.6, 1.5
+WINDOW = 10
+ASK_AGAIN = (
+    "import sys; import sparsehist as sh; "
+    "print(len(sh.open(sys.argv[1], wait=300).series('visits').release('r0')))"
+)  # fmt: skip
+
+
+def serve() -> None:
+    """Make stores and releases as told on standard input, one JSON object a line; answer with what they took."""
+    import polars as pl
+
+    import sparsehist as sh
+
+    for line in sys.stdin:
+        told = json.loads(line)
+        place = Path(told["place"])
+        if told["do"] == "make":
+            place.mkdir()
+            counts = sh.Counts(
+                pl.DataFrame({"key": [f"how to fix page {i}" for i in range(len(told["counts"]))]}).with_columns(
+                    count=pl.Series(told["counts"])
+                )
+            )
+            sh.create(place / "store", counts, name="visits", key="key", max_keys=1,
+                      domain=sh.Strings(max_bytes=32), progress=False)  # fmt: skip
+        cpu, wall, rows = time.process_time(), time.perf_counter(), 0
+        if told["do"] == "release":
+            name = told["name"]
+            with sh.open(place / "store") as store:
+                released = store.series("visits").release(name, level=told["level"], threshold=1_000)
+            released.write_parquet(place / f"{name}.parquet")
+            rows = len(released)
+        answer = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "rows": rows}
+        print(json.dumps(answer), flush=True)
+
+
+class Tree:
+    """A process that works on one version of the code."""
+
+    def __init__(self, tree: Path, *, trace: Path | None = None) -> None:
+        """Start it; under a tracer that writes down what is synchronised, where `trace` says where to."""
+        tracer = [] if trace is None else ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=fsync,fdatasync"]
+        self._worker = subprocess.Popen(
+            [*tracer, sys.executable, str(HERE / "before_after.py"), "--serve"],
+            env={"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=tree,
+        )  # fmt: skip
+
+    def do(self, what: str, place: Path, **more: object) -> dict[str, Any]:
+        """Have something done and say what it took."""
+        assert self._worker.stdin is not None and self._worker.stdout is not None
+        self._worker.stdin.write(json.dumps({"do": what, "place": str(place), **more}) + "\n")
+        self._worker.stdin.flush()
+        return dict(json.loads(self._worker.stdout.readline()))
+
+    def end(self) -> None:
+        """Let it go."""
+        assert self._worker.stdin is not None
+        self._worker.stdin.close()
+        self._worker.wait(30)
+
+
+def counts_of(rows: int) -> list[int]:
+    """Counts of three times as many keys: `rows` of them far above the threshold, the others far below."""
+    return [5_000 + i % 1_000 if i < rows else 1 + i % 3 for i in range(3 * rows)]
+
+
+def timing(answer: dict[str, Any]) -> Timing:
+    """What was answered, as a timing."""
+    return Timing(answer["cpu_s"], answer["wall_s"])
+
+
+def releases(trees: dict[str, Tree], root: Path, rows: int, runs: int) -> dict[str, Timings]:
+    """Ten releases of a new series in turns, run after run; those that are shown."""
+    found: dict[str, Timings] = {which: {name: [] for name in trees} for which in SHOWN}
+    for run in range(-1, runs):
+        for name, tree in trees.items():
+            tree.do("make", root / f"{name}-{run}", counts=counts_of(rows))
+        for number, level in enumerate(LEVELS):
+            for name, tree in trees.items():
+                answer = tree.do("release", root / f"{name}-{run}", name=f"r{number}", level=level)
+                for which, shown in SHOWN.items():
+                    if run >= 0 and shown == number:
+                        assert answer["rows"] == rows
+                        found[which][name].append(timing(answer))
+        for name in trees:
+            shutil.rmtree(root / f"{name}-{run}")
+            (root / f"{name}-{run}.generation").unlink(missing_ok=True)
+    return found
+
+
+def growth(trees: dict[str, Tree], root: Path, number: int) -> dict[str, list[Timing]]:
+    """Many releases of one series, at levels in scrambled order; cells near the threshold come with each."""
+    counts = [950 + i // 3 for i in range(300)] + counts_of(300)
+    for name, tree in trees.items():
+        tree.do("make", root / f"many-{name}", counts=counts)
+    found: dict[str, list[Timing]] = {name: [] for name in trees}
+    for release in range(number):
+        level = f"{1 + (37 * release) % 101}/100"
+        for name, tree in trees.items():
+            found[name].append(timing(tree.do("release", root / f"many-{name}", name=f"r{release}", level=level)))
+    return found
+
+
+def around(timings: Sequence[Timing], release: int) -> Spread:
+    """CPU of the releases around one."""
+    return spread([one.cpu_s for one in timings[release - WINDOW : release + WINDOW]])
+
+
+def synchronised(tree: Path, root: Path) -> list[int]:
+    """How many files and directories each of ten releases synchronises."""
+    trace = root / "trace"
+    worker = Tree(tree, trace=trace)
+    worker.do("make", root / "traced", counts=counts_of(1_000))
+    found = []
+    for number, level in enumerate(LEVELS):
+        before = trace.read_text().count("sync(")
+        worker.do("release", root / "traced", name=f"r{number}", level=level)
+        found.append(trace.read_text().count("sync(") - before)
+    worker.end()
+    shutil.rmtree(root / "traced")
+    return found
+
+
+def all_wait(tree: Path, store: Path, processes: int) -> Timing:
+    """As many processes as that want a store at the same time, each after the other; all have to be served."""
+    begin = time.perf_counter()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", ASK_AGAIN, str(store)], env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE
+        )
+        for _ in range(processes)
+    ]
+    served = [worker.communicate(timeout=600)[0] for worker in workers]
+    assert len(set(served)) == 1 and all(worker.returncode == 0 for worker in workers)
+    return Timing(0.0, time.perf_counter() - begin)
+
+
+def main() -> None:
+    """Measure, print tables, write JSON."""
+    parser = arguments(__doc__, runs=20)
+    parser.add_argument("--before", type=Path, help="a checkout of the earlier commit; this one by default")
+    parser.add_argument("--rows", type=int, nargs="+", default=[10**4, 10**5])
+    parser.add_argument("--many", type=int, default=500)
+    parser.add_argument("--waiting", type=int, default=50)
+    parser.add_argument("--syncs", action="store_true")
+    parser.add_argument("--directory", type=Path, help="where the stores are made; a temporary one by default")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--serve", action="store_true")
+    options = parser.parse_args()
+    if options.serve:
+        serve()
+        return
+    started = context()
+    paths = {"before": (options.before or HERE.parent).resolve(), "after": HERE.parent}
+    trees = {name: Tree(path) for name, path in paths.items()}
+    result: dict[str, object] = {"before": options.before and options.before.name, "runs": options.runs}
+    everything: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        root = Path(directory)
+        shown = [["", "before, CPU ms", "after, CPU ms", "after / before", "before, wall ms", "after, wall ms"]]
+        for rows in options.rows:
+            for which, timings in releases(trees, root, rows, options.runs).items():
+                title = f"{which} release of {rows} rows"
+                shown.append([
+                    title,
+                    *(milliseconds(seconds(timings[name])) for name in trees),
+                    figure(ratio(timings, "after", "before")),
+                    *(milliseconds(seconds(timings[name], "wall_s")) for name in trees),
+                ])  # fmt: skip
+                result[title] = {"ratio": ratio(timings, "after", "before"), "cpu_s": {
+                    name: seconds(timings[name]) for name in trees
+                }, "wall_s": {name: seconds(timings[name], "wall_s") for name in trees}}  # fmt: skip
+                everything[title] = timings
+        print(laid_out(shown))
+        if options.many > 2 * WINDOW:
+            many = growth(trees, root, options.many)
+            early, late = max(options.many // 10, WINDOW), min(options.many * 4 // 5, options.many - WINDOW)
+            for name, timings_ in many.items():
+                first, last = around(timings_, early), around(timings_, late)
+                grew = last.median / first.median
+                print(
+                    f"{name}: release {early} {milliseconds(first)}, {late} {milliseconds(last)} ms: {grew:.2f} times"
+                )
+                result[f"growth {name}"] = {"early": first, "late": last, "times": grew, "between": [early, late]}
+            everything["many"] = many
+        if options.waiting:
+            place = next(iter(root.glob("many-after")), None) or root / "waited"
+            if place.name == "waited":
+                trees["after"].do("make", place, counts=counts_of(100))
+                trees["after"].do("release", place, name="r0", level="1")
+            took = all_wait(paths["after"], place / "store", options.waiting)
+            print(f"{options.waiting} processes at once: all served within {took.wall_s:.1f} s")
+            result["waiting"] = {"processes": options.waiting, "wall_s": took.wall_s}
+        if options.syncs:
+            for name, path in paths.items():
+                found = synchronised(path, root)
+                print(f"{name}: files and directories synchronised by ten releases in turn: {found}")
+                result[f"synchronised {name}"] = found
+        for tree in trees.values():
+            tree.end()
+    print(f"targets: {TARGET} of the CPU for 10^4 rows; {GROWTH_TARGET} times from the 50th to the 400th release")
+    report("releases before and after a change of the code", started, result, everything, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from _markdown import figure, short, table
+from _markdown import figure, milliseconds, short, table
 
 Result = Mapping[str, Any]
 
@@ -129,3 +129,26 @@ def _seen(row: Result, what: Sequence[str]) -> list[str]:
     for name in what:
         cells += [short(row[f"{name}_planned"]), short(row[name]), f"{row[f'{name}_z']:+.1f}"]
     return cells
+
+
+def before_after(result: Result) -> str:
+    """Releases beside those of an earlier commit."""
+    targets = result["targets"]
+    rows = [
+        [case, *(milliseconds(found["cpu_s"][name]) for name in ("before", "after")), figure(found["ratio"])]
+        for case, found in result["cases"].items()
+    ]
+    said = [f"Target: at most {targets['ratio']} of the CPU before for 10⁴ rows, in memory.\n"]
+    said.append(table(["CPU ms", "before", "after", "after / before"], rows))
+    for name, found in result.get("growth", {}).items():
+        early, late = found["between"]
+        said.append(
+            f"{late} releases of one series, {name}: the last ones take {found['times']:.2f} times as long as those "
+            f"around the {early}th; target {targets['growth']}.\n"
+        )
+    if "waiting" in result:
+        found = result["waiting"]
+        said.append(f"{found['processes']} processes at once: all served within {found['wall_s']:.1f} s.\n")
+    for name, numbers in result.get("synchronised", {}).items():
+        said.append(f"Files and directories that a release synchronises, {name}: {', '.join(map(str, numbers))}.\n")
+    return "\n".join(said)

@@ -6,14 +6,14 @@
 Two processes, one on this tree and one on the other, make the same releases in turns:
 
 - of 10^4 and of 10^5 rows, all in all (`sh.open`, `store.series`, `release`, `write_parquet`), the first, second and
-  tenth of its series, in a new store each run. Target for 10^4 rows: at most 0.6 of the CPU, on a file system in memory;
-- 500 of one series, around 300 rows of which change each time. Target: those around the 400th cost at most 1.5 times
-  those around the 50th;
-- a repeated one by as many processes at once as `--waiting` says, each waiting for the store: all have to succeed.
+  tenth of its series, in a new store each run. Target for 10^4 rows: at most 0.6 of the CPU, in memory;
+- 500 of one series, at 101 levels in scrambled order. Target: those around the 400th cost at most 1.5 times those
+  around the 50th;
+- one that exists, asked for by as many processes at once as `--waiting` says, each waiting for the store: all have to
+  be served.
 
-With `--syncs` (needs strace) the files and directories that one release synchronises are counted as well: beside the
-time on a disk, that is what a release waits for. Run it once with `--directory` on a file system in memory and once on
-a disk.
+With `--syncs` (needs strace) the files and directories that a release synchronises are counted as well: on a disk,
+these are what it waits for. Run it once with `--directory` on a file system in memory and once on a disk.
 """
 
 from __future__ import annotations
@@ -28,14 +28,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _measure import Spread, Timing, Timings, arguments, context, figure, milliseconds, ratio, report, seconds, spread
-from _measure import table as laid_out
+from _measure import (
+    Spread,
+    Timing,
+    Timings,
+    arguments,
+    context,
+    figure,
+    milliseconds,
+    ratio,
+    report,
+    seconds,
+    spread,
+    table,
+)
 
 LEVELS = ("1/10", "1/100", "1/2", "1/50", "1/4", "1/200", "1", "1/20", "1/5", "3/20")
 SHOWN = {"first": 0, "second": 1, "tenth": 9}
 HERE = Path(__file__).resolve().parent
 TARGET, GROWTH_TARGET = 0.6, 1.5
 WINDOW = 10
+Found = tuple[dict[str, object], dict[str, object]]
 ASK_AGAIN = (
     "import sys; import sparsehist as sh; "
     "print(len(sh.open(sys.argv[1], wait=300).series('visits').release('r0')))"
@@ -173,69 +186,88 @@ def all_wait(tree: Path, store: Path, processes: int) -> Timing:
     return Timing(0.0, time.perf_counter() - begin)
 
 
+def compare_releases(trees: dict[str, Tree], root: Path, rows: Sequence[int], runs: int) -> Found:
+    """Releases of some numbers of rows."""
+    shown = [["", "before, CPU ms", "after, CPU ms", "after / before", "before, wall ms", "after, wall ms"]]
+    result: dict[str, object] = {}
+    everything: dict[str, object] = {}
+    for n_rows in rows:
+        for which, timings in releases(trees, root, n_rows, runs).items():
+            title, quotient = f"{which} release of {n_rows} rows", ratio(timings, "after", "before")
+            cpu, wall = ({name: seconds(timings[name], what) for name in trees} for what in ("cpu_s", "wall_s"))
+            shown.append([
+                title, *map(milliseconds, cpu.values()), figure(quotient), *map(milliseconds, wall.values())
+            ])  # fmt: skip
+            result[title] = {"ratio": quotient, "cpu_s": cpu, "wall_s": wall}
+            everything[title] = timings
+    print(table(shown))
+    return {"cases": result}, everything
+
+
+def compare_growth(trees: dict[str, Tree], root: Path, number: int) -> Found:
+    """Late releases of a series beside early ones."""
+    many, grown = growth(trees, root, number), {}
+    early, late = max(number // 10, WINDOW), min(number * 4 // 5, number - WINDOW)
+    for name, timings in many.items():
+        first, last = around(timings, early), around(timings, late)
+        times = last.median / first.median
+        print(f"{name}: release {early} {milliseconds(first)}, {late} {milliseconds(last)} ms: {times:.2f} times")
+        grown[name] = {"early": first, "late": last, "times": times, "between": [early, late]}
+    return {"growth": grown}, {"many": many}
+
+
+def compare_waiting(trees: dict[str, Tree], root: Path, tree: Path, processes: int) -> Found:
+    """Processes that queue for one store."""
+    place = root / "waited"
+    trees["after"].do("make", place, counts=counts_of(100))
+    trees["after"].do("release", place, name="r0", level="1")
+    took = all_wait(tree, place / "store", processes)
+    print(f"{processes} processes at once: all served within {took.wall_s:.1f} s")
+    return {"waiting": {"processes": processes, "wall_s": took.wall_s}}, {}
+
+
+def compare_syncs(paths: dict[str, Path], root: Path) -> Found:
+    """What a release synchronises."""
+    found = {name: synchronised(path, root) for name, path in paths.items()}
+    for name, numbers in found.items():
+        print(f"{name}: files and directories synchronised by each of ten releases: {numbers}")
+    return {"synchronised": found}, {}
+
+
 def main() -> None:
     """Measure, print tables, write JSON."""
     parser = arguments(__doc__, runs=20)
-    parser.add_argument("--before", type=Path, help="a checkout of the earlier commit; this one by default")
+    parser.add_argument("--before", type=Path, default=HERE.parent, help="a checkout of the earlier commit")
     parser.add_argument("--rows", type=int, nargs="+", default=[10**4, 10**5])
     parser.add_argument("--many", type=int, default=500)
     parser.add_argument("--waiting", type=int, default=50)
     parser.add_argument("--syncs", action="store_true")
     parser.add_argument("--directory", type=Path, help="where the stores are made; a temporary one by default")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--serve", action="store_true", help="be one of the two processes")
     options = parser.parse_args()
     if options.serve:
         serve()
         return
     started = context()
-    paths = {"before": (options.before or HERE.parent).resolve(), "after": HERE.parent}
+    paths = {"before": options.before.resolve(), "after": HERE.parent}
     trees = {name: Tree(path) for name, path in paths.items()}
-    result: dict[str, object] = {"before": options.before and options.before.name, "runs": options.runs}
+    result: dict[str, object] = {"runs": options.runs, "targets": {"ratio": TARGET, "growth": GROWTH_TARGET}}
     everything: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         root = Path(directory)
-        shown = [["", "before, CPU ms", "after, CPU ms", "after / before", "before, wall ms", "after, wall ms"]]
-        for rows in options.rows:
-            for which, timings in releases(trees, root, rows, options.runs).items():
-                title = f"{which} release of {rows} rows"
-                shown.append([
-                    title,
-                    *(milliseconds(seconds(timings[name])) for name in trees),
-                    figure(ratio(timings, "after", "before")),
-                    *(milliseconds(seconds(timings[name], "wall_s")) for name in trees),
-                ])  # fmt: skip
-                result[title] = {"ratio": ratio(timings, "after", "before"), "cpu_s": {
-                    name: seconds(timings[name]) for name in trees
-                }, "wall_s": {name: seconds(timings[name], "wall_s") for name in trees}}  # fmt: skip
-                everything[title] = timings
-        print(laid_out(shown))
+        parts = [compare_releases(trees, root, options.rows, options.runs)]
         if options.many > 2 * WINDOW:
-            many = growth(trees, root, options.many)
-            early, late = max(options.many // 10, WINDOW), min(options.many * 4 // 5, options.many - WINDOW)
-            for name, timings_ in many.items():
-                first, last = around(timings_, early), around(timings_, late)
-                grew = last.median / first.median
-                print(
-                    f"{name}: release {early} {milliseconds(first)}, {late} {milliseconds(last)} ms: {grew:.2f} times"
-                )
-                result[f"growth {name}"] = {"early": first, "late": last, "times": grew, "between": [early, late]}
-            everything["many"] = many
+            parts.append(compare_growth(trees, root, options.many))
         if options.waiting:
-            place = next(iter(root.glob("many-after")), None) or root / "waited"
-            if place.name == "waited":
-                trees["after"].do("make", place, counts=counts_of(100))
-                trees["after"].do("release", place, name="r0", level="1")
-            took = all_wait(paths["after"], place / "store", options.waiting)
-            print(f"{options.waiting} processes at once: all served within {took.wall_s:.1f} s")
-            result["waiting"] = {"processes": options.waiting, "wall_s": took.wall_s}
+            parts.append(compare_waiting(trees, root, paths["after"], options.waiting))
         if options.syncs:
-            for name, path in paths.items():
-                found = synchronised(path, root)
-                print(f"{name}: files and directories synchronised by ten releases in turn: {found}")
-                result[f"synchronised {name}"] = found
+            parts.append(compare_syncs(paths, root))
         for tree in trees.values():
             tree.end()
+    for found, timings in parts:
+        result |= found
+        everything |= timings
     print(f"targets: {TARGET} of the CPU for 10^4 rows; {GROWTH_TARGET} times from the 50th to the 400th release")
     report("releases before and after a change of the code", started, result, everything, options.out)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
-from _sections_compared import dense_sparse, lossless, peers, planned
+from _sections_compared import before_after, dense_sparse, lossless, peers, planned
 from _sections_grown import noise, pipeline, profiles, scale
 from _sections_workload import workload_error, workload_speed
 
@@ -218,6 +218,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "lossless": ("Lossless against independent releases and doubling", lossless),
     "scale": ("How time and memory grow", scale),
     "release": ("A release all in all", release),
+    "before_after": ("Releases before and after", before_after),
     "profiles": ("Where the time of each main path goes", profiles),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),

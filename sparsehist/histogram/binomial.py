@@ -52,11 +52,13 @@ def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: 
     """
     trials = sizes if isinstance(sizes, Number) else as_sizes(sizes)
     log_p = np.atleast_1d(np.asarray(log_p, np.float64))
-    expected = float(trials.high @ np.exp(log_p))
+    p = np.exp(log_p)
+    expected = float(trials.high @ p)
     if not expected <= MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
-    flip = log_p > _LOG_HALF
-    rarer = np.where(flip, -np.expm1(log_p), np.exp(log_p))
-    drawn = binomial_poisson.binomial(trials, rarer, rng=rng)
+    flip = np.flatnonzero(log_p > _LOG_HALF)
+    p[flip] = -np.expm1(log_p[flip])
+    drawn = binomial_poisson.binomial(trials, p, rng=rng)
     # Where successes are the rule, all trials are at most twice as many.
-    return np.where(flip, np.where(flip, trials.high, 0.0).astype(np.int64) - drawn, drawn)
+    drawn[flip] = trials.high[flip].astype(np.int64) - drawn[flip]
+    return drawn

@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from sparsehist.errors import InputError
 from sparsehist.noise.staircase import LEAST_VARIANCE, propose, rows_and_widths, staircases
@@ -29,17 +28,17 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 # Draws made at once, so that what they need stays in the processor's cache.
 _CHUNK = 1 << 14
-_TRIES = 1 << 10
+# The few draws that are left fill arrays of this size with steps or tries: below it time is that of the calls.
+_AT_ONCE = 1 << 10
+_FEWEST_STEPS, _MOST_TRIES = 4, 16
+_NONE = np.zeros(1)
 # Means from here on would not leave room for the digits after the point.
 _LARGEST_MEAN = 2.0**50
 _MOST_TRIALS = 2.0**900
-# Of means below 16 less than 2**-200 lies beyond.
-_FARTHEST = 120
+# Of means below 32 less than 2**-200 lies beyond.
+_FARTHEST = 180
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _SERIES_FROM = 16
-# ln k! less k ln k - k + ln(2 pi k) / 2; at 0 it belongs to another formula.
-_SMALL = np.arange(1.0, _SERIES_FROM + 1.0)
-_STIRLING = np.append(0.0, gammaln(_SMALL + 1.0) - (_SMALL + 0.5) * np.log(_SMALL) + _SMALL - _HALF_LOG_2PI)
 
 
 class Number(NamedTuple):
@@ -83,29 +82,30 @@ def as_number(values: ArrayLike | Sequence[int] | Fraction) -> Number:
 
 
 def count_slack(expected: float) -> float:
-    """Total variation between one draw and its law, at most: 2**-45 up to a mean of 2**36.
+    """Total variation between one draw and its law, at most: 2**-44 up to a mean of 2**30.
 
-    Args:
-        expected: Mean of the number drawn (of successes or of failures, whichever are rarer).
+    The probability is what was passed, exactly: its own rounding is no part of this. With u = 2**-53, and elementary
+    functions right to a unit in the last place:
 
-    The probability is what was passed, exactly: rounding before that is no part of this. With u = 2**-53:
-
-    - *variance below 8*: n ln(1 - p), at most 22, is off by 3 u of itself, which multiplies all masses alike
-      (70 u); p / (1 - p) by 5 u, which moves a mean of at most 16 (11 u); each mass by three roundings for each one
-      before it (50 u); and the uniform numbers and the sums compared with them are rounded to u, some 50 sums that
-      matter (75 u).
+    - *variance below 16*: n ln(1 - p), at most 45, is off by 3 u of itself, which multiplies all masses alike
+      (137 u); p / (1 - p) and n + 1 by 6 u, which moves a mean of at most 32 (19 u); each mass by three roundings for
+      each one before it, twice where n is small (128 u); and the uniform numbers and the sums compared with them are
+      rounded to u, some 60 sums that matter (75 u).
     - *others*: a proposal is off by width * 2**-64 of itself, less than sqrt(expected) * 2**-64; what accepts it
       compares multiples of u (2 u) with a mass that is off by a relative error; a law is off by the mean of those.
       Where deviances D are series, that is (8 + 10 D) u, and D has mean 1/2; else it is 95 D u, where D is above
       .0267 times the mean, or below a value of 16 at most 45 u for each of two deviances (110 u).
 
-    So 256 u = 2**-45 is more than all of it; the tests compute the law of what is drawn and compare.
+    So 384 u is more than all of it. The tests compute the law of what is drawn and compare.
+
+    Args:
+        expected: Mean of the number drawn (of successes or of failures, whichever are rarer).
 
     Example:
-        >>> count_slack(1e6) <= 2**-44.99
+        >>> count_slack(1e6) <= 2**-44
         True
     """
-    return 2.0**-45 + 2.0**-64 * math.sqrt(expected)
+    return 384.0 * 2.0**-53 + 2.0**-64 * math.sqrt(expected)
 
 
 def binomial(trials: ArrayLike | Number, probability: ArrayLike | Fraction, *, rng: Generator) -> IntArray:
@@ -135,10 +135,10 @@ def binomial(trials: ArrayLike | Number, probability: ArrayLike | Fraction, *, r
     drawn = _rarer(n, p, rng=rng)
     if not flip.any():
         return drawn
-    if n.high.max(initial=0.0) >= 2.0**62:
+    trials_high, trials_low = np.where(flip, n.high, 0.0), np.where(flip, n.low, 0.0)
+    if trials_high.max(initial=0.0) >= 2.0**62:
         raise InputError("more successes than 64 bits can count; draw the failures")
-    every = n.high.astype(np.int64) + n.low.astype(np.int64)
-    return np.where(flip, every - drawn, drawn)
+    return np.where(flip, trials_high.astype(np.int64) + trials_low.astype(np.int64) - drawn, drawn)
 
 
 def poisson(mean: ArrayLike | Fraction | Number, size: int | None = None, *, rng: Generator) -> IntArray:
@@ -156,7 +156,7 @@ def poisson(mean: ArrayLike | Fraction | Number, size: int | None = None, *, rng
         InputError: If a mean is negative or above 2**50.
     """
     mu = mean if isinstance(mean, Number) else as_number(mean)
-    return _draw(_Laws(*mu), mu.high.size if size is None else size, rng=rng)
+    return _draw(_Laws(*mu, _NONE, _NONE), mu.high.size if size is None else size, rng=rng)
 
 
 class _Laws(NamedTuple):
@@ -164,15 +164,15 @@ class _Laws(NamedTuple):
 
     Attributes:
         mean: n p, or the mean of a Poisson law, to a double.
-        low: What the double leaves.
+        low: What that leaves, but for the rounding of n * p below.
         n: Trials, to a double; 0 for Poisson.
         p: Probability; 0 for Poisson.
     """
 
     mean: FloatArray
     low: FloatArray
-    n: FloatArray = np.zeros(1)
-    p: FloatArray = np.zeros(1)
+    n: FloatArray
+    p: FloatArray
 
     def __repr__(self) -> str:
         return "_Laws()"
@@ -182,7 +182,7 @@ class _Laws(NamedTuple):
         return _Laws(*(_of(field, which) for field in self))
 
 
-def _of(field: NDArray[_Scalar], which: IntArray | slice) -> NDArray[_Scalar]:
+def _of(field: NDArray[_Scalar], which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NDArray[_Scalar]:
     """What belongs to some draws; what all share stays as it is."""
     return field if field.size == 1 else field[which]
 
@@ -192,8 +192,7 @@ def _rarer(n: Number, p: Number, *, rng: Generator) -> IntArray:
     if not np.all((n.high >= 0.0) & (n.high <= _MOST_TRIALS)):
         raise InputError("a number of trials must be at least 0, and at most 2**900")
     mean = n.high * p.high
-    low = product_error(n.high, p.high, mean) + (n.low * p.high + n.high * p.low)
-    return _draw(_Laws(mean, low, n.high, p.high), mean.size, rng=rng)
+    return _draw(_Laws(mean, n.low * p.high + n.high * p.low, n.high, p.high), mean.size, rng=rng)
 
 
 def _draw(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
@@ -215,7 +214,7 @@ def _draw(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
 
 
 def _inverted(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
-    """Add up masses until they reach a uniform number."""
+    """Add up masses until they exceed a uniform number."""
     mean, _, n, p = laws
     poisson_only = not n.any()
     # f(k+1) / f(k) = rise / (k+1) - fall
@@ -227,15 +226,16 @@ def _inverted(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
     uniform, rise, fall, mass = uniform[pending], _of(rise, pending), _of(fall, pending), _of(mass, pending)
     reached, k = mass, 0
     while pending.size and k < _FARTHEST:
-        k += 1
-        mass = mass * (rise / k - fall)
-        reached = reached + mass
-        over = np.flatnonzero(uniform >= reached)
-        if over.size < pending.size:
-            result[pending] = k
-            pending, uniform = pending[over], uniform[over]
-            rise, fall, mass, reached = _of(rise, over), _of(fall, over), _of(mass, over), _of(reached, over)
-    result[pending] = k
+        # The few that are left take many steps at once.
+        steps = min(max(_AT_ONCE // pending.size, _FEWEST_STEPS), _FARTHEST - k)
+        ahead = np.arange(k + 1.0, k + steps + 1.0)[:, np.newaxis]
+        masses = mass * np.multiply.accumulate(rise / ahead - fall)
+        sums = reached + np.add.accumulate(masses)
+        passed = uniform >= sums
+        result[pending] = k + 1 + np.add.reduce(passed, dtype=np.int64)
+        over, k = np.flatnonzero(passed[-1]), k + steps
+        pending, uniform = pending[over], uniform[over]
+        rise, fall, mass, reached = (_of(field, over) for field in (rise, fall, masses[-1], sums[-1]))
     # A mass that should end at n may end at a rounding error.
     return result if poisson_only else np.minimum(result, np.minimum(n, _FARTHEST).astype(np.int64))
 
@@ -245,74 +245,70 @@ def _accepted(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
     tables, (mean, low, n, p) = staircases(), laws
     rows, widths = rows_and_widths(mean * (1.0 - p))
     mode = np.floor(mean + p)
-    past_mean = (mode - mean) - low
+    past_mean = (mode - mean) - (low + product_error(n, p, mean) if n.any() else low)
     result, pending = np.empty(size, np.int64), np.arange(size)
     while pending.size:
         # The few that are left try many times at once; of each the first that is accepted counts.
-        tries = max(1, _TRIES // pending.size) if pending.size < size else 1
+        tries = min(max(_AT_ONCE // pending.size, 1), _MOST_TRIES)
         of = np.repeat(pending, tries) if tries > 1 else pending
         cells, step = propose(_of(rows, of), _of(widths, of), of.size, rng=rng)
         uniform = rng.random(of.size)
         taken = uniform <= tables.surely[cells]
         unsure = np.flatnonzero(~taken)
-        asked, away = of[unsure], step[unsure]
-        mass = _mass(away, *(_of(field, asked) for field in (mode, past_mean, mean, n)))
+        asked = of[unsure]
+        mass = _mass(step[unsure], *(_of(field, asked) for field in (mode, past_mean, mean, n)))
         taken[unsure] = uniform[unsure] * tables.heights[cells[unsure]] <= mass
         if tries > 1:
             each = taken.reshape(pending.size, tries)
-            done = np.flatnonzero(each.any(axis=1))
-            chosen = done * tries + each[done].argmax(axis=1)
-        else:
-            done = chosen = np.flatnonzero(taken)
-        at = pending[done]
-        result[at] = step[chosen] + _of(mode, at).astype(np.int64)
-        pending = np.delete(pending, done)
+            taken, first = np.logical_or.reduce(each, axis=1), each.argmax(axis=1)
+            step = step.reshape(each.shape)[np.arange(pending.size), first]
+        done = pending[taken]
+        result[done] = step[taken] + _of(mode, done).astype(np.int64)
+        pending = pending[~taken]
     return result
 
 
 def _mass(step: IntArray, mode: FloatArray, past_mean: FloatArray, mean: FloatArray, n: FloatArray) -> FloatArray:
     """f(mode + step) * sqrt(2 pi variance)."""
     value, distance = mode + step, step + past_mean
-    possible = value >= 0.0
-    logarithm = -saddle_point(np.maximum(value, 0.0), mean, distance)
-    if n.any():
-        rest = n - value
-        possible &= rest >= 0.0
-        logarithm -= saddle_point(np.maximum(rest, 0.0), n - mean, -distance)
-        logarithm += _stirling_error(n)
-    return np.where(possible, np.exp(logarithm), 0.0)
+    if not n.any():
+        return np.where(value >= 0.0, np.exp(-saddle_point(np.maximum(value, 0.0), mean, distance)), 0.0)
+    both = np.stack([value, n - value])
+    possible = np.minimum(*both) >= 0.0
+    np.maximum(both, 0.0, out=both)
+    parts = saddle_point(both, np.stack([mean, n - mean]), np.stack([distance, -distance]))
+    return np.where(possible, np.exp(_stirling_error(n) - parts[0] - parts[1]), 0.0)
 
 
 def saddle_point(value: FloatArray, mean: FloatArray, distance: FloatArray) -> FloatArray:
     """-ln of a Poisson mass times sqrt(2 pi mean).
 
     Args:
-        value: Whole, at least 0; shape (n,).
-        mean: Positive; shape (n,) or (1,).
-        distance: value - mean to all its digits; shape (n,).
+        value: Whole, at least 0; any shape.
+        mean: Positive; of a shape that is broadcast to that.
+        distance: value - mean to all its digits.
 
     Returns:
-        Deviance, Stirling's error and half the logarithm of value / mean; shape (n,).
+        Deviance, Stirling's error and half the logarithm of value / mean; of the shape of `value`.
     """
     ratio = distance / (value + mean)
     square = ratio * ratio
     # ln(value/mean) = 2 ratio (1 + series); the series ends where square**10 / 21 is below 2**-60 of it.
-    series = np.full(square.shape, 1.0 / 19.0)
+    series = square * (1.0 / 19.0)
     for term in range(17, 2, -2):
-        series *= square
         series += 1.0 / term
-    series *= square
+        series *= square
     result: FloatArray = (2.0 * value + 1.0) * series
     result += distance
     result += 1.0
     result *= ratio
     result += _stirling_error(np.maximum(value, _SERIES_FROM))
-    apart = np.flatnonzero((value < _SERIES_FROM) | (square > 1.0 / 64.0))
-    if apart.size:
-        few, average = value[apart], _of(mean, apart)
+    apart = np.nonzero((value < _SERIES_FROM) | (square > 1.0 / 64.0))
+    if apart[0].size:
+        few, average = value[apart], np.broadcast_to(mean, value.shape)[apart]
         direct = (few + 0.5) * np.log(np.maximum(few, 1.0) / average) - distance[apart]
         small = np.minimum(few, _SERIES_FROM).astype(np.intp)
-        direct += np.where(few < _SERIES_FROM, _STIRLING[small], _stirling_error(np.maximum(few, _SERIES_FROM)))
+        direct += np.where(few < _SERIES_FROM, _SMALL_ERRORS[small], _stirling_error(np.maximum(few, _SERIES_FROM)))
         result[apart] = np.where(few == 0.0, average - 0.5 * np.log(average) - _HALF_LOG_2PI, direct)
     return result
 
@@ -321,11 +317,25 @@ def _stirling_error(value: FloatArray) -> FloatArray:
     """ln value! less Stirling's formula for it, for values from 16 on: the first term left out is below 2e-16."""
     inverse = 1.0 / value
     square = inverse * inverse
-    series: FloatArray = np.full(value.shape, 1.0 / 1188.0)
-    for coefficient in (-1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0):
-        series *= square
+    series: FloatArray = square * (1.0 / 1188.0)
+    for coefficient in (-1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0):
         series += coefficient
-    return series * inverse
+        series *= square
+    series += 1.0 / 12.0
+    series *= inverse
+    return series
+
+
+def _small_errors() -> FloatArray:
+    """Stirling's errors of 0 (which belongs to another formula) to 16, downwards from the series."""
+    k, j = np.arange(1.0, _SERIES_FROM)[:, np.newaxis], np.arange(1.0, 20.0)
+    # (k + 1/2) ln(1 + 1/k) - 1, without cancellation.
+    falls = np.sum(1.0 / ((2.0 * j + 1.0) * (2.0 * k + 1.0) ** (2.0 * j)), axis=1)
+    last = _stirling_error(np.array([float(_SERIES_FROM)]))
+    return np.concatenate([[0.0], last + np.cumsum(falls[::-1])[::-1], last])
+
+
+_SMALL_ERRORS = _small_errors()
 
 
 def product_error(a: FloatArray, b: FloatArray, product: FloatArray) -> FloatArray:

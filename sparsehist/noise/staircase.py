@@ -39,18 +39,18 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 WordArray = NDArray[np.uint64]
 
-LEAST_VARIANCE = 8.0
+LEAST_VARIANCE = 16.0
 """Where the staircases begin."""
 
-# Steps to either side. They reach 10 standard deviations and more: less than 2**-60 lies beyond.
+# Steps to either side. They reach 12 standard deviations: less than 2**-60 lies beyond, also of skewed laws.
 _STEPS = 64
 _CELLS = 2 * _STEPS
 _SHIFT = 64 - 7
 # Width of a step, in standard deviations.
-_WIDTH = 5 / 32
+_WIDTH = 3 / 16
 # Variances below the last end have tables of their own, with a fixed width; from there on one serves all.
 _RATIO = 1.25
-_ENDS = LEAST_VARIANCE * _RATIO ** np.arange(29)
+_ENDS = LEAST_VARIANCE * _RATIO ** np.arange(26)
 # Room for the rounding of the mode and of the bounds themselves.
 _ROOM = 1.0 + 2.0**-20
 
@@ -112,7 +112,7 @@ def staircases() -> Staircases:
     tables, widths = [], []
     for low, high in zip(_ENDS, np.append(_ENDS[1:], math.inf), strict=True):
         if high < math.inf:
-            width, above = max(1, round(_WIDTH * math.sqrt(high + 1.0))), high + 1.0
+            width, above = math.ceil(_WIDTH * math.sqrt(high + 1.0)), high + 1.0
             nearest = steps * width
             right, left = np.maximum(nearest - 0.5, 0.0), nearest * (nearest + 1.0)
             farthest = nearest + width

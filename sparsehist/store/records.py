@@ -154,7 +154,7 @@ class ReleaseRecord(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Tracked:
-    """The cells published at least once, by cell number.
+    """The cells whose noise was drawn, published or not, by cell number. Secret: more than what was published.
 
     Attributes:
         position: In the counts file, -1 for an empty cell; shape (t,).

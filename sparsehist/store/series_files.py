@@ -1,8 +1,8 @@
 """The files of a series, written once: keys by count, groups of equal count, and the hashes of the keys.
 
 `counts` is an Arrow IPC file, sorted by count and, within a group of equal count, in an order that is uniform
-over all orders: so the cells of a group that were published are always its first ones, and the next to be
-published, chosen uniformly, are simply the next in order. Its rows stand in batches of one size, so that a position
+over all orders: so the tracked cells of a group are always its first ones, and the next to be tracked, chosen
+uniformly, are simply the next in order. Its rows stand in batches of one size, so that a position
 says where its row is, and opening it reads the index of batches (24 bytes for a million rows) and nothing else.
 """
 

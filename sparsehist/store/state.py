@@ -135,7 +135,7 @@ class State:
         return list(self._history(path_id).levels)
 
     def tracked(self, path_id: int) -> Tracked:
-        """The cells of a path of cells that were published at least once."""
+        """The cells of a path of cells whose noise was drawn, published or not."""
         history = self._history(path_id)
         assert history.kind == "cells"
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))

@@ -1,0 +1,114 @@
+"""The dense mechanism written a second time, from the laws alone: nothing of it is the package's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from sparsehist.histogram import DenseReleases
+from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson
+
+REACH = 400
+
+
+def dense_releases(
+    family: Family, counts: np.ndarray, rounds: Sequence[tuple[str, float]], *, rng: Generator
+) -> DenseReleases:
+    """Noise of every cell at the finest level, a bridge to each coarser one, and a threshold for each release."""
+    levels = sorted({Fraction(level) for level, _ in rounds}, reverse=True)
+    noise = {levels[0]: fresh(family, levels[0], counts.size, rng=rng)}
+    for fine, coarse in itertools.pairwise(levels):
+        noise[coarse] = noise[fine] + bridge(family, fine, coarse, counts.size, rng=rng)
+    path = np.stack([noise[Fraction(level)] for level, _ in rounds])
+    return DenseReleases(path, path > np.array([tau for _, tau in rounds])[:, np.newaxis] - counts)
+
+
+def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
+    """Noise from nothing."""
+    rho = float(level)
+    if isinstance(family, Gaussian):
+        return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
+    if isinstance(family, Laplace):
+        return family.sensitivity / rho * (rng.exponential(size=size) - rng.exponential(size=size))
+    if isinstance(family, DiscreteLaplace):
+        share = -math.expm1(-rho / float(family.sensitivity))
+        return rng.geometric(share, size) - rng.geometric(share, size)
+    up = stats.poisson.ppf(rng.random(size), 1 / rho).astype(np.int64)
+    return up if isinstance(family, Poisson) else up - stats.poisson.ppf(rng.random(size), 1 / rho).astype(np.int64)
+
+
+def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: Generator) -> np.ndarray:
+    """What coarse noise has on top of fine noise."""
+    if isinstance(family, Gaussian):
+        return family.sensitivity * math.sqrt(float((1 / coarse - 1 / fine) / 2)) * rng.normal(size=size)
+    if isinstance(family, Laplace | DiscreteLaplace):
+        return np.where(rng.random(size) < nothing(family, fine, coarse), 0, fresh(family, coarse, size, rng=rng))
+    return fresh(family, 1 / (1 / coarse - 1 / fine), size, rng=rng)
+
+
+def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
+    """The probability that noise at two levels is the same."""
+    if isinstance(family, Laplace):
+        return float(coarse / fine) ** 2
+    near, far = (math.exp(-float(level) / float(family.sensitivity)) for level in (fine, coarse))
+    return near / (1 - near) ** 2 * (1 - far) ** 2 / far
+
+
+def finer(
+    family: Family, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
+) -> np.ndarray:
+    """Noise at a finer level given that at a coarser one, by Bayes' rule."""
+    if isinstance(family, Gaussian):
+        step = family.sensitivity * math.sqrt(float(fine - coarse) / 2) * rng.normal(size=coarse_noise.size)
+        return (float(coarse) * coarse_noise + step) / float(fine)
+    if isinstance(family, Laplace):
+        return finer_laplace(family, coarse_noise, coarse, fine, rng=rng)
+    result = np.empty_like(coarse_noise)
+    for value in np.unique(coarse_noise):
+        where = np.flatnonzero(coarse_noise == value)
+        k = np.arange(-REACH, REACH + 1)
+        weights = mass(family, k, fine) * bridge_mass(family, value - k, fine, coarse)
+        result[where] = rng.choice(k, where.size, p=weights / weights.sum())
+    return result
+
+
+def mass(family: Family, k: np.ndarray, level: Fraction) -> np.ndarray:
+    """Probabilities of integer noise."""
+    if isinstance(family, DiscreteLaplace):
+        return stats.dlaplace.pmf(k, float(level) / float(family.sensitivity))
+    mean = float(1 / level)
+    return stats.poisson.pmf(k, mean) if isinstance(family, Poisson) else stats.skellam.pmf(k, mean, mean)
+
+
+def bridge_mass(family: Family, k: np.ndarray, fine: Fraction, coarse: Fraction) -> np.ndarray:
+    """Probabilities of what coarse noise has on top of fine noise."""
+    if isinstance(family, DiscreteLaplace):
+        same = nothing(family, fine, coarse)
+        return same * (k == 0) + (1 - same) * mass(family, k, coarse)
+    return mass(family, k, 1 / (1 / coarse - 1 / fine))
+
+
+def finer_laplace(
+    family: Laplace, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
+) -> np.ndarray:
+    """The density of fine noise times the law of the bridge, piece by piece, for |x|; then the sign again."""
+    slow, fast = float(coarse) / family.sensitivity, float(fine) / family.sensitivity
+    x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
+    moved = (1 - same) * slow * fast / 4
+    weights = np.stack([
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # all over e**(-slow x)
+        np.full(x.size, moved / (slow + fast)),
+        moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
+        moved * np.exp(-(fast - slow) * x) / (slow + fast),
+    ])  # fmt: skip
+    ends = np.cumsum(weights / weights.sum(axis=0), axis=0)
+    piece = (rng.random(x.size) > ends[:-1]).sum(axis=0)
+    away = rng.exponential(size=x.size) / (slow + fast)
+    inside = -np.log1p(rng.random(x.size) * np.expm1(-(fast - slow) * x)) / (fast - slow)
+    return np.where(coarse_noise < 0, -1, 1) * np.choose(piece, [x, -away, inside, x + away])

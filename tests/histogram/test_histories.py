@@ -1,0 +1,223 @@
+"""Whatever was released before, the joint law is that of a dense mechanism that the tests write themselves."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sparsehist import entropy
+from sparsehist.histogram import DenseReleases, draw_exceeding, draw_round
+from sparsehist.histogram.dense import noise_at_level
+from sparsehist.histogram.history import RAREST, history_of, rarity
+from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.noise.family import noise_mean
+from tests.histogram import dense_reference
+from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
+from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+
+FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
+Rounds = list[tuple[str, float]]
+
+
+def at(family: Family, level: str, stds: float) -> float:
+    """A threshold so many standard deviations above the mean, where the family's noise can lie."""
+    bound = noise_mean(family, level) + stds * family.std(level)
+    return math.floor(bound) + 0.0 if family.integer else bound
+
+
+def both(
+    family: Family, counts: np.ndarray, rounds: Rounds, seed: int, **wrong: object
+) -> tuple[DenseReleases, DenseReleases]:
+    """Release by rounds, and densely by the laws alone."""
+    levels, thresholds = zip(*rounds, strict=True)
+    sparse = release_sparse(family, counts, levels, thresholds, rng=entropy.seeded(seed), **wrong)
+    dense = dense_reference.dense_releases(family, counts, rounds, rng=np.random.default_rng(seed))
+    return sparse, hide_unpublished(dense)
+
+
+def p_value(sparse: DenseReleases, dense: DenseReleases) -> float:
+    """Compare which releases a cell is in, and whole paths of the cells in any."""
+    seen = [each.published.any(axis=0) for each in (sparse, dense)]
+    patterns = [each.published.T @ (1 << np.arange(len(each.published))) for each in (sparse, dense)]
+    paths = [each.noise[:, of].T for each, of in zip((sparse, dense), seen, strict=True)]
+    return min(1.0, 2 * min(two_sample_outcomes(*patterns), two_sample_vectors(*paths)))
+
+
+def scrambled(family: Family, n: int, stds: float, seed: int) -> Rounds:
+    """Levels over a factor of sixty, each third one again, thresholds that fall and rise."""
+    rng = np.random.default_rng(seed)
+    levels = [str(Fraction(round(2000 / 60 ** (i / n)), 1000)) for i in rng.permutation(n)]
+    levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
+    return [(level, at(family, level, stds + float(rng.uniform(-0.4, 0.4)))) for level in levels]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_fifty_rounds_have_the_dense_law(family: Family) -> None:
+    """Of 4,000 cells of each count a twentieth to nearly all are published; errors of 15 % in a pattern are seen."""
+    rounds = scrambled(family, 50, 2.6, 81)
+    counts = np.repeat([0, 2, 6], 4000)
+    sparse, dense = both(family, counts, rounds, 82)
+    for count in (0, 2, 6):
+        of = counts == count
+        halves = [DenseReleases(each.noise[:, of], each.published[:, of]) for each in (sparse, dense)]
+        assert_consistent(p_value(*halves), f"cells of count {count}")
+
+
+CASES = {
+    "nearly all is published": [("1/20", -1.8), ("1/50", -1.0), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1.0)],
+    "some are hidden, then nearly none": [
+        ("1/20", 0.5),
+        ("1/50", 1.0),
+        ("1/10", -1.0),
+        ("1/80", -0.5),
+        ("1/15", -2.0),
+    ],
+    "levels 1e-7 apart": [
+        (f"{10000000 + i}/100000000", 1.6 + (i % 4) / 10) for i in (3, 0, 7, 1, 8, 2, 11, 5, 9, 4, 10, 6)
+    ],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_low_thresholds_and_close_levels_have_the_dense_law(family: Family, case: str) -> None:
+    """Groups drawn explicitly at once, later or never; relative errors of 3 % in common patterns are seen."""
+    rounds = [(level, at(family, level, stds)) for level, stds in CASES[case]]
+    counts = np.repeat([0, 1, 4], 30_000)
+    sparse, dense = both(family, counts, rounds, 83)
+    for count in (0, 1, 4):
+        of = counts == count
+        halves = [DenseReleases(each.noise[:, of], each.published[:, of]) for each in (sparse, dense)]
+        assert_consistent(p_value(*halves), f"{case}, count {count}")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_large_counts_have_the_dense_law(family: Family) -> None:
+    """Cells of some 2**33 under thresholds as large."""
+    large = 2**33
+    rounds = [(level, large + at(family, level, stds)) for level, stds in (("1/3", 2), ("1", 0), ("1/8", 1))]
+    counts = np.repeat([large - 1, large, large + 2], 20_000)
+    sparse, dense = both(family, counts, rounds, 85)
+    assert_consistent(p_value(sparse, dense), "large counts")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_wrong_samplers_are_told_from_the_reference(family: Family) -> None:
+    """A scale 5 % too wide, and one level redrawn for the tracked cells, are seen by the same comparison."""
+    rounds = [(level, at(family, level, stds)) for level, stds in CASES["hidden, then nearly none"]]
+    counts = np.repeat([0, 1], 30_000)
+    redrawn, dense = both(family, counts, rounds, 86, tracked_noise=independent_redraw)
+    assert_detected(p_value(redrawn, dense), "one level redrawn")
+    wider = [(str(Fraction(level) * Fraction(100, 110)), tau) for level, tau in rounds]
+    sparse, _ = both(family, counts, wider, 87)
+    assert_detected(p_value(sparse, dense), "a scale 5 % too wide")
+
+
+def far(family: Family) -> float:
+    """Noise of the survivor: 20 standard deviations below, or no noise at all."""
+    if isinstance(family, Poisson):
+        return 0
+    return round(-20 * family.std("1/4")) if family.integer else -20 * family.std("1/4")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family) -> None:
+    """Tracked cells with noise of -20 deviations at 1/4: finer, coarser and between, against Bayes' rule."""
+    n, rng, reference = 20_000, entropy.seeded(88), np.random.default_rng(89)
+    survivor = np.full(n, far(family), np.int64 if family.integer else np.float64)
+    known = {Fraction(1, 4): survivor}
+    past = [(Fraction(1, 4), 3.0)]
+    for level in ("1", "1/9", "1/2"):
+        drawn = draw_round(
+            family, past, Fraction(level), 3.0, neighbours=known, n_tracked=n, n_untracked=[], counts=[], rng=rng
+        )
+        known[Fraction(level)], past = drawn.tracked, [*past, (Fraction(level), 3.0)]
+    half = dense_reference.finer(family, survivor, Fraction(1, 4), Fraction(1, 2), rng=reference)
+    exact = {
+        "1/2": half,
+        "1": dense_reference.finer(family, half, Fraction(1, 2), Fraction(1), rng=reference),
+        "1/9": survivor + dense_reference.bridge(family, Fraction(1, 4), Fraction(1, 9), n, rng=reference),
+    }
+    paths = [np.stack([values[level] for level in exact], axis=1) for values in (
+        {str(level): noise for level, noise in known.items()}, exact
+    )]  # fmt: skip
+    assert_consistent(two_sample_vectors(*paths), "survivors")
+    wrong = np.stack([paths[0][:, 0], paths[0][:, 1], reference.permutation(paths[0][:, 2])], axis=1)
+    if not isinstance(family, Poisson):  # whose noise of 0 leaves finer levels no choice
+        wrong[:, 0] = independent_redraw(family, Fraction(1, 2), {}, n, rng=rng)
+        assert_detected(two_sample_vectors(wrong, paths[1]), "fresh noise for survivors")
+
+
+# The first release hides these cells with a probability of .2 or so; the second has them all drawn.
+HIDDEN, DRAWN = ("1/4", -0.8), ("1/2", -1.0)
+LATER = ["2", "1/3", "1/16"]
+
+
+def drawn_explicitly(family: Family, n: int, *, plain: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """All levels of a group that is drawn explicitly, and which cells the second release shows."""
+    rng = entropy.seeded(91)
+    (first, tau), (second, new) = ((level, at(family, level, stds)) for level, stds in (HIDDEN, DRAWN))
+    drawn = draw_exceeding(family, [(first, tau)], second, new, n, rng=rng)
+    assert drawn.values.size == n and not drawn.exceeds.all()
+    known = {Fraction(first): drawn.paths[:, 0], Fraction(second): drawn.values}
+    if plain:  # wrong on purpose: the history is left out
+        known[Fraction(first)] = family.sample(n, first, rng=rng)
+        known[Fraction(second)] = family.refine(known[Fraction(first)], first, second, rng=rng)
+    for level in LATER:
+        known[Fraction(level)] = noise_at_level(family, Fraction(level), known, n, rng=rng)
+    return np.stack([known[Fraction(level)] for level in (first, second, *LATER)], axis=1), drawn.exceeds
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_cells_drawn_explicitly_have_the_dense_law_published_or_not(family: Family) -> None:
+    """Both kinds, over three more rounds; 20,000 cells see errors of a per cent or two in the paths' marginals."""
+    n = 20_000
+    rounds = [(level, at(family, level, stds)) for level, stds in (HIDDEN, DRAWN)]
+    levels = [*rounds, *((level, 0.0) for level in LATER)]
+    dense = dense_reference.dense_releases(family, np.zeros(8 * n), levels, rng=np.random.default_rng(92))
+    inside = dense.noise[0] <= rounds[0][1]
+    reference, above = dense.noise[:, inside].T, dense.published[1, inside]
+    paths, exceeds = drawn_explicitly(family, n)
+    assert_consistent(two_sample_outcomes(exceeds.astype(int), above.astype(int)), "how many are published")
+    for shown in (True, False):
+        assert_consistent(two_sample_vectors(paths[exceeds == shown], reference[above == shown]), f"shown: {shown}")
+    wrong, _ = drawn_explicitly(family, n, plain=True)
+    assert_detected(two_sample_vectors(wrong, reference), "paths without their history")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_a_series_never_has_a_rare_history(family: Family) -> None:
+    """After any round, groups with untracked cells have a history that the next round accepts."""
+    for seed in range(12):
+        choose, rng = np.random.default_rng(seed), entropy.seeded(seed)
+        counts = np.unique(choose.integers(0, 40, 12))
+        left, past = np.full(counts.size, 30), []
+        for _ in range(12):
+            near = past and choose.random() < 0.3
+            level = past[-1][0] * Fraction(1000 + int(choose.integers(0, 3)), 1000) if near else (
+                Fraction(int(choose.integers(20, 2000)), 1000)
+            )  # fmt: skip
+            release = (level, at(family, str(level), float(choose.uniform(-3, 25))))
+            drawn = draw_exceeding(family, past, *release, left, count=counts, rng=rng)
+            past.append(release)
+            taken = np.bincount(drawn.group, minlength=counts.size)
+            rare = rarity(family, history_of(past), counts.astype(float)) > RAREST
+            assert (taken[rare] == left[rare]).all()
+            assert (drawn.exceeds | rare[drawn.group]).all()
+            left = left - taken
+
+
+def test_close_levels_share_a_bound() -> None:
+    """Fifty levels 1e-7 apart are hardly rarer than two, however they are released; far ones add up."""
+    family, counts = Gaussian(), np.array([0.0, 3.0])
+    near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
+    together = rarity(family, history_of(near), counts)
+    alone = rarity(family, history_of(near[:1]), counts)
+    assert (together <= 3 * alone).all() and (together >= alone).all()
+    apart = [(Fraction(2 + i, 10), 4.0) for i in range(5)]
+    assert rarity(family, history_of(apart), counts) == pytest.approx(
+        sum(rarity(family, history_of([each]), counts) for each in apart)
+    )

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import polars as pl
 
-from sparsehist.series import cell_round, publication
+from sparsehist.series import cell_round, release
 from sparsehist.store import committing, opening, state
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles
@@ -36,7 +36,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (committing, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state, "raise_mark", "marks: write"),
-    (publication, "publish_ledger", "public ledger"),
+    (release, "publish_ledger", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),
 )

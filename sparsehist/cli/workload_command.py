@@ -13,8 +13,8 @@ from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sparsehist.series.release import WorkloadRelease
     from sparsehist.series.series_handle import Series
-    from sparsehist.series.workload_release import WorkloadRelease
 
 
 _ABOUT_PLAN = (

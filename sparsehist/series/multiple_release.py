@@ -1,13 +1,22 @@
-"""Multiple release of a dense vector: the class that owns a state and draws for it."""
+"""Multiple release of a dense vector: the class that owns a state and draws for it, and the file it is saved as.
+
+The file is a line of JSON, the arrays as they lie in memory, and a digest.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.dense.dense_release import DenseRelease, dense_release
@@ -21,11 +30,20 @@ from sparsehist.errors import (
     DeclarationError,
     InputError,
     LevelOrderError,
+    NotFoundError,
     StoreDamagedError,
     StoreError,
+    raise_alone,
 )
-from sparsehist.noise.family import DenseFamily
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.store.private_files import AtomicFile, disk_errors
+
+_MAGIC = b"sparsehist dense 1\n"
+_LONGEST_HEADER = 1 << 24
+_PIECE = 1 << 22
+
+Loaded = tuple[DenseState, Fraction | None, float | None, float]
 
 
 class MultipleRelease:
@@ -140,9 +158,7 @@ class MultipleRelease:
             StoreDamagedError: If it was truncated or altered.
             InputError: If it is no such file, or the family is not the one it was saved with.
         """
-        from sparsehist.series.multiple_release_file import read_file
-
-        return cls._of(*read_file(Path(path), family))
+        return cls._of(*_read_file(Path(path), family))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on, as one private file (mode 0600), whole or not at all.
@@ -154,11 +170,9 @@ class MultipleRelease:
         Raises:
             StoreError: If it cannot be written.
         """
-        from sparsehist.series.multiple_release_file import write_state
-
         with self._lock:
             self._require_whole()
-            write_state(Path(path), self._state, self._cap, self._step, self._charge)
+            _write_state(Path(path), self._state, self._cap, self._step, self._charge)
 
     def release(self, level: Level) -> DenseRelease:
         """Release the vector at a level; the same release again if the level was released before.
@@ -293,3 +307,114 @@ class MultipleRelease:
                 "this process was forked from the one that holds the vector, and both would draw different noise "
                 "for a new level; draw all levels in one process"
             )
+
+
+def _write_state(path: Path, state: DenseState, cap: Fraction | None, step: float | None, charge: float) -> None:
+    """Write state and parameters; whole, or not at all."""
+    levels = list(state.offsets)
+    dtype = "<i8" if state.family.integer else "<f8"
+    header = {
+        "family": _describe(state.family),
+        "size": state.size,
+        "dtype": dtype,
+        "truth_step": state.truth_step,
+        "sealed": state.sealed,
+        "levels": [str(level) for level in levels],
+        "cap": None if cap is None else str(cap),
+        "step": step,
+        "charge": charge,
+    }
+    with AtomicFile(path, durable=True) as file:
+        file.write(_MAGIC + json.dumps(header).encode() + b"\n")
+        for array in (state.anchor, *(state.offsets[level] for level in levels)):
+            for start in range(0, array.size, _PIECE):
+                file.write(array[start : start + _PIECE].astype(np.dtype(dtype), copy=False).data)
+        file.write(bytes.fromhex(file.digest()))
+
+
+def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
+    """Read a state back and check its digest.
+
+    Raises:
+        NotFoundError: If there is no such file.
+        StoreDamagedError: If it was truncated or altered.
+        InputError: If it is another kind of file, or of another family.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"there is no file {path}")
+    with disk_errors(path), path.open("rb") as file:
+        digest = hashlib.sha256()
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise InputError(f"{path} was not written by MultipleRelease.save, or by another version of it")
+        line = file.readline(_LONGEST_HEADER)
+        digest.update(_MAGIC + line)
+        try:
+            header = json.loads(line)
+            levels = [Fraction(text) for text in header["levels"]]
+            arrays = [_read_array(file, header["size"], header["dtype"], digest) for _ in range(len(levels) + 1)]
+        except (ValueError, KeyError, TypeError, MemoryError):
+            raise_alone(_damaged(path))
+        if file.read() != digest.digest():
+            raise _damaged(path)
+    state = DenseState(
+        _restore(path, header["family"], family),
+        arrays[0],
+        float(header["truth_step"]),
+        dict(zip(levels, arrays[1:], strict=True)),
+        bool(header["sealed"]),
+    )
+    cap = None if header["cap"] is None else Fraction(header["cap"])
+    return state, cap, header["step"], float(header["charge"])
+
+
+def _read_array(file: BinaryIO, size: int, dtype: str, digest: Any) -> NoiseArray:
+    array: NoiseArray = np.empty(size, np.dtype(dtype))
+    view = memoryview(array.data).cast("B")
+    for start in range(0, len(view), 8 * _PIECE):
+        piece = view[start : start + 8 * _PIECE]
+        if file.readinto(piece) != len(piece):  # type: ignore[attr-defined]
+            raise ValueError
+        digest.update(piece)
+    return array
+
+
+def _damaged(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(f"{path} was truncated or altered; there is no other copy of what it held")
+
+
+def _describe(family: DenseFamily) -> Mapping[str, Any]:
+    if not is_dataclass(family):
+        raise InputError(f"{type(family).__name__} is no dataclass, so its parameters cannot be saved")
+    values = {field.name: getattr(family, field.name) for field in fields(family)}
+    parameters = {name: _as_text(value) for name, value in values.items()}
+    return {"name": f"{type(family).__module__}:{type(family).__qualname__}", "parameters": parameters}
+
+
+def _as_text(value: object) -> list[str]:
+    """Kind and exact text; numpy's scalars as Python's."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return [type(plain).__name__, str(plain)]
+
+
+def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | None) -> DenseFamily:
+    """The family itself; nothing outside sparsehist.noise is imported because a file names it."""
+    if family is not None:
+        if _describe(family) != described:
+            raise InputError(f"{path} was saved with {described['name']} and other parameters than the family given")
+        return family
+    module, _, name = described["name"].partition(":")
+    if not module.startswith("sparsehist.noise."):
+        raise InputError(f"{path} was saved with {described['name']}; pass it as family=")
+    readers: dict[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "Fraction": Fraction,
+        "bool": "True".__eq__,
+    }
+    try:
+        values = {name: readers[of](text) for name, (of, text) in described["parameters"].items()}
+        made: DenseFamily = getattr(import_module(module), name)(**values)
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path} was saved with {described['name']}; pass it as family=") from None
+    return made

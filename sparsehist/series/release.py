@@ -1,33 +1,76 @@
-"""A release: the rows that were published, and public metadata. Needs no store."""
+"""What a round published: the rows, and what is said about them. Needs no store."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import math
 import os
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from sparsehist.errors import InputError, NotFoundError, StoreError, raise_alone
-from sparsehist.store.private_files import sync_directory
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone
+from sparsehist.privacy import as_level
+from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
+
+if TYPE_CHECKING:
+    from sparsehist.workload import Strategy
 
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
+_PUBLIC = 0o666  # less what the umask takes away
+_LIMITS = _ENDS = ("low", "high")
 
 
-class Origin(Protocol):
-    """The store a release came from, as far as a release knows it."""
+@dataclass(frozen=True)
+class StoreOnDisk:
+    """The store a release came from.
 
-    def announce(self, target: Path, metadata: Mapping[str, Any], digest: str) -> None:
-        """Note in the public ledger beside `target` what is about to be written there."""
+    Attributes:
+        path: Its directory.
+        publications: Directories it knew its releases to be published in.
+        wait: Seconds to wait for it.
+    """
+
+    path: Path
+    publications: frozenset[Path]
+    wait: float
+
+    def announce(self, target: Path, metadata: CellMetadata | WorkloadMetadata, digest: str) -> None:
+        """Note in the public ledger beside `target` what is about to be written there.
+
+        The store remembers the directory first: from then on the ledger there guards against an old copy.
+        """
+        directory = target.resolve().parent
+        if not directory.is_dir():
+            raise NotFoundError(f"{target.parent} is no directory; make it first")
+        if directory not in self.publications:
+            with open_state(self.path, wait=self.wait) as state:
+                if directory not in state.publications:
+                    state.record_publication(directory)
+        assert metadata.store is not None and metadata.round is not None and metadata.generation is not None
+        entry = PublishedEntry(
+            store_id=metadata.store,
+            series=metadata.series,
+            release=metadata.name,
+            level=as_level(metadata.level),
+            noise=metadata.noise,
+            threshold=metadata.threshold,
+            generation=metadata.generation,
+            round_id=metadata.round,
+            digest=digest,
+        )
+        publish_ledger(directory, [entry])
 
 
 class Release:
@@ -45,10 +88,12 @@ class Release:
 
     __slots__ = ("_frame", "_metadata", "_origin")
 
-    def __init__(self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, origin: Origin | None = None) -> None:
+    def __init__(
+        self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, origin: StoreOnDisk | None = None
+    ) -> None:
         """Hold a frame and its metadata; `origin` is told where the release is published."""
         self._frame = frame
-        self._metadata = MappingProxyType(dict(metadata))
+        self._metadata = dict(metadata)
         self._origin = origin
 
     @property
@@ -57,9 +102,9 @@ class Release:
         return self._frame
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Public parameters; read-only."""
-        return self._metadata
+    def metadata(self) -> dict[str, Any]:
+        """Public parameters: a dict of your own, with values that JSON has and keys in a fixed order."""
+        return dict(self._metadata)
 
     @property
     def name(self) -> str:
@@ -87,7 +132,7 @@ class Release:
     def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
         """Read a pickle back."""
         self._frame = pl.DataFrame.deserialize(state[0])
-        self._metadata = MappingProxyType(state[1])
+        self._metadata = state[1]
         self._origin = None
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
@@ -129,11 +174,7 @@ class Release:
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
-        from sparsehist.series.release_intervals import (
-            frame_with_intervals,  # reading a release should not load the families
-        )
-
-        return frame_with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
+        return _with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
@@ -150,23 +191,135 @@ class Release:
         """
         target = Path(path)
         refuse_to_replace(target, self._metadata)
-        text = json.dumps({"format": _FORMAT, **self._metadata}, sort_keys=True, ensure_ascii=False)
+        text = json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: text})
         if self._origin is not None:
-            self._origin.announce(target, self._metadata, hashlib.sha256(content.getbuffer()).hexdigest())
+            digest = hashlib.sha256(content.getbuffer()).hexdigest()
+            self._origin.announce(target, read_metadata(self._metadata), digest)
+        # Nobody holds a lock on the directory, so the temporary name is a new one each time.
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-            sync_directory(target.parent)
-        except OSError as problem:
-            with suppress(OSError):
-                temporary.unlink()
-            raise StoreError(f"cannot write {target}: {problem.strerror or 'the write failed'}") from None
+        write_file(target, content.getbuffer(), durable=True, mode=_PUBLIC, temporary=temporary)
+
+
+class WorkloadRelease(Release):
+    """What one round of a workload published.
+
+    Attributes:
+        frame: One row per query: low and high, or the key columns (null where the query sums over one), or the number
+            of the query; then noisy_answer and std, in counts. Of a workload that is not listed (all ranges) one row
+            per cell of the domain, in its order: key column and noisy_count; `answer` and `answers` add these up.
+        metadata: Public parameters; `std` stands for answers before any declared post-processing.
+    """
+
+    __slots__ = ("_prefix", "_strategy")
+
+    @property
+    def implicit(self) -> bool:
+        """Whether the queries are not listed, but answered on demand."""
+        return "noisy_count" in self.frame.columns
+
+    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
+        """Not for workloads: nothing is held back by a threshold, so noisy_answer and std say all there is to say.
+
+        Raises:
+            DeclarationError: Always.
+        """
+        raise DeclarationError(
+            f"the release {self.name!r} is one of a workload, without a threshold: an interval is the noisy answer "
+            f"plus and minus a multiple of std (confidence={confidence!r}, simultaneous={simultaneous!r} were asked)"
+        )
+
+    def answer(self, low: Any, high: Any) -> tuple[float, float]:
+        """The number of units in a range of keys, both ends included.
+
+        Args:
+            low: First key of the range, in the domain's order; a date may be text such as '2024-01-31'.
+            high: Last key of the range.
+
+        Returns:
+            (noisy_answer, std), in counts.
+
+        Raises:
+            NotFoundError: If the range was not asked, or an end is no key of the domain.
+            DeclarationError: If the release has no ranges.
+        """
+        row = self.answers([low], [high]).row(0, named=True)
+        return row["noisy_answer"], row["std"]
+
+    def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
+        """The number of units in many ranges of keys.
+
+        Args:
+            lows: First key of each range; shape (m,).
+            highs: Last key of each range; shape (m,).
+
+        Returns:
+            low, high, noisy_answer and std, in counts; m rows.
+
+        Raises:
+            NotFoundError: If a range was not asked, or an end is no key of the domain.
+            DeclarationError: If the release has no ranges, or a range ends before it begins.
+        """
+        if self.implicit:
+            return self._sums(lows, highs)
+        if not set(_ENDS) <= set(self.frame.columns):
+            raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
+        asked = pl.DataFrame(
+            {end: _as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
+        )
+        found = asked.join(self.frame.unique(["low", "high"]), on=["low", "high"], how="left", maintain_order="left")
+        if found["noisy_answer"].null_count():
+            raise NotFoundError(f"the workload {self._about().workload} does not list one of these ranges")
+        return found
+
+    def _about(self) -> WorkloadMetadata:
+        about = read_metadata(self._metadata)
+        assert isinstance(about, WorkloadMetadata)
+        return about
+
+    def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
+        key = self._about().key[0]
+        keys = self.frame[key]
+        first, last = (_positions(keys, ends) for ends in (lows, highs))
+        if (first > last).any():
+            raise DeclarationError("a range ends before it begins, in the order of the domain")
+        below = self._prefix_sums()
+        answers = below[last + 1] - below[first]
+        return pl.DataFrame(
+            {
+                "low": keys.gather(first),
+                "high": keys.gather(last),
+                "noisy_answer": answers,
+                "std": self._range_std(first, last),
+            }
+        )
+
+    def _prefix_sums(self) -> NDArray[np.float64]:
+        if not hasattr(self, "_prefix"):
+            counts = self.frame["noisy_count"].to_numpy()
+            self._prefix = np.concatenate([[0.0], np.cumsum(counts)])
+        return self._prefix
+
+    def _read_strategy(self) -> Strategy:
+        if not hasattr(self, "_strategy"):
+            from sparsehist.workload import Workload, strategy_named
+
+            workload = Workload.parse(self._about().workload)
+            self._strategy = strategy_named(self._about().strategy, workload)
+        return self._strategy
+
+    def _range_std(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
+        from sparsehist.workload.invertible import Invertible
+
+        strategy = self._read_strategy()
+        # Each range costs a transform of the whole column, and many may ask for the same one.
+        ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
+        if isinstance(strategy, Invertible):
+            variances = strategy.range_variances(*ends)
+        else:
+            variances = np.array([strategy.range_variance(low, high) for low, high in ends.T.tolist()])
+        return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
 
 
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
@@ -218,10 +371,69 @@ def read(path: str | os.PathLike[str]) -> Release:
         raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if metadata.pop("format", None) != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    if metadata.get("kind") == "workload":
-        from sparsehist.series.workload_release import (
-            WorkloadRelease,  # a release of its own kind, which needs this module
-        )
+    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
 
-        return WorkloadRelease(frame, metadata)
-    return Release(frame, metadata)
+
+def _with_intervals(
+    frame: pl.DataFrame, metadata: Mapping[str, Any], *, confidence: float, simultaneous: bool
+) -> pl.DataFrame:
+    """Add the columns low and high to the rows of a release; see `Release.intervals`.
+
+    Args:
+        frame: Published rows.
+        metadata: Of the release.
+        confidence: Of each interval, or of all together; strictly between 0 and 1.
+        simultaneous: Whether it is that of all together.
+
+    Raises:
+        DeclarationError: If the confidence is none.
+        InputError: If a key column is called low or high.
+    """
+    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if not (number and 0 < confidence < 1):
+        raise DeclarationError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
+    taken = [name for name in _LIMITS if name in frame.columns]
+    if taken:
+        raise InputError(f"a key column is called {taken[0]!r}, the name of a limit: rename it in the log")
+    if frame.is_empty():
+        return frame.with_columns(pl.lit(0.0).alias(name) for name in _LIMITS)
+    alpha = 1 - confidence
+    if simultaneous:  # Šidák: given which cells were published, their noises are independent
+        alpha = -math.expm1(math.log(confidence) / frame.height)
+    from sparsehist.histogram.intervals import count_limits  # reading a release should not load the families
+    from sparsehist.series.own_noise import load_family
+
+    about = read_metadata(metadata)
+    assert isinstance(about, CellMetadata)
+    low, high = count_limits(
+        load_family(about.noise, about.max_keys),
+        as_level(about.level),
+        frame["noisy_count"].to_numpy(),
+        about.effective_threshold,
+        about.grid,
+        alpha=alpha,
+        # A key of an open domain is published only if somebody touched it.
+        least=1.0 if about.domain_size is None else 0.0,
+    )
+    return frame.with_columns(pl.Series("low", low), pl.Series("high", high))
+
+
+def _as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
+    """Keys as a caller writes them; dates may be text."""
+    try:
+        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
+            return pl.Series(asked).str.to_date("%Y-%m-%d")
+        return pl.Series(asked, dtype=dtype)
+    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+        raise NotFoundError(f"the keys of this release are {dtype}") from None
+
+
+def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:
+    """Where keys stand in the order of the domain."""
+    wanted = _as_keys(asked, keys.dtype)
+    numbered = pl.DataFrame({"key": keys}).with_row_index("position")
+    found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
+    if found.null_count():
+        missing = wanted.filter(found.is_null())[0]
+        raise NotFoundError(f"{missing!r} is no key of the domain {keys.name!r} was declared with")
+    return found.to_numpy().astype(np.int64)

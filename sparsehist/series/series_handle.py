@@ -19,8 +19,8 @@ from sparsehist.series.request import requested
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
+    from sparsehist.series.release import WorkloadRelease
     from sparsehist.series.store_handle import Store
-    from sparsehist.series.workload_release import WorkloadRelease
     from sparsehist.workload import Strategy, Workload
 
 
@@ -178,7 +178,7 @@ class Series:
             True
         """
         from sparsehist.series import workload_round
-        from sparsehist.series.workload_release import WorkloadRelease
+        from sparsehist.series.release import WorkloadRelease
 
         request = workload_round.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing

@@ -21,7 +21,7 @@ from sparsehist.errors import DeclarationError, NotFoundError
 from sparsehist.privacy import Level
 from sparsehist.series.declaration import checked_name, declaration_of
 from sparsehist.series.forking import refuse_in_broken_child
-from sparsehist.series.publication import StoreOnDisk
+from sparsehist.series.release import StoreOnDisk
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
 

@@ -68,13 +68,13 @@ class HashedFile:
 class AtomicFile:
     """Write a file under a temporary name and move it to its own: whole, on the disk, or not at all.
 
-    The temporary name is always the same, so that a killed run leaves at most one of them and the next run
-    writes over it; whoever writes holds the lock of the directory.
+    Unless one is given, the temporary name is always the same, so that a killed run leaves at most one of them and
+    the next run writes over it; whoever writes holds the lock of the directory.
     """
 
-    def __init__(self, path: Path, *, durable: bool, mode: int = PRIVATE) -> None:
+    def __init__(self, path: Path, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None) -> None:
         self._path, self._durable, self._mode = path, durable, mode
-        self._temporary = path.with_name(path.name + ".new")
+        self._temporary = temporary or path.with_name(path.name + ".new")
 
     def __enter__(self) -> HashedFile:
         with disk_errors(self._path):
@@ -118,9 +118,11 @@ class AtomicFile:
         return RegisteredFile(self._path.name, self._file.size, self._file.digest())
 
 
-def write_file(path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE) -> RegisteredFile:
+def write_file(
+    path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
+) -> RegisteredFile:
     """Write the parts one after the other, atomically."""
-    target = AtomicFile(path, durable=durable, mode=mode)
+    target = AtomicFile(path, durable=durable, mode=mode, temporary=temporary)
     with target as file:
         for part in parts:
             file.write(part)

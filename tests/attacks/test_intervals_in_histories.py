@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsehist import entropy
-from sparsehist.series.release_intervals import frame_with_intervals
+from sparsehist.series.release import Release
 from tests.attacks.stand_in import Drawn
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
@@ -22,7 +22,7 @@ def _held_and_known(seed: int) -> list[dict[int, tuple[np.ndarray, np.ndarray]]]
     for number, (level, threshold) in enumerate(_HISTORY):
         frame = drawn.release(f"r{number}", level, threshold)
         metadata = drawn.state.made[-1].metadata
-        limits = frame_with_intervals(frame, metadata, confidence=_CONFIDENCE, simultaneous=False)
+        limits = Release(frame, metadata).intervals(_CONFIDENCE)
         cells = limits["cell"].to_numpy()
         holds = (limits["low"].to_numpy() <= counts[cells]) & (counts[cells] <= limits["high"].to_numpy())
         releases.append(

@@ -1,0 +1,56 @@
+"""What a release says about itself: one record for each kind, a plain dict for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import InputError
+from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+
+LOG = pl.DataFrame({"user": range(600), "hour": [i % 24 for i in range(600)]})
+
+
+def _released(kind: str, store: object = ":memory:") -> sh.Release:
+    if kind == "open":
+        domain, noise = sh.Open("integer", delta="1e-6"), "gaussian"
+    else:
+        domain, noise = sh.Integers(24), "laplace"
+    series = sh.create(store, LOG, name="visits", unit="user", key="hour", max_keys=1, domain=domain, noise=noise)
+    return series.release_workload("r", "ranges()", level=1) if kind == "workload" else series.release("r", level=1)
+
+
+@pytest.mark.parametrize("kind", ["cells", "open", "workload"])
+def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path: Path) -> None:
+    """json.dumps takes it, keys come in one order from the round, the store and the file, and it is a copy."""
+    release = _released(kind, tmp_path / "s")
+    shown = release.metadata
+    assert type(shown) is dict
+    assert json.loads(json.dumps(shown)) == shown
+    record = read_metadata(shown)
+    named = [field.name for field in fields(record)]
+    assert list(shown) == ["kind", *(name for name in named if name in shown)]
+    series = sh.open(tmp_path / "s").series("visits")
+    again = series.release_workload("r") if kind == "workload" else series.release("r")
+    release.write_parquet(tmp_path / "r.parquet")
+    for other in (again, sh.read(tmp_path / "r.parquet")):
+        assert list(other.metadata.items()) == list(shown.items())
+    shown["level"] = "9"
+    assert release.metadata["level"] == "1"
+
+
+def test_a_record_is_frozen_and_reads_itself_back() -> None:
+    """What `as_dict` gives is read back as the same record; something missing is refused by name."""
+    record = read_metadata(_released("cells").metadata)
+    assert type(record) is CellMetadata
+    assert read_metadata(record.as_dict()) == record
+    assert type(read_metadata(_released("workload").metadata)) is WorkloadMetadata
+    with pytest.raises(FrozenInstanceError):
+        record.level = "2"  # type: ignore[misc]
+    with pytest.raises(InputError, match="effective_threshold"):
+        read_metadata({name: value for name, value in record.as_dict().items() if name != "effective_threshold"})

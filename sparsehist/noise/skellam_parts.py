@@ -41,20 +41,24 @@ def draw_parts(difference: IntArray, mean: Fraction, *, rng: Generator) -> tuple
     """
     size = np.abs(difference)
     lower = _smaller_mean(size, as_number(mean))
-    upper = lower.high + size
-    largest = np.floor(upper)
-    # Either floor is a mode where rounding makes them differ.
-    top = saddle_point(largest, upper, (largest - size) - lower.high - lower.low)
     smaller = np.empty_like(size)
     pending = np.arange(size.size)
     while pending.size:
-        high, low, mean_above = (field[pending] for field in (*lower, upper))
-        trial = poisson(Number(high, low), rng=rng)
-        weight = saddle_point((trial + size[pending]).astype(np.float64), mean_above, (trial - high) - low)
-        taken = rng.random(pending.size) <= np.exp(top[pending] - weight)
+        proposed_mean = Number(lower.high[pending], lower.low[pending])
+        trial = poisson(proposed_mean, rng=rng)
+        taken = rng.random(pending.size) <= accepted_share(trial, size[pending], proposed_mean)
         smaller[pending[taken]] = trial[taken]
         pending = pending[~taken]
     return smaller + np.maximum(difference, 0), smaller + np.maximum(-difference, 0)
+
+
+def accepted_share(trial: IntArray, size: IntArray, mean: Number) -> FloatArray:
+    """The mass of Poisson(mean + size) at trial + size over its largest; shape (n,)."""
+    above = mean.high + size
+    # Where rounding moves the mean across an integer, both neighbours have the largest mass.
+    top = np.floor(above)
+    largest = saddle_point(top, above, (top - size) - mean.high - mean.low)
+    return np.exp(largest - saddle_point((trial + size).astype(np.float64), above, (trial - mean.high) - mean.low))
 
 
 def _smaller_mean(size: IntArray, mean: Number) -> Number:

@@ -12,10 +12,11 @@ from scipy.special import ive
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.noise.binomial_poisson import Number, as_number, poisson
 from sparsehist.noise.family import Family
 from sparsehist.noise.integer_quantile import Uniforms, draw_uniforms
 from sparsehist.noise.skellam import Skellam
-from sparsehist.noise.skellam_parts import draw_parts, parts_quantile
+from sparsehist.noise.skellam_parts import _smaller_mean, accepted_share, draw_parts, parts_quantile
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 from tests.noise.orders import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_vectors
@@ -75,6 +76,33 @@ def test_the_parts_have_the_bessel_law_by_both_routes(mean: float, difference: i
     ):
         assert np.array_equal(added - taken, given)
         assert_consistent(g_test(np.bincount(np.minimum(added, taken), minlength=600), law))
+
+
+@pytest.mark.parametrize("mean", ["1/1000", "1/2", "3.3", "40", "1000.1", "1e6", "4294967296"])
+@pytest.mark.parametrize("z", [0, 1, 7, 300, 10**5])
+def test_the_parts_are_within_the_slack(mean: str, z: int) -> None:
+    """The proposed mean to 100 bits, the accepted share of each proposal to some ten units in the last place.
+
+    Seven proposals in ten are accepted, so that the parts are within 1.5 of the slack of one number and a little.
+    """
+    exact = Fraction(mean)
+    size, rng = np.array([z]), entropy.seeded(311)
+    lower = _smaller_mean(size, as_number(exact))
+    with mpmath.workdps(60):
+        a = (
+            mpmath.sqrt(mpmath.mpf(z) ** 2 / 4 + mpmath.mpf(exact.numerator) ** 2 / exact.denominator**2)
+            - mpmath.mpf(z) / 2
+        )
+        assert abs(mpmath.mpf(lower.high[0]) + mpmath.mpf(lower.low[0]) - a) <= a * mpmath.mpf(2) ** -100
+        trial = poisson(Number(np.repeat(lower.high, 2000), np.repeat(lower.low, 2000)), rng=rng)
+        got = accepted_share(trial, np.repeat(size, 2000), Number(*(np.repeat(part, 2000) for part in lower)))
+        assert (got <= 1 + 2.0**-50).all()
+        assert got.mean() > 0.67
+        top = mpmath.floor(a + z)
+        for k, share in list(zip(trial.tolist(), got.tolist(), strict=True))[:40]:
+            logarithm = (k + z - top) * mpmath.log(a + z) - mpmath.loggamma(k + z + 1) + mpmath.loggamma(top + 1)
+            allowed = (100 * abs(float(logarithm)) + 60 + 2 * abs(k - float(a))) * 2.0**-53
+            assert abs(share / mpmath.exp(logarithm) - 1) <= allowed
 
 
 def test_the_parts_move_apart_in_order_at_one_uniform() -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "check_family",
     "currency_of",
     "family_named",
+    "name_of",
 ]
 
 _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]] = {
@@ -55,6 +56,11 @@ def family_named(name: str, max_keys: int) -> Family:
         message = f"noise must be one of {known}, or a family of your own as 'module:qualname', got {name!r}"
         raise DeclarationError(message)
     return _NAMED[name].for_histogram(max_keys)
+
+
+def name_of(family: type) -> str | None:
+    """The name of one of the package's classes of noise; None of others."""
+    return next((name for name, known in _NAMED.items() if known is family), None)
 
 
 def currency_of(name: str) -> str:

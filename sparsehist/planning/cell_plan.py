@@ -23,6 +23,7 @@ from sparsehist.privacy.joint import guarantee
 from sparsehist.series.cell_parameters import cell_metadata
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.request import CellRequest, requested
 from sparsehist.store import ReleaseRecord, SeriesRecord, State
 
@@ -105,7 +106,7 @@ def plan(
     d: int | None = None,
     domain: Domain | str | None = None,
     max_keys: int,
-    noise: str = "gaussian",
+    noise: NoiseChoice = "gaussian",
     false_keys: float | None = None,
     threshold: float | None = None,
     delta: float | None = None,
@@ -118,7 +119,7 @@ def plan(
         d: Cells of the domain; a whole number of any size.
         domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
-        noise: Family of noise.
+        noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         false_keys: Expected number of empty cells among the published; 1 where no threshold is given either.
         threshold: In counts, instead.
         delta: For an open domain, instead: what the release may take of its delta; half of it by default.

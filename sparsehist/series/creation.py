@@ -21,6 +21,7 @@ from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import LARGEST_COUNT
 from sparsehist.series.declaration import Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
@@ -35,7 +36,7 @@ def create(
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
-    noise: str | type = "gaussian",
+    noise: NoiseChoice = "gaussian",
     cap: Level | None = None,
     population: str = "default",
     on_null: Choice = "error",
@@ -62,7 +63,9 @@ def create(
         max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
         domain: All keys that could occur, or its text; never read off the log.
         noise: Family of noise: "gaussian" (level rho of zCDP), "laplace" or "discrete_laplace" (level epsilon of
-            pure DP), "poisson" (level 1/mean), or a class of your own (`sparsehist.series.own_noise`).
+            pure DP), "poisson" or "skellam" (level 1/mean). Or its class, or an instance with the sensitivity that
+            max_keys implies, such as `sh.noise.Laplace(sensitivity=20)`. A class of your own stands at the top of a
+            module, has all that `sh.noise.Family` lists, and a classmethod `for_histogram(max_keys)`.
         cap: Refuse releases beyond this level (the sum over the series' paths).
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).

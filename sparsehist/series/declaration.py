@@ -14,7 +14,7 @@ from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError
 from sparsehist.noise import Family
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series.own_noise import load_family, noise_name
+from sparsehist.series.own_noise import NoiseChoice, checked_noise, load_family
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -119,7 +119,7 @@ def declare(
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
-    noise: str | type,
+    noise: NoiseChoice,
     cap: Level | None,
     population: str,
     on_null: str,
@@ -148,7 +148,7 @@ def declare(
         key=columns,
         max_keys=max_keys,
         domain=_checked_domain(domain, columns),
-        noise=_checked_noise(noise, max_keys),
+        noise=checked_noise(noise, max_keys),
         cap=None if cap is None else _checked_cap(cap),
         population=checked_name("population", population),
         on_null=_one_of("on_null", on_null, ("error", "drop")),
@@ -181,12 +181,6 @@ def _one_of(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
     if value not in allowed or not isinstance(value, type(allowed[0])):
         raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
-
-
-def _checked_noise(noise: str | type, max_keys: int) -> str:
-    name = noise_name(noise)
-    load_family(name, max_keys)
-    return name
 
 
 def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:

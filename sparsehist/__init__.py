@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from sparsehist import dense, errors, histogram, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
-    from sparsehist.planning.cell_plan import Plan, plan
+    from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
+    from sparsehist.series.planning import Plan, plan
     from sparsehist.series.release import Release, read
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store, open
@@ -30,6 +31,7 @@ __all__ = [
     "Counts",
     "Dates",
     "Domain",
+    "EpsilonDelta",
     "Hash64",
     "Identity",
     "Integers",
@@ -72,7 +74,8 @@ _HOME = {
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.series.creation": ("create",),
     "sparsehist.series.multiple_release": ("MultipleRelease",),
-    "sparsehist.planning.cell_plan": ("Plan", "plan"),
+    "sparsehist.privacy.guarantees": ("EpsilonDelta",),
+    "sparsehist.series.planning": ("Plan", "plan"),
     "sparsehist.series.release": ("Release", "read"),
     "sparsehist.series.series_handle": ("Series",),
     "sparsehist.series.store_handle": ("Store", "open"),

@@ -132,7 +132,7 @@ def test_every_folder_of_modules_is_a_package():
 def test_the_public_names_are_these():
     """The public face changes by decision: this list and `__all__` change together."""
     assert sorted(sparsehist.__all__) == [
-        *("Catalogue", "Counts", "Dates", "Domain", "Hash64", "Identity", "Integers", "Kronecker"),
+        *("Catalogue", "Counts", "Dates", "Domain", "EpsilonDelta", "Hash64", "Identity", "Integers", "Kronecker"),
         *("Marginals", "MultipleRelease", "Open"),
         *("Plan", "Prefix", "Product", "Query", "Ranges", "Release", "Series", "Store", "Strings", "Total", "Union"),
         *("Workload", "__version__", "adopt", "check_log", "create", "dense"),

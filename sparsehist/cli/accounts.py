@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from sparsehist.accounting.ledger import costs_in_words
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
+from sparsehist.ledger.table import for_people
+from sparsehist.privacy.guarantees import EpsilonDelta
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,15 +23,27 @@ if TYPE_CHECKING:
 _LIMITS = ("cap", "budget", "limit_at_first_release")
 
 
-def show_ledger(store: Path, *, delta: float, events: bool, out: Path | None, wait: float) -> Answer:
+def show_ledger(
+    store: Path,
+    *,
+    delta: float,
+    series: str | None,
+    since: str | None,
+    short: bool,
+    events: bool,
+    out: Path | None,
+    wait: float,
+) -> Answer:
     """Show what was spent, and write it."""
     if out is not None and store.resolve() in out.resolve().parents:
         raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
     with opening(store, wait) as opened:
-        frame, happened = opened.ledger(delta=delta), opened.events()
+        frame, happened = opened.ledger(delta=delta, series=series, since=since, short=short), opened.events()
         if out is not None:
             opened.export_ledger(out, delta=delta)
-    shown: list[RenderableType] = _in_tables(frame, delta) if frame.height else ["nothing: the store has no series"]
+    shown: list[RenderableType] = (
+        _in_tables(frame, delta) if frame.height else ["nothing: the store has no series, or none of these"]
+    )
     data = {"store": str(store), "delta": delta, "ledger": frame.to_dicts()}
     if events:
         data["events"] = happened.to_dicts()
@@ -42,19 +55,11 @@ def show_ledger(store: Path, *, delta: float, events: bool, out: Path | None, wa
 
 
 def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
-    kept = ["scope", "population", "series", "noise", "releases", "spent", "epsilon", "limit", "standing"]
-    dropped = frame["dropped"].dt.strftime("%Y-%m-%d").alias("dropped")
-    if (frame["path"].drop_nulls() != "cells").any():
-        kept.insert(3, "path")
-    # Paths of one series say the same of its cap as the series does.
-    limit = pl.when(pl.col("scope") != "path").then(pl.coalesce("budget", "cap")).alias("limit")
-    columns = frame.with_columns(dropped, costs_in_words(frame), limit, pl.col("epsilon").round(4))
-    if dropped.null_count() < frame.height:
-        kept.append("dropped")
-    shown: list[RenderableType] = [rows_table(columns.select(kept))]
+    shown: list[RenderableType] = [rows_table(for_people(frame))]
     shown.append(
         "A path costs its finest level; paths and series of a population add up, and populations too unless they\n"
-        f"are disjoint. epsilon holds at delta {delta:g}, numerical slack included."
+        f"are disjoint. epsilon holds at delta {delta:g} for what did happen, by the best of all routes, numerical\n"
+        "slack included; what holds in advance is the limit. remaining: the largest level of a path."
     )
     raised = frame.filter(
         pl.col("limit_at_first_release").is_not_null(),
@@ -89,22 +94,26 @@ def set_budget(
     store: Path,
     population: str,
     *,
-    rho: str | None,
-    epsilon: str | None,
-    delta: str | None,
+    poisson: str | None,
     reason: str | None,
     who: str | None,
     wait: float,
+    **asked: Any,
 ) -> Answer:
     """Limit a population."""
+    apart = None if poisson is None else EpsilonDelta.parse(poisson)
     with opening(store, wait) as opened:
-        opened.set_budget(population, rho=rho, epsilon=epsilon, delta=delta, who=who, reason=reason)
+        said = opened.set_budget(population, poisson=apart, who=who, reason=reason, **asked)
         frame = opened.ledger().filter(pl.col("scope") == "population", pl.col("population") == population)
         empty = _without_series(opened, [population])
-    asked = {"rho": rho, "epsilon": epsilon, "delta": delta}
-    data = {"store": str(store), "population": population, "budget": asked, "status": "set"}
-    parts = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
-    shown = [f"the budget of population {population} is {escape(parts)}"]
+    data = {
+        "store": str(store),
+        "population": population,
+        "budget": asked | {"poisson": poisson},
+        "said": said,
+        "status": "set",
+    }
+    shown = [f"the budget of population {population} is {escape(said)}"]
     if frame.height and frame["releases"].item():
         shown.append("It has releases already, so that the budget holds ex post: see sparsehist ledger")
     shown += empty

@@ -142,7 +142,9 @@ def release(
     ] = None,
     false_keys: Annotated[
         float | None,
-        Parameter(help="Instead of --threshold: empty keys to expect among the published; 1 when neither is given."),
+        Parameter(
+            help="Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given."
+        ),
     ] = None,
     delta: Annotated[
         float | None,

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
-from sparsehist.accounting.ledger import unit_warning
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.running import in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
+from sparsehist.ledger.ledger import Ledger, law_of
+from sparsehist.ledger.table import unit_warning
 from sparsehist.series.release import refuse_to_replace
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
     series = sh.create(store, list(inputs), key=key, if_exists=if_exists, **declared)
     done = "reused" if existed else "created"
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
+    said = without_cap(series)
     hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
     shown: list[RenderableType] = [
         f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
@@ -63,17 +65,35 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
         shown.append(f"It was released before, {counted(released, 'time')}: see sparsehist show {escape(str(store))}")
     else:
         shown += ["Nothing is published yet. Next, for example:", f"  {escape(hint)}"]
+    if said is not None:
+        shown.append(said)
     if warning := population_warning(series):
         data["warning"] = warning
         shown.append(f"[bold]warning[/], population {series.declaration.population}: {escape(warning)}")
     return Answer(data, shown)
 
 
+def without_cap(series: Series) -> str | None:
+    """What a missing cap means under the budget of the population, if there is one that charges it."""
+    declared = series.declaration
+    if declared.cap is not None:
+        return None
+    with series.store._hold() as state:
+        ledger = Ledger.of(state)
+    budget = ledger.budget(declared.population).now
+    charges = None if budget is None else budget.filter_for(law_of(declared.noise))
+    if charges is None or charges.by_path(law_of(declared.noise)):
+        return None
+    return (
+        f"It has no cap: the budget of population {declared.population} charges {declared.noise} noise once, so the "
+        "level of the first release will be its cap."
+    )
+
+
 def population_warning(series: Series) -> str | None:
     """What has to be known of the units of the population of a series."""
     with series.store._hold() as state:
-        paths = state.ledger().filter(population=series.declaration.population).to_dicts()
-    return unit_warning(paths)
+        return unit_warning(Ledger.of(state).of_population(series.declaration.population))
 
 
 def release_series(

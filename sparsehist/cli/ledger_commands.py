@@ -18,28 +18,36 @@ def ledger(
     /,
     *,
     delta: Annotated[float, Parameter(help="At which epsilon is shown.")] = 1e-6,
+    series: Annotated[str | None, Parameter(help="Only this series and its population.")] = None,
+    since: Annotated[
+        str | None,
+        Parameter(help="Only what was released since then (UTC), such as 2026-01-31, and its populations."),
+    ] = None,
+    short: Annotated[bool, Parameter(help="One line per population, and everybody.")] = False,
     events: Annotated[bool, Parameter(help="Also show who did or asked for what, when, refusals included.")] = False,
     out: Annotated[
         Path | None, Parameter(help="Also write it all, with the events, to a .json or .parquet file.")
     ] = None,
     wait: Wait = 0.0,
 ) -> Answer:
-    """Show what has been spent, and under which limits.
+    """Show what has been spent, under which limits, and what remains.
 
-    One row a noise path (the finest level released from it), one a series (the
-    sum over its paths), one a population (the sum over its series), and one for
+    One row per noise path (the finest level released from it), per series (the
+    sum over its paths), per population (the sum over its series), and one for
     everybody: the most that one person may bear, the sum over populations but for
     those declared disjoint. `spent` is exact, in rho of zCDP or epsilon of pure DP;
-    `epsilon` holds at --delta, whatever the noise. `ex ante` means that a limit
-    stood before the first release and was never raised; all else holds for what
-    did happen only. Dropped series stay.
+    `epsilon` holds at --delta for what did happen, by the best of all routes.
+    `remaining` is what the limits leave: of a path, the largest level it may be
+    released at. `ex ante` means that a limit stood before the first release and was
+    never raised or changed; all else holds for what did happen only. Dropped series
+    stay.
 
     For example:
       sparsehist ledger logs.sparsehist --out ledger.json
     """
     from sparsehist.cli.accounts import show_ledger
 
-    return show_ledger(store, delta=delta, events=events, out=out, wait=wait)
+    return show_ledger(store, delta=delta, series=series, since=since, short=short, events=events, out=out, wait=wait)
 
 
 def budget(
@@ -50,26 +58,50 @@ def budget(
     rho: Annotated[str | None, Parameter(help="Limit on the sum in zCDP, exact.")] = None,
     epsilon: Annotated[str | None, Parameter(help="Instead: limit on epsilon at --delta.")] = None,
     delta: Annotated[
-        str | None, Parameter(help="At which epsilon holds; beside --rho, what open domains may spend.")
+        str | None,
+        Parameter(help="At which epsilon holds, 0 for pure; beside --rho, what open domains may spend."),
+    ] = None,
+    route: Annotated[
+        str | None,
+        Parameter(
+            help="How noise is charged: gaussian (exact, Gaussian noise only; the default beside a delta), pure "
+            "(Laplace and discrete Laplace), renyi (all but Poisson), poisson."
+        ),
+    ] = None,
+    order: Annotated[
+        int | None, Parameter(help="Of the Rényi divergence; the best for Gaussian noise by default.")
+    ] = None,
+    delta_open: Annotated[
+        str | None, Parameter(help="Of --delta, for open domains; a quarter where there is one, else 0.")
+    ] = None,
+    delta_slack: Annotated[
+        str | None, Parameter(help="Of --delta, for numerical slack; a quarter by default.")
+    ] = None,
+    poisson: Annotated[
+        str | None, Parameter(help="An (epsilon, delta) apart for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.")
     ] = None,
     reason: Annotated[
-        str | None, Parameter(help="Why; one line, kept in the ledger for good. Needed to raise a budget.")
+        str | None, Parameter(help="Why; one line, kept in the ledger for good. Needed to raise or change a budget.")
     ] = None,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
     """Limit what the series of a population may spend together.
 
-    Releases beyond it are refused before anything is drawn (exit code 3). A budget
-    set before the first release holds ex ante; one set or raised later holds ex
-    post, and the ledger says so.
+    Releases beyond it are refused before anything is drawn (exit code 3), however
+    levels are chosen by looking at earlier releases. Its route and its split of
+    delta are fixed now. A budget set before the first release holds ex ante; one
+    set, raised or changed later holds ex post, and the ledger says so.
 
     For example:
       sparsehist budget logs.sparsehist --epsilon 8 --delta 1e-6 --who 'privacy office'
     """
     from sparsehist.cli.accounts import set_budget
 
-    return set_budget(store, population, rho=rho, epsilon=epsilon, delta=delta, reason=reason, who=who, wait=wait)
+    return set_budget(
+        store, population, rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, delta_open=delta_open,
+        delta_slack=delta_slack, poisson=poisson, reason=reason, who=who, wait=wait,
+    )  # fmt: skip
 
 
 def raise_cap(

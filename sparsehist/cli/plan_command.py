@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from sparsehist.planning.cell_plan import Plan
+    from sparsehist.series.planning import Plan
 
 _SELDOM = 0.0005
 _SHORT = {
@@ -41,7 +41,7 @@ def plan(
     max_keys: Annotated[int | None, Parameter(help="Without a store: distinct keys one unit counts towards.")] = None,
     noise: Annotated[str, Parameter(help="Without a store: family of noise.")] = "gaussian",
     false_keys: Annotated[
-        float | None, Parameter(help="Empty keys to expect among the published; 1 where no --threshold is given.")
+        float | None, Parameter(help="Empty keys to expect among the published; 0.01 where no --threshold is given.")
     ] = None,
     threshold: Annotated[float | None, Parameter(help="In units, instead.")] = None,
     delta: Annotated[float | None, Parameter(help="For open domains, instead: what a release may take.")] = None,

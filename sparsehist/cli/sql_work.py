@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _STDIN = "-"
 _SELDOM_USED = ("workload", "strategy", "refused")
-_LEDGER = ("scope", "population", "series", "path", "releases", "spent", "epsilon", "cap", "dropped")
 
 
 def run_file(
@@ -145,12 +144,11 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
 
 def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
     """Our own tables have more columns than a terminal: fewer, shorter and in words."""
-    from sparsehist.accounting.ledger import SCHEMA, costs_in_words
     from sparsehist.cli.plan_command import levels_for_people
+    from sparsehist.ledger.table import SCHEMA, for_people
 
     if frame.columns == list(SCHEMA):
-        spent = frame.with_columns(costs_in_words(frame)).select(_LEDGER)
-        return spent if spent["dropped"].is_not_null().any() else spent.drop("dropped")
+        return for_people(frame)
     shown = levels_for_people(frame) if "population_epsilon" in frame.columns else frame
     return shown.drop(name for name in _SELDOM_USED if name in shown.columns and shown[name].is_null().all())
 

@@ -195,6 +195,34 @@ class EpsilonDelta:
         object.__setattr__(self, "epsilon", _amount(epsilon, "epsilon"))
         object.__setattr__(self, "delta", _chance(delta, "delta", 1))
 
+    @property
+    def text(self) -> str:
+        """As `parse` reads it back: "epsilon_delta(1, 0.000001)"."""
+        epsilon, delta = (level_text(value) if value else "0" for value in (self.epsilon, self.delta))
+        return f"epsilon_delta({epsilon}, {delta})"
+
+    @property
+    def odds(self) -> float:
+        """e**epsilon."""
+        return math.exp(min(float(self.epsilon), 700.0))
+
+    @classmethod
+    def parse(cls, text: str) -> EpsilonDelta:
+        """Read "epsilon_delta(1, 1e-6)".
+
+        Raises:
+            LevelError: If it is not written like that.
+
+        Example:
+            >>> EpsilonDelta.parse("epsilon_delta(1, 1e-6)") == EpsilonDelta(1, "1e-6")
+            True
+        """
+        name, _, rest = text.strip().partition("(")
+        epsilon, _, delta = rest.removesuffix(")").partition(",")
+        if name.strip().lower() != "epsilon_delta" or not rest.endswith(")") or not delta.strip():
+            raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {text!r}")
+        return cls(epsilon.strip(), delta.strip())
+
     def weakened(self, *, epsilon: Number | None = None, delta: Number | None = None) -> EpsilonDelta:
         """What it implies at another epsilon, or at another delta: delta + (1 - delta) * (that of pure epsilon).
 
@@ -255,6 +283,25 @@ class EpsilonDelta:
 
     def __str__(self) -> str:
         return f"({level_text(self.epsilon)}, {float(self.delta):g})-DP"
+
+
+def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
+    """Read a level, or an (epsilon, delta) that stands for the largest level that keeps to it.
+
+    Raises:
+        LevelError: If it is neither.
+
+    Example:
+        >>> level_or_goal("0.5"), str(level_or_goal("epsilon_delta(1, 1e-6)"))
+        (Fraction(1, 2), '(1, 1e-06)-DP')
+    """
+    if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
+        value = EpsilonDelta.parse(value)
+    if not isinstance(value, EpsilonDelta):
+        return as_level(value)
+    if value.epsilon == 0 or value.delta == 1:
+        raise LevelError(f"{value} stands for no level: epsilon must be positive, and delta below 1")
+    return value
 
 
 def _amount(value: Level, name: str) -> Fraction:

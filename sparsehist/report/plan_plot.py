@@ -9,7 +9,7 @@ import polars as pl
 from sparsehist.report.plots import require_plots
 
 if TYPE_CHECKING:
-    from sparsehist.planning.cell_plan import Plan
+    from sparsehist.series.planning import Plan
 
 
 def plot_plan(plan: Plan) -> Any:

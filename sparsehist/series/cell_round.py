@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, draw_free
 from sparsehist.histogram import NewlyTracked, draw_round
+from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import cell_metadata
 from sparsehist.series.metadata import CellMetadata
@@ -29,6 +30,10 @@ class CellPath:
     @property
     def path_id(self) -> int:
         return self.held.record.path_id
+
+    @property
+    def name(self) -> PathName:
+        return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
         return cell_metadata(self.held.declaration, request, self.held.state.releases(self.path_id))

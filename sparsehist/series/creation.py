@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
-from sparsehist.accounting.limits import checked_text
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import Choice
 from sparsehist.counting.count import Engine
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
+from sparsehist.ledger.budgets import checked_text
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import LARGEST_COUNT
@@ -105,6 +106,7 @@ def create(
             record = state.series(name)
             if record is not None:
                 return _reused(home, record, declaration, if_exists)
+            Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
             rng = home._generator()
             salt = rng.bytes(16)
             counted = count_keys(

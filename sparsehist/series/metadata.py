@@ -35,6 +35,7 @@ class Metadata:
         domain: In words.
         domain_size: As text, since it may have any number of digits; None for an open domain.
         cap: Of the series, exact text.
+        epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
@@ -60,6 +61,7 @@ class Metadata:
     domain: str
     domain_size: str | None
     cap: str | None
+    epsilon_delta: str | None = None
     verified: bool | None = None
     store: str | None = None
     round: str | None = None

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import polars as pl
 
-from sparsehist.accounting.spending import check_spending
 from sparsehist.errors import NameTakenError, NotFoundError
+from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, read_metadata
+from sparsehist.series.spending import Asked, ledger_for, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
@@ -42,6 +43,10 @@ class NoisePath(Protocol):
     def path_id(self) -> int | None:
         """In the store; None before the first round."""
 
+    @property
+    def name(self) -> PathName:
+        """In the ledger."""
+
     def metadata(self, request: Any) -> Metadata:
         """Everything public about a release, from public parameters only; refuses what cannot be served."""
 
@@ -52,8 +57,8 @@ class NoisePath(Protocol):
         """The rows of a release that is committed."""
 
 
-class Request(Protocol):
-    """What a caller asked of a release of one kind.
+class Request(Asked, Protocol):
+    """What a caller asked of a release of one kind; its level or goal may stand as the release has it.
 
     Attributes:
         kind: Of the noise paths it is served from; one of `KINDS`.
@@ -66,10 +71,6 @@ class Request(Protocol):
     @property
     def name(self) -> str:
         """Of the release."""
-
-    @property
-    def level(self) -> Fraction | None:
-        """Of the release; None stands for that of the release that exists."""
 
     @property
     def complete(self) -> bool:
@@ -114,27 +115,28 @@ def release(
         _check_same(held, request, known, made)
         committed = read_metadata(made.metadata)
         return open_path(held, request, known, rng=rng).rows(made.level, committed), committed.as_dict()
-    if not request.complete or request.level is None:
+    if not request.complete:
         raise NotFoundError(
             f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
         )
     path = open_path(held, request, None, rng=rng)
+    state, record, declaration = held.state, held.record, held.declaration
+    ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
+    request = settled(ledger, declaration, request)
     metadata = path.metadata(request)
-    check_spending(
-        held.state, held.record, held.declaration, path_id=path.path_id, level=request.level,
-        family=held.declaration.noise, name=request.name, delta_infinity=metadata.delta_spent,
-        numerical_slack=metadata.numerical_slack, who=who,
-    )  # fmt: skip
+    spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
+    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(
         metadata,
+        epsilon_delta=None if request.goal is None else request.goal.text,
         store=held.state.store_id,
         round=secrets.token_hex(8),
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=held.state.generation + 1,
     )
     held.state.commit_round(path.draw(request, metadata, who=who, rng=rng))
-    return path.rows(request.level, metadata), metadata.as_dict()
+    return path.rows(spends.level, metadata), metadata.as_dict()
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sparsehist.errors import DeclarationError, ThresholdError
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy import Level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import checked_name
 
 _LARGEST_THRESHOLD = 2.0**48
@@ -18,7 +19,12 @@ _MOST_FALSE_KEYS = 2.0**30
 
 @dataclass(frozen=True)
 class CellRequest:
-    """What a caller asked of a release of cells; what is None stands as the release of that name has it."""
+    """What a caller asked of a release of cells; what is None stands as the release of that name has it.
+
+    Attributes:
+        goal: The (epsilon, delta) that stands for a level, where one was asked.
+        open_room: What limits beside the series' own leave of delta for open domains; None where there are none.
+    """
 
     kind: ClassVar[str] = "cells"
     needs: ClassVar[str] = "level="
@@ -29,20 +35,27 @@ class CellRequest:
     false_keys: float | None
     delta: float | None = None
     max_false_keys: float = 1e7
+    goal: EpsilonDelta | None = None
+    open_room: float | None = None
 
     @property
     def complete(self) -> bool:
-        return self.level is not None
+        return self.level is not None or self.goal is not None
+
+    def at(self, level: Fraction | None, open_room: float | None) -> Self:
+        return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
         level = None if self.level is None else level_text(self.level)
-        return {"level": level, "threshold": self.threshold, "false_keys": self.false_keys, "delta_share": self.delta}
+        goal = None if self.goal is None else self.goal.text
+        asked = {"threshold": self.threshold, "false_keys": self.false_keys, "delta_share": self.delta}
+        return {"level": level, "epsilon_delta": goal, **asked}
 
 
 def requested(
     name: str,
     *,
-    level: Level | None,
+    level: Level | EpsilonDelta | None,
     threshold: float | None,
     false_keys: float | None,
     delta: float | None = None,
@@ -57,13 +70,15 @@ def requested(
         raise DeclarationError("give threshold= or false_keys=, not both")
     if delta is not None and not (threshold is None and false_keys is None):
         raise DeclarationError("give a delta or a threshold, not both; false keys are for declared domains")
+    read = None if level is None else level_or_goal(level)
     return CellRequest(
         checked_name("release", name),
-        None if level is None else as_level(level),
+        read if isinstance(read, Fraction) else None,
         None if threshold is None else _checked_threshold(threshold),
         None if false_keys is None else finite("false_keys", false_keys),
         None if delta is None else _checked_delta(delta),
         _checked_false_keys(max_false_keys),
+        read if isinstance(read, EpsilonDelta) else None,
     )
 
 

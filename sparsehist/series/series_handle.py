@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sparsehist.accounting.limits import Limits, checked_text
 from sparsehist.errors import DeclarationError, NotFoundError
-from sparsehist.planning.cell_plan import COUNTS, LEVELS, Plan, in_store, planned
+from sparsehist.ledger.budgets import checked_text
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.declaration import Declaration
+from sparsehist.series.planning import COUNTS, LEVELS, Plan, planned
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
 from sparsehist.store import SeriesRecord, State
@@ -74,7 +76,7 @@ class Series:
         self,
         name: str,
         *,
-        level: Level | None = None,
+        level: Level | EpsilonDelta | None = None,
         threshold: float | None = None,
         false_keys: float | None = None,
         delta: float | None = None,
@@ -89,10 +91,13 @@ class Series:
 
         Args:
             name: Of the release; a-z, 0-9 and _.
-            level: Privacy level, exact; larger is finer. rho for Gaussian noise.
+            level: Privacy level, exact; larger is finer. rho for Gaussian noise. Or `sh.EpsilonDelta(1, 1e-6)`: the
+                largest level, rounded down to 12 digits, at which the release keeps to it after the shares of delta
+                (as the budget of the population splits it; else a quarter for numerical slack and, in an open
+                domain, a quarter for that).
             threshold: A cell is published when its rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
-                threshold that keeps to it is taken. 1 when neither is given.
+                threshold that keeps to it is taken. 0.01 when neither is given.
             delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series;
                 the lowest threshold that keeps to it is taken. Half of what remains when neither is given.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
@@ -129,7 +134,7 @@ class Series:
         name: str,
         workload: Workload | str | None = None,
         *,
-        level: Level | None = None,
+        level: Level | EpsilonDelta | None = None,
         strategy: Strategy | str = "auto",
         post_processing: str | Iterable[str] | None = None,
         who: str | None = None,
@@ -145,7 +150,7 @@ class Series:
             name: Of the release, unique over the series; a-z, 0-9 and _.
             workload: What is asked, or its text: `sh.Prefix()`, "ranges()", `sh.Marginals(k=2)`, a matrix by
                 `sh.Workload(matrix)`; sizes that are left out are those of the domain.
-            level: Privacy level, exact; larger is finer.
+            level: Privacy level, exact; larger is finer; or `sh.EpsilonDelta(1, 1e-6)`, as for `release`.
             strategy: How it is answered: "auto" takes the least mean error at the series' max_keys, and keeps to it;
                 or a name, such as "spectral", "identity", "residual".
             post_processing: Declared, free of cost: "consistent" (answers that some histogram gives) and
@@ -223,7 +228,7 @@ class Series:
 
     def plan(
         self,
-        levels: Level | Iterable[Level] = LEVELS,
+        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
         *,
         false_keys: float | None = None,
         threshold: float | None = None,
@@ -237,7 +242,7 @@ class Series:
 
         Args:
             levels: Candidate levels, exact.
-            false_keys: Expected number of empty cells among the published; 1 where no threshold is given either.
+            false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
             threshold: In counts, instead.
             delta: For an open domain, instead: what the release may take of its delta.
             counts: True counts to show the error at.
@@ -265,8 +270,10 @@ class Series:
         """
         chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
         with self._hold(wait) as (state, record):
-            cost = in_store(state, record, self.declaration, record.path_id)
-            return planned(self.declaration, state.releases(record.path_id), levels, chosen, counts, cost)
+            made = state.releases(record.path_id)
+            return planned(
+                Ledger.of(state), record.series_id, self.declaration, made, levels, chosen, counts
+            )  # fmt: skip
 
     def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
         """Raise the cap of the series; from then on it holds ex post.
@@ -280,17 +287,19 @@ class Series:
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
+            BudgetExceededError: If a budget charged the series its cap, whole, at its first release.
             NotFoundError: If the series was dropped.
         """
         wanted = as_level(level)
         said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
         with self._hold() as (state, record):
-            declared = None if self.declaration.cap is None else level_text(self.declaration.cap)
-            cap = Limits(state.events()).cap(record.series_id, declared, None).now
+            ledger = Ledger.of(state)
+            cap = ledger.cap(record.series_id).now
             if cap is None:
                 raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
             if wanted <= cap:
                 raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
+            ledger.check_raised_cap(record.series_id)
             state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
 
     def releases(self) -> pl.DataFrame:

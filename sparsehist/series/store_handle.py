@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,10 +16,12 @@ import numpy as np
 import polars as pl
 
 from sparsehist import entropy
-from sparsehist.accounting.ledger import DEFAULT_DELTA, ledger_frame
-from sparsehist.accounting.limits import Limits, budget, checked_text
 from sparsehist.errors import DeclarationError, NotFoundError
+from sparsehist.ledger.budgets import budget, checked_text
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA, ledger_frame
 from sparsehist.privacy import Level
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import checked_name, declaration_of
 from sparsehist.series.forking import refuse_in_broken_child
 from sparsehist.series.release import StoreOnDisk
@@ -165,20 +168,33 @@ class Store:
         """What a release remembers of this store; nothing if it is in memory."""
         return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
 
-    def ledger(self, *, delta: float = DEFAULT_DELTA) -> pl.DataFrame:
-        """What has been spent, by path, by series, by population, and at most by anybody.
+    def ledger(
+        self,
+        *,
+        delta: float = DEFAULT_DELTA,
+        series: str | None = None,
+        since: str | date | None = None,
+        short: bool = False,
+    ) -> pl.DataFrame:
+        """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
 
         Args:
             delta: At which epsilon is shown.
+            series: Only rows of that series and of its population.
+            since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
+            short: Populations and everybody only.
 
         Returns:
-            One row a noise path (its finest level), one a series (the sum over its paths), one a population
-            (the sum over its series) and one for everybody (the sum over populations, of disjoint ones the
-            largest). `level` is exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever
-            the noise. Dropped series stay. `sparsehist.accounting.export.COLUMNS` says what each column means.
+            One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
+            over its series) and for everybody (the sum over populations, of disjoint ones the largest). `level` is
+            exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever the noise, by the
+            best of all routes: ex post, for what did happen. `remaining` is what the limits leave: of a path the
+            largest level it may be released at, of a series what another path could take, of a population what
+            is left on the route of its budget. Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what
+            each column means.
 
         Raises:
-            DeclarationError: If delta is not from 0 up to 1.
+            DeclarationError: If delta is not from 0 up to 1, or since is no time.
 
         Example:
             >>> import polars as pl
@@ -193,7 +209,7 @@ class Store:
             '0.5'
         """
         with self._hold() as state:
-            return ledger_frame(state.ledger(), state.events(), delta)
+            return ledger_frame(Ledger.of(state), delta, series=series, since=since, short=short)
 
     def events(self) -> pl.DataFrame:
         """Who did or asked for what, when, and why; only ever appended to.
@@ -212,43 +228,70 @@ class Store:
         rho: Level | None = None,
         epsilon: Level | None = None,
         delta: Level | None = None,
+        route: str | None = None,
+        order: int | None = None,
+        delta_open: Level | None = None,
+        delta_slack: Level | None = None,
+        poisson: EpsilonDelta | None = None,
         who: str | None = None,
         reason: str | None = None,
-    ) -> None:
+    ) -> str:
         """Limit what the series of a population may spend together; releases beyond it are refused.
 
-        A budget set before the first release holds ex ante; one set or raised later holds ex post only, needs a
-        reason, and the ledger shows which of the two it is.
+        A budget is a filter: it stays valid when every level, series and workload is chosen by looking at all earlier
+        releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). One set before the
+        first release holds ex ante; one set or raised later, or with another route or split, holds ex post only,
+        needs a reason, and the ledger shows which of the two it is.
 
         Args:
             population: Its name; its series may come later.
-            rho: Limit on the sum, in zCDP.
-            epsilon: Instead: limit on epsilon at `delta`, whatever the noise.
+            rho: Limit on the sum, in zCDP: Gaussian noise at its level, pure noise at that of its cap.
+            epsilon: Instead: limit on epsilon at `delta`; at a delta of 0 it is pure.
             delta: At which epsilon holds; or, beside rho, what open domains may spend.
+            route: "gaussian" (exact, Gaussian noise only; the default beside a delta), "pure" (Laplace and discrete
+                Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
+            order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
+            delta_open: Of delta, for open domains; by default a quarter where the population has one, else nothing.
+            delta_slack: Of delta, for numerical slack; by default a quarter.
+            poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
             who: Asks for it; the user of the operating system by default.
             reason: Kept in the ledger.
 
+        Returns:
+            The budget in words: its route, the largest sum on it, and the split of delta.
+
         Raises:
-            DeclarationError: If it is neither rho nor (epsilon, delta), or is raised without a reason.
+            DeclarationError: If it is neither rho nor (epsilon, delta), leaves room for nothing, or is raised or
+                changed without a reason.
+            BudgetExceededError: If its route cannot charge a series that is there; names one that could.
 
         Example:
             >>> import sparsehist as sh
             >>> store = sh.open(":memory:")
-            >>> store.set_budget("default", epsilon=4, delta=1e-6, who="privacy office")
+            >>> store.set_budget("default", rho=1, who="privacy office")
+            'rho 1 (rho up to 1)'
             >>> store.events()["what"].to_list()
             ['create store', 'set budget']
         """
-        asked = budget(rho=rho, epsilon=epsilon, delta=delta)
         checked_name("population", population)
         checked_text("who", who)
         checked_text("reason", reason)
         with self._hold() as state:
-            before = Limits(state.events()).budget(population, None).now
+            domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
+            asked = budget(
+                rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, delta_open=delta_open,
+                delta_slack=delta_slack, poisson=poisson, opens=any(domain.is_open for domain in domains),
+            )  # fmt: skip
+            ledger = Ledger.of(state)
+            before = ledger.budget(population).now
             if before is not None and not asked.is_within(before) and reason is None:
                 raise DeclarationError(
-                    f"the budget of population {population!r} is {before}: to raise it to {asked}, give reason="
+                    f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
+                    f"{asked.describe()}, give reason="
                 )
+            ledger.check_budget(population, asked)
             state.declare("set budget", who=who, population=population, reason=reason, details=asked.as_json())
+        return asked.describe()
 
     def declare_disjoint(self, populations: Sequence[str], *, reason: str, who: str | None = None) -> None:
         """Declare that nobody is in two of these populations: their costs no longer add up for anybody.
@@ -279,7 +322,7 @@ class Store:
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
         """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
 
-        Nothing secret is in it. `sparsehist.accounting.export` describes the schema, which the file carries too.
+        Nothing secret is in it. `sparsehist.ledger.export` describes the schema, which the file carries too.
 
         Args:
             path: Ends in .json or .parquet; a file there is replaced only if it is such an export.
@@ -289,11 +332,11 @@ class Store:
             InputError: If the suffix is another, or something else stands there.
             StoreError: If it cannot be written.
         """
-        from sparsehist.accounting.export import checked_target, write_ledger
+        from sparsehist.ledger.export import checked_target, write_ledger
 
         target = checked_target(Path(path))
         with self._hold() as state:
-            frame, events = ledger_frame(state.ledger(), state.events(), delta), state.events()
+            frame, events = ledger_frame(Ledger.of(state), delta), state.events()
             write_ledger(target, frame, events, store_id=state.store_id, generation=state.generation, delta=delta)
 
 

@@ -9,12 +9,12 @@ import polars as pl
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import sensitivity_norm
-from sparsehist.planning.cell_plan import LEVELS
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.workload_answers import check_noise, family_for
 from sparsehist.workload import Strategy, Workload, choose, compare, strategy_named
 
+LEVELS = ("0.001", "0.01", "0.1", "1")
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "strategy": pl.String,
     "level": pl.String,

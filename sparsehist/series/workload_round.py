@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import dense_slack, grid_step
+from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy import Level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration, checked_name
 from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
 from sparsehist.series.pipeline import AUTO, Held, adjacent
@@ -55,16 +57,22 @@ class WorkloadRequest:
     strategy: str
     level: Fraction | None
     post_processing: tuple[str, ...] | None
+    goal: EpsilonDelta | None = None
 
     @property
     def complete(self) -> bool:
-        return self.level is not None and self.workload is not None
+        return (self.level is not None or self.goal is not None) and self.workload is not None
+
+    def at(self, level: Fraction | None, open_room: float | None) -> Self:
+        del open_room  # an open domain has no workloads
+        return replace(self, level=level)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "workload": None if self.workload is None else str(self.workload),
             "strategy": self.strategy,
             "level": None if self.level is None else level_text(self.level),
+            "epsilon_delta": None if self.goal is None else self.goal.text,
             "post_processing": None if self.post_processing is None else list(self.post_processing),
         }
 
@@ -74,7 +82,7 @@ def requested(
     name: str,
     workload: Workload | str | None,
     *,
-    level: Level | None,
+    level: Level | EpsilonDelta | None,
     strategy: str | Strategy,
     post_processing: str | Iterable[str] | None,
 ) -> WorkloadRequest:
@@ -104,12 +112,14 @@ def requested(
         numbers = list(map(numbers_of, key_domains(declaration.domain), declaration.key))
         asked = with_cells(asked.with_names(declaration.key), numbers).for_domain(column_sizes(declaration.domain))
         check_possible(asked, steps or ())
+    read = None if level is None else level_or_goal(level)
     return WorkloadRequest(
         checked_name("release", name),
         asked,
         strategy.name if isinstance(strategy, Strategy) else strategy,
-        None if level is None else as_level(level),
+        read if isinstance(read, Fraction) else None,
         steps,
+        read if isinstance(read, EpsilonDelta) else None,
     )
 
 
@@ -126,55 +136,12 @@ class WorkloadPath:
     def path_id(self) -> int | None:
         return None if self._record is None else self._record.path_id
 
-    def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        """Everything about a release that is known before anything is drawn.
+    @property
+    def name(self) -> PathName:
+        return path_name(self._strategy)
 
-        Raises:
-            LevelError: If answers and noise at the level share no grid.
-        """
-        assert request.level is not None
-        strategy, family, level = self._strategy, self._family, request.level
-        sensitivity = strategy.sensitivity(self._held.declaration.max_keys)
-        euclidean = sensitivity_norm(family) == "l2"
-        size = sensitivity.l2 if euclidean else sensitivity.l1
-        noise_std = family.std(level)
-        least, mean = self._variances()
-        std = noise_std * math.sqrt(least)
-        by_cell = cell_grid(strategy, noise_std)
-        added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
-        if std < 2.0**-8 or max(added) > _LARGEST_STD:
-            raise LevelError(
-                f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at "
-                f"{noise_std:.3g} for each unit of noise; answers and noise share one grid only where that is from "
-                f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
-            )
-        return WorkloadMetadata(
-            **shared(self._held.declaration),
-            name=request.name,
-            workload=str(strategy.workload),
-            strategy=strategy.name,
-            queries=str(strategy.workload.n_queries),
-            level=level_text(level),
-            noise_std=noise_std,
-            std=noise_std * math.sqrt(mean),
-            least_std=std,
-            sensitivity=size,
-            sensitivity_lower=sensitivity.l2_lower if euclidean else None,
-            grid=grid_step(std),
-            cell_grid=by_cell,
-            measured_grid=measured_grid(strategy, size),
-            threshold=None,
-            numerical_slack=dense_slack(
-                family,
-                level,
-                strategy.n_noise,
-                strategy.workload.n_queries if strategy.workload.explicit else strategy.workload.n_cells,
-                noise_std * math.sqrt(mean),
-                grid_step(std),
-            ),
-            post_processing=request.post_processing or (),
-            guarantee=family.statement(level),
-        )
+    def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
+        return workload_metadata(self._held.declaration, self._strategy, request, self._variances())
 
     def draw(
         self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
@@ -247,6 +214,67 @@ class WorkloadPath:
             integer_noise=self._family.integer,
             cap=declaration.cap_text,
         )
+
+
+def path_name(strategy: Strategy) -> PathName:
+    """How the ledger names the path of a strategy."""
+    return ("workload", str(strategy.workload), strategy.name)
+
+
+def workload_metadata(
+    declaration: Declaration,
+    strategy: Strategy,
+    request: WorkloadRequest,
+    variances: tuple[float, float] | None = None,
+) -> WorkloadMetadata:
+    """Everything about a release that is known before anything is drawn.
+
+    Raises:
+        LevelError: If answers and noise at the level share no grid.
+    """
+    assert request.level is not None
+    family, level = family_for(declaration.family, strategy, declaration.max_keys), request.level
+    sensitivity = strategy.sensitivity(declaration.max_keys)
+    euclidean = sensitivity_norm(family) == "l2"
+    size = sensitivity.l2 if euclidean else sensitivity.l1
+    noise_std = family.std(level)
+    least, mean = _variances(strategy) if variances is None else variances
+    std = noise_std * math.sqrt(least)
+    by_cell = cell_grid(strategy, noise_std)
+    added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
+    if std < 2.0**-8 or max(added) > _LARGEST_STD:
+        raise LevelError(
+            f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at "
+            f"{noise_std:.3g} for each unit of noise; answers and noise share one grid only where that is from "
+            f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
+        )
+    return WorkloadMetadata(
+        **shared(declaration),
+        name=request.name,
+        workload=str(strategy.workload),
+        strategy=strategy.name,
+        queries=str(strategy.workload.n_queries),
+        level=level_text(level),
+        noise_std=noise_std,
+        std=noise_std * math.sqrt(mean),
+        least_std=std,
+        sensitivity=size,
+        sensitivity_lower=sensitivity.l2_lower if euclidean else None,
+        grid=grid_step(std),
+        cell_grid=by_cell,
+        measured_grid=measured_grid(strategy, size),
+        threshold=None,
+        numerical_slack=dense_slack(
+            family,
+            level,
+            strategy.n_noise,
+            strategy.workload.n_queries if strategy.workload.explicit else strategy.workload.n_cells,
+            noise_std * math.sqrt(mean),
+            grid_step(std),
+        ),
+        post_processing=request.post_processing or (),
+        guarantee=family.statement(level),
+    )
 
 
 def open_path(

@@ -8,7 +8,7 @@ from typing import Any
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.checking import Problem
-from sparsehist.sqlfront.foreseen import Foreseen
+from sparsehist.sqlfront.dry_run import DryRun
 from sparsehist.sqlfront.heads import Statement
 from sparsehist.sqlfront.results import Outcome, SqlResult
 from sparsehist.sqlfront.session import Session
@@ -47,7 +47,7 @@ def run_script(
         for problem in problems:
             note(_refused(problem))
         return outcomes
-    foreseen = Foreseen(session.store) if dry_run else None
+    foreseen = DryRun(session.store) if dry_run else None
     for step in _in_order(statements, problems):
         if isinstance(step, Problem):
             note(_refused(step))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from sparsehist.accounting.ledger import DEFAULT_DELTA
+from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.heads import Show

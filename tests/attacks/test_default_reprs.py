@@ -51,7 +51,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "noise.check._Setting",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
-        "planning.cell_plan.Plan",
+        "series.planning.Plan",
         "workload.agreement.Columns",
         "workload.agreement._Inclusion",
         "workload.optimised.Optimum",

@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 
-from sparsehist.accounting.export import COLUMNS, EVENT_COLUMNS
+from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
@@ -14,7 +14,10 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
     assert sparsehist(*release, "a", "--level", "0.25", "--who", "ann").code == 0
     refused = sparsehist(*release, "b", "--level", "0.75", "--who", "bob")
     assert refused.code == 3
-    assert "requested rho 0.5 more" in refused.err and "remaining 0.25, difference 0.25" in refused.err
+    assert (
+        "requested level 0.75" in refused.err
+        and "remaining rho 0.25; the largest level that would fit is 0.5" in refused.err
+    )
     shown = sparsehist("ledger", store, "--events")
     for told in ("ex ante", "rho 0.5", "dpo", "bob", "refuse", "remaining"):
         assert told in " ".join(shown.out.split()), shown.out

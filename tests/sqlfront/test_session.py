@@ -393,4 +393,7 @@ def test_workloads_are_released_planned_and_read_like_cells(store, ran):
     assert store.sql("select count(*) from numbers.sums").frame.item() == 10
     finer = make.replace("sums", "finer").replace("level 1", "level 2")
     assert ran(finer, dry_run=True)[0][0].said == "population default: rho 2 before, rho 3 after"
-    assert "its cap is 3" in ran(finer.replace("level 2", "level 5"), dry_run=True)[1][0]
+    assert (
+        "cap of the series 3, of which other paths hold 1"
+        in ran(finer.replace("level 2", "level 5"), dry_run=True)[1][0]
+    )

@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.accounting.export import COLUMNS, EVENT_COLUMNS
-from sparsehist.accounting.ledger import SCHEMA
-from sparsehist.accounting.spending import check_spending
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
+from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
+from sparsehist.ledger.ledger import Ledger, Release, check_release
+from sparsehist.ledger.table import SCHEMA
+from sparsehist.privacy import gaussian
 from sparsehist.series import cell_round
 from sparsehist.store import NewPath, NewRound, State
 
@@ -32,7 +33,8 @@ def a_workload(series, name, level, family="gaussian"):
     with series.store._hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
-        check_spending(state, record, series.declaration, path_id=None, level=level, family=family, name=name)
+        release = Release(record.series_id, level, ("workload", "total", "identity"))
+        check_release(state, Ledger.of(state), release, name=name)
         path = NewPath("workload", record.series_id, "total", "identity", family)
         state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
 
@@ -63,58 +65,118 @@ def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
     assert spent(store, "series")["level"] == "1"
 
 
-def test_a_cap_in_rho_counts_pure_paths_as_rho_and_the_other_way_is_refused(store):
-    """epsilon 1 is rho 0.4621; rho has no epsilon of pure DP."""
-    a_workload(a_series(store, cap="0.4622"), "total", 1, "laplace")
-    with pytest.raises(CapExceededError, match=r"requested level 0\.462117, cap of the series 0\.4621"):
-        a_workload(a_series(store, "less", cap="0.4621"), "total", 1, "laplace")
-    with pytest.raises(CapExceededError, match="another currency"):
-        a_workload(a_series(store, "pure", cap=3, noise="laplace"), "total", "0.1")
-
-
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
     """Cells, workloads and dropped series of one population draw on it, another population does not."""
     store.set_budget("default", rho=1)
-    first, second = a_series(store, "first"), a_series(store, "second", noise="laplace")
+    first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
     store.drop("first")
-    second.release("a", level="0.5", threshold=50)  # 0.5 tanh(0.25) = 0.12246
-    with pytest.raises(
-        BudgetExceededError, match=r"requested rho 0\.4 more, .*remaining 0\.377541, difference 0\.022\d+"
-    ):
-        a_workload(second, "total", "0.4")
+    second.release("a", level="0.25", threshold=250)  # charged its cap, once: 0.5 tanh(0.25) = 0.12246
+    with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
+        a_series(store, "third").release("a", level="0.4", threshold=60)
+    second.release("b", level="0.5", threshold=250)
+    assert store.ledger().filter(scope="population")["remaining"].item().startswith("rho 0.37754066")
     assert spent(store, "population")["cost"] == pytest.approx(0.5 + 0.5 * np.tanh(0.25))
-    a_series(store, "third", population="others").release("a", level=2, threshold=50)
+    a_series(store, "fourth", population="others").release("a", level=2, threshold=50)
 
 
-def test_a_budget_in_epsilon_takes_any_noise(store):
-    """Poisson has no rho, which a budget in rho refuses, and an epsilon, which one in (epsilon, delta) counts."""
+def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
+    """With the routes that could; a budget that could not charge what is there is refused as well."""
     store.set_budget("default", rho=100)
-    store.set_budget("others", epsilon=1, delta=1e-6)
-    with pytest.raises(BudgetExceededError, match="this noise has no rho"):
-        a_series(store, noise="poisson").release("a", level="0.01", threshold=200)
-    other = a_series(store, "other", noise="poisson", population="others")
-    other.release("a", level="0.01", threshold=200)
-    epsilon = spent(store, "population", population="others")["epsilon"]
-    assert 0.4 < epsilon < 0.7
-    with pytest.raises(BudgetExceededError, match=r"epsilon 1 at delta 0\.000001, remaining 0\.[345]"):
-        other.release("b", level="0.05", threshold=200)
-    assert spent(store, "population", population="others")["epsilon"] == epsilon
+    store.set_budget("exact", epsilon=1, delta=1e-6)
+    store.set_budget("pure", epsilon=1, delta=0)
+    for population, noise, could in (
+        ("default", "poisson", "route='poisson'"),
+        ("default", "skellam", "route='renyi'"),
+        ("exact", "laplace", "route='rho' or route='pure' or route='renyi'"),
+        ("pure", "gaussian", "route='gaussian'"),
+    ):
+        with pytest.raises(BudgetExceededError, match=f"cannot charge {noise} noise; .*{could}"):
+            a_series(store, noise=noise, population=population)
+    assert store.series_names() == []
+    a_series(store, noise="skellam", population="free")
+    with pytest.raises(BudgetExceededError, match=r"cannot charge the series 'visits'.*route='renyi'"):
+        store.set_budget("free", rho=1)
+    store.set_budget("free", epsilon=1, delta=1e-6, route="renyi")
+
+
+def test_poisson_noise_has_a_share_apart_or_a_budget_of_its_own(store):
+    """Charged its cap once, at a half of what is left of the share's delta."""
+    apart = sh.EpsilonDelta(1, "1e-6")
+    said = store.set_budget("default", epsilon=2, delta="2e-6", poisson=apart)
+    assert "epsilon 1 at delta 0.000001 for Poisson noise" in said
+    store.set_budget("others", epsilon=1, delta=1e-6, route="poisson")
+    for population in ("default", "others"):
+        name = f"of_{population}"
+        series = a_series(store, name, noise="poisson", population=population)
+        series.release("a", level="0.01", threshold=200)
+        assert spent(store, "path", series=name)["remaining"] == "0.01"  # no cap: the first release is charged as one
+        with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
+            series.release("b", level="0.011", threshold=200)
+    a_series(store, "beside").release("a", level=sh.EpsilonDelta(1, "1e-6"), threshold=200)
 
 
 def test_open_domains_spend_delta_beside_rho(store):
-    """A budget in rho alone has no room for them; with a delta it has, up to that delta."""
+    """A budget in rho alone has no room for them; with a delta it has, up to that delta over all series."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
     store.set_budget("default", rho=1)
-    with pytest.raises(BudgetExceededError, match="requested delta"):
+    with pytest.raises(BudgetExceededError, match="no delta left for open domains"):
         series.release("a", level="0.5")
-    store.set_budget("default", rho=1, delta=1e-6, reason="a domain nobody can list")
+    with pytest.raises(BudgetExceededError, match="which has no delta for open domains"):
+        a_series(store, "other", domain=sh.Open(delta=1e-6))
+    store.set_budget("default", rho=1, delta=1e-7, reason="a domain nobody can list")
     made = series.release("a", level="0.5")
     row = spent(store, "everybody")
-    assert 0 < row["delta_infinity"] == made.metadata["delta_infinity"] < 1e-6
+    assert 0.4e-7 < row["delta_infinity"] == made.metadata["delta_infinity"] < 0.51e-7
+    second = a_series(store, "other", domain=sh.Open(delta=1e-6))
+    second.release("a", level="0.25")
+    with pytest.raises(BudgetExceededError, match=r"requested delta .* of open domains"):
+        second.release("b", level="0.3", delta=5e-8)
+    assert 0.7e-7 < spent(store, "population")["delta_infinity"] < 0.77e-7
     without = a_series(sh.open(":memory:"), "plain")
     without.release("a", level="0.5", threshold=50)
     assert row["epsilon"] > spent(without.store, "everybody")["epsilon"]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
+def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
+    """(1, 1e-6) as a level under a budget of (1, 1e-6) on every route; what more of it would be is refused."""
+    routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
+    for route in routes.get(noise, ("pure", "renyi")):
+        store.set_budget(route, epsilon=1, delta=1e-6, route=route)
+        series = a_series(store, f"of_{route}", noise=noise, population=route)
+        made = series.release("a", level="epsilon_delta(1, 1e-6)", threshold=500)
+        assert made.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
+        assert series.release("a", level=sh.EpsilonDelta(1, "1e-6")).frame.equals(made.frame)
+        level = Fraction(made.metadata["level"])
+        assert spent(store, "path", series=f"of_{route}")["remaining"] == made.metadata["level"]
+        with pytest.raises(BudgetExceededError, match=f"largest level that would fit is {made.metadata['level']}"):
+            series.release("b", level=level * Fraction(1001, 1000), threshold=500)
+
+
+def test_a_level_is_reckoned_after_the_shares_of_delta(store):
+    """Without a budget a quarter of delta is for slack, and in an open domain another for that."""
+    closed = a_series(store).release("a", level=sh.EpsilonDelta(1, 1e-6), threshold=500)
+    assert float(closed.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.75e-6), rel=1e-11)
+    opened = a_series(store, "open", domain=sh.Open(delta="1e-3"))
+    made = opened.release("a", level=sh.EpsilonDelta(1, 1e-6))
+    assert float(made.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.5e-6), rel=1e-11)
+    assert made.metadata["delta_infinity"] <= 0.25e-6
+    with pytest.raises(BudgetExceededError, match="are for it"):
+        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=0.3e-6)
+
+
+def test_a_charged_cap_is_not_raised(store):
+    """The cap of a pure series counted as a whole; on the pure route, path by path, it may be raised."""
+    store.set_budget("mixed", epsilon=3, delta=1e-6, route="renyi")
+    store.set_budget("pure", epsilon=3, delta=0)
+    for population in ("mixed", "pure"):
+        series = a_series(store, population, noise="laplace", cap="0.5", population=population)
+        series.raise_cap("0.6", reason="not yet released")
+        series.release("a", level="0.1", threshold=500)
+    with pytest.raises(BudgetExceededError, match="charged the series 'mixed' its cap"):
+        store.series("mixed").raise_cap("0.7", reason="more")
+    store.series("pure").raise_cap("0.7", reason="more")
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
@@ -252,7 +314,7 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 4)
     assert [row["level"] for row in written["spent"]] == ["1/3"] * 4
     assert [row["epsilon"] for row in written["spent"]] == ledger["epsilon"].to_list()
-    assert written["events"][-2]["details"] == {"rho": None, "epsilon": "4", "delta": "0.000001"}
+    assert written["events"][-2]["details"]["route"] == "gaussian"
     assert written["events"][-1]["happened"].endswith("+00:00")
     table = pl.read_parquet(tmp_path / "l.parquet")
     assert (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,26 +11,28 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist.accounting.ledger import DEFAULT_DELTA, cost_of_paths
-from sparsehist.accounting.spending import check_limits, with_release
 from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
-from sparsehist.privacy import Cost as Spent
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.ledger.ledger import Ledger, Release, cost_of
+from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.privacy import Cost as Sum
+from sparsehist.privacy import Level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.joint import guarantee
-from sparsehist.series.cell_parameters import cell_metadata
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.request import CellRequest, requested
-from sparsehist.store import ReleaseRecord, SeriesRecord, State
+from sparsehist.series.spending import cell_release, cells_of
+from sparsehist.store import ReleaseRecord
 
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_COUNTS = 1000
+_ALONE = "alone"
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Plan:
 
 
 def plan(
-    levels: Level | Iterable[Level] = LEVELS,
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
     *,
     d: int | None = None,
     domain: Domain | str | None = None,
@@ -120,7 +122,7 @@ def plan(
         domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
-        false_keys: Expected number of empty cells among the published; 1 where no threshold is given either.
+        false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
         threshold: In counts, instead.
         delta: For an open domain, instead: what the release may take of its delta; half of it by default.
         counts: True counts to show the error at.
@@ -136,7 +138,7 @@ def plan(
     Example:
         >>> planned = plan(["0.01", "0.5"], d=10**69, max_keys=20)
         >>> planned.levels.select("level", "published_95").rows()
-        [('0.01', 609), ('0.5', 87)]
+        [('0.01', 618), ('0.5', 88)]
     """
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
@@ -145,34 +147,38 @@ def plan(
         population="default", on_null="error", on_outside="error",
     )  # fmt: skip
     chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
-    return planned(declaration, (), levels, chosen, counts, _alone(declaration))
+    ledger = Ledger().with_series(cells_of(_ALONE, declaration))
+    return planned(ledger, _ALONE, declaration, (), levels, chosen, counts)
 
 
 def planned(
+    ledger: Ledger,
+    series_id: str,
     declaration: Declaration,
     made: Sequence[ReleaseRecord],
-    levels: Level | Iterable[Level],
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
     chosen: CellRequest,
     counts: Sequence[int],
-    cost: Callable[[Fraction, CellMetadata], Cost],
 ) -> Plan:
     """The plan of a series after the releases that were made of it; for the package's own use.
 
     Args:
+        ledger: Of its store.
+        series_id: Of the series.
         declaration: Of the series.
         made: Its releases so far, in order.
         levels: Candidate levels.
         chosen: How the threshold is chosen.
         counts: True counts to show the error at.
-        cost: What a release at a level with these public parameters would do to the ledger.
     """
     shown = _checked_counts(counts)
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
     for level in _checked_levels(levels):
-        parameters = cell_metadata(declaration, replace(chosen, level=level), made)
-        by_level.append(_level_row(declaration, level, parameters, cost(level, parameters)))
-        by_count += _count_rows(declaration, level, parameters.effective_threshold, shown)
+        request = replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
+        parameters, release = cell_release(ledger, series_id, declaration, request, made)
+        by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
+        by_count += _count_rows(declaration, release.level, parameters.effective_threshold, shown)
     whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), pl.Int64)
     text: dict[str, Any] = {"refused": pl.String, "population_epsilon": pl.Float64}
     return Plan(
@@ -215,50 +221,20 @@ def _count_rows(
     ]
 
 
-def _alone(declaration: Declaration) -> Callable[[Fraction, CellMetadata], Cost]:
-    """The cost of the first release of a population's only series."""
-
-    def cost(level: Fraction, parameters: CellMetadata) -> Cost:
-        path = {
-            "family": declaration.noise,
-            "level": level_text(level),
-            "max_keys": declaration.max_keys,
-            "delta_infinity": parameters.delta_spent,
-            "numerical_slack": parameters.numerical_slack,
-        }
-        spent = cost_of_paths([path])
-        return Cost(level_text(level), spent.currency, finite_or_none(guarantee(spent, DEFAULT_DELTA)))
-
-    return cost
+def cost_in(ledger: Ledger, release: Release) -> Cost:
+    """What a release would do to a ledger."""
+    population = ledger.of_series(release.series_id)[0].population
+    after = ledger.with_release(release)
+    try:
+        ledger.check(release)
+        refused = None
+    except RefusedError as refusal:
+        refused = str(refusal)
+    was, then = (cost_of(one.of_population(population)) for one in (ledger, after))
+    return Cost(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
 
 
-def in_store(
-    state: State, record: SeriesRecord, declaration: Declaration, path_id: int | None
-) -> Callable[[Fraction, CellMetadata], Cost]:
-    """What a release on a path of a series would do to the ledger of its store."""
-    before = state.ledger().to_dicts()
-
-    def cost(level: Fraction, parameters: CellMetadata) -> Cost:
-        requested_delta = {
-            "delta_infinity": parameters.delta_spent,
-            "numerical_slack": parameters.numerical_slack,
-        }
-        after = with_release(before, record, path_id, level, declaration.noise, requested_delta, declaration.max_keys)
-        try:
-            check_limits(state, record, declaration, before, after, level)
-            refused = None
-        except RefusedError as refusal:
-            refused = str(refusal)
-        was, then = (
-            cost_of_paths([path for path in paths if path["population"] == record.population])
-            for paths in (before, after)
-        )
-        return Cost(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
-
-    return cost
-
-
-def _difference(before: Spent, after: Spent) -> tuple[str, str]:
+def _difference(before: Sum, after: Sum) -> tuple[str, str]:
     """What was added, exact where both are in one currency, else as rho; and in which."""
     if (
         before.amount is not None
@@ -289,9 +265,12 @@ def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
     return AnyOfSize(d)
 
 
-def _checked_levels(levels: Level | Iterable[Level]) -> list[Fraction]:
-    given = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str) else [levels]
-    exact = list(dict.fromkeys(as_level(level) for level in given))
+def _checked_levels(
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
+) -> list[Fraction | EpsilonDelta]:
+    many = isinstance(levels, Iterable) and not isinstance(levels, str)
+    given: list[Any] = list(levels) if many else [levels]  # type: ignore[arg-type]
+    exact = list(dict.fromkeys(map(level_or_goal, given)))
     if not exact:
         raise DeclarationError("plan needs at least one level")
     return exact

@@ -61,6 +61,12 @@ def rho_epsilon(paths: list[Path]) -> float:
     return epsilon * (1 + 1e-5)
 
 
+def gaussian_delta(rho: Fraction, epsilon: Fraction) -> float:
+    """The textbook formula."""
+    mu, at = math.sqrt(2 * float(rho)), float(epsilon)
+    return float(ndtr(-at / mu + mu / 2) - math.exp(at) * ndtr(-at / mu - mu / 2))
+
+
 def gaussian_epsilon(paths: list[Path]) -> float:
     """The textbook formula, solved for epsilon, numerical slack included."""
     rho, slack = float(rho_of(paths)), sum(path.slack for path in paths)

@@ -13,12 +13,24 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.accounting.spending import check_spending
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError, StoreError
+from sparsehist.ledger.ledger import Ledger, Release, check_release
 from sparsehist.store import NewPath, NewRound, State, committing
-from tests.accounting.ledger_beside import DELTA, PURE, Path, gaussian_epsilon, own_epsilon, rho_epsilon, rho_of, text
+from tests.ledger.ledger_beside import (
+    DELTA,
+    PURE,
+    Path,
+    gaussian_delta,
+    gaussian_epsilon,
+    own_epsilon,
+    rho_epsilon,
+    rho_of,
+    text,
+)
 
+DOMAIN = sh.Catalogue(list("abcd"))
+NO_RHO = ("poisson", "skellam")
 LEVELS = [Fraction(text) for text in ("0.05", "0.1", "1/3", "0.4", "0.7", "1", "1.5")]
 POPULATIONS = ("north", "south", "gauss")
 LOG = pl.DataFrame({"user": range(60), "key": ["abcd"[i % 4] for i in range(60)]})
@@ -78,8 +90,15 @@ class Beside:
         families = ("gaussian",) if population == "gauss" else ("gaussian", *PURE, "poisson", "skellam")
         family, cap = self.some(families), self.some((None, Fraction(1), Fraction("1.6")))
         name = self.name("series")
+        if self.budgets.get(population, ("epsilon",))[0] == "rho" and family in NO_RHO:
+            with pytest.raises(BudgetExceededError, match="cannot charge"):
+                sh.create(
+                    self.store, LOG, name=name, unit="user", key="key", max_keys=1, domain=DOMAIN, noise=family,
+                    population=population,
+                )  # fmt: skip
+            return
         sh.create(
-            self.store, LOG, name=name, unit="user", key="key", max_keys=1, domain=sh.Catalogue(list("abcd")),
+            self.store, LOG, name=name, unit="user", key="key", max_keys=1, domain=DOMAIN,
             noise=family, cap=cap, population=population, who="creator",
         )  # fmt: skip
         self.series.append(Series(name, population, family, cap, [Path(family)]))
@@ -113,13 +132,13 @@ class Beside:
         number = int(self.rng.integers(1, len(series.paths) + 1))
         path = series.paths[number] if number < len(series.paths) else Path(series.family)
         expected = self.expect(series, path, level)
-        handle = self.store.series(series.name)
         try:
             with self.store._hold() as state, faulty(fault):
                 record = state.series(series.name)
                 known = [known.path_id for known in state.paths(record)]
                 path_id = known[number] if number < len(known) else None
-                check_spending(state, record, handle.declaration, path_id=path_id, level=level, family=path.family)
+                which = ("workload", f"prefix({number})", "identity")
+                check_release(state, Ledger.of(state), Release(record.series_id, level, which))
                 new = NewPath("workload", record.series_id, f"prefix({number})", "identity", path.family)
                 noise = None if level in path.levels else np.zeros(M)
                 state.commit_round(
@@ -158,21 +177,38 @@ class Beside:
         limit = self.budgets.get(series.population)
         if limit is None:
             return None
-        before = self.spent((series.population,))
-        others = [known for known in before if known is not path]
-        after = [*others, Path(path.family, [*path.levels, level], path.slack)]
         kind, amount = limit
-        if kind == "epsilon":
-            return BudgetExceededError if gaussian_epsilon(after) > float(amount) * (1 + 1e-7) else None
-        if any(known.family in ("poisson", "skellam") for known in after):
-            return BudgetExceededError
-        return BudgetExceededError if finer and rho_of(after) > amount else None
+        if kind == "epsilon":  # Gaussian noise only, by the exact route with three quarters of delta
+            spent = sum((known.finest for known in self.spent((series.population,))), Fraction(0))
+            return BudgetExceededError if finer and gaussian_delta(spent + finer, amount) > 0.75 * DELTA else None
+        others = [known for known in self.series if known is not series and known.population == series.population]
+        charged = sum(map(self.charge, others), Fraction(0))
+        if series.family not in PURE:
+            return BudgetExceededError if finer and charged + total > amount else None
+        if series.cap is None and series.released:  # its first release was charged as a cap
+            return BudgetExceededError if finer else None
+        ours = rho_of([Path(series.family, [series.cap or level])])
+        return BudgetExceededError if finer and charged + ours > amount else None
+
+    def charge(self, series: Series) -> Fraction:
+        """What a budget in rho charges for a series."""
+        if series.population not in self.budgets or not series.released:
+            return Fraction(0)
+        total = sum((path.finest for path in series.paths), Fraction(0))
+        if series.family in PURE:
+            return rho_of([Path(series.family, [series.cap or total])])
+        return total
 
     def set_budget(self) -> None:
         population = self.some(POPULATIONS)
         kind = self.some(("rho", "epsilon")) if population == "gauss" else "rho"
         amount = self.some((Fraction(1), Fraction(2), Fraction(4))) * (2 if kind == "epsilon" else 1)
         more = {"delta": "1e-6"} if kind == "epsilon" else {}
+        held = [known for known in self.series if known.population == population]
+        if kind == "rho" and any(known.family in NO_RHO and (known.released or not known.dropped) for known in held):
+            with pytest.raises(BudgetExceededError, match="cannot charge"):
+                self.store.set_budget(population, **{kind: amount}, reason="a reason")
+            return
         self.store.set_budget(population, **{kind: amount}, **more, who="dpo", reason="a reason")
         if self.spent((population,)):
             first = self.first_budget.get(population)
@@ -186,6 +222,10 @@ class Beside:
         if not capped:
             return
         series = self.some(capped)
+        if series.family in PURE and series.released and self.budgets.get(series.population, ("",))[0] == "rho":
+            with pytest.raises(BudgetExceededError, match="charged"):
+                self.store.series(series.name).raise_cap(series.cap + 1, reason="more is needed")
+            return
         series.cap = series.cap + Fraction("0.5")
         self.store.series(series.name).raise_cap(series.cap, reason="more is needed")
         series.cap_raised_later |= series.released

@@ -39,14 +39,16 @@ COLUMNS = {
     "cost": "rho of zCDP, which pure DP implies too; missing where noise has none",
     "delta_infinity": "probability that a key of an open domain was published that one unit alone has",
     "numerical_slack": "total variation by which draws may miss their law, summed over releases",
-    "epsilon": "all of it together is (epsilon, delta)-DP, delta_infinity and numerical_slack included; missing "
-    "where no epsilon is",
+    "epsilon": "all of it together is (epsilon, delta)-DP, delta_infinity and numerical_slack included, by the best "
+    "of all routes: ex post, for what did happen; missing where no epsilon is",
     "delta": "at which epsilon holds",
     "cap": "limit on the sum of levels of a series, as it stands",
     "budget": "limit on a population, as it stands",
     "limit_at_first_release": "the cap or budget that stood when the first release was made",
+    "remaining": "what the limits leave: of a path the largest level it may be released at, of a series what another "
+    "path could take, of a population what is left on the route of its budget, as route and amount",
     "standing": "ex ante: a limit stood before the first release and was never raised; ex post: it came later, was "
-    "raised, or there is none, and only what was spent is a guarantee",
+    "raised, its route or split changed, or there is none, and only what was spent is a guarantee",
     "warning": "what has to be known to rely on the row",
     "first_release": "time of the first release",
     "last_release": "time of the last release",
@@ -67,7 +69,8 @@ EVENT_COLUMNS = {
     "population": "of the series, or whose budget it is",
     "release": "name of the release asked for",
     "reason": "as given by the caller",
-    "details": "JSON: the budget (rho, epsilon, delta), the disjoint populations, or what refused and why",
+    "details": "JSON: the budget (with its route, limit and split of delta), the disjoint populations, or what "
+    "refused and why",
 }
 _METADATA_KEY = "sparsehist_ledger"
 _JSON, _PARQUET = (".json",), (".parquet", ".pq")

@@ -1,1 +1,0 @@
-"""What has been spent, what it adds up to, and the limits that refuse more."""

@@ -1,0 +1,384 @@
+"""The limits on what a store may spend, read from its events: caps of series, budgets of populations, disjointness.
+
+A budget fixes its route when it is set, and how delta is split, once and for all: into what the noise may use, what
+open domains may (the probability that a key of one unit alone is ever published), what numerical slack may, and
+perhaps an (epsilon, delta) apart for Poisson noise. What one leaves unused never passes to another: moving it after
+looking nearly doubles delta. On the pure route the noise needs none, and open domains and slack share it.
+
+A limit is ex ante while nothing was released under it before it was declared, and it was never raised since, nor its
+route or split changed: only then did it bound what could happen before anything did. All else holds ex post.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy.composition import POISSON
+from sparsehist.privacy.filters import (
+    GAUSSIAN_ROUTE,
+    POISSON_ROUTE,
+    PURE_ROUTE,
+    RENYI_ROUTE,
+    RHO_ROUTE,
+    ROUTES,
+    Filter,
+    gaussian_filter,
+    poisson_filter,
+    pure_filter,
+    renyi_filter,
+    rho_filter,
+)
+from sparsehist.privacy.guarantees import EpsilonDelta
+
+EX_ANTE, EX_POST = "ex ante", "ex post"
+LONGEST_REASON = 1000
+_NOTHING = Fraction(0)
+# Of delta: numerical slack counts (1 + e**epsilon)-fold, and an open domain needs a share that halves for ever.
+_SLACK_SHARE = _OPEN_SHARE = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a delta is shared out, once and for all.
+
+    Attributes:
+        noise: What the conversion of the noise may use.
+        open: What open domains may add up to.
+        slack: What numerical slack may add up to, (1 + e**epsilon)-fold; None where it refuses nothing.
+    """
+
+    noise: Fraction
+    open: Fraction
+    slack: Fraction | None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on a population, as a filter whose route is fixed.
+
+    Attributes:
+        rho: Of zCDP; None where epsilon limits.
+        epsilon: None where rho limits.
+        delta: The delta that goes with epsilon, or what open domains may spend beside rho.
+        noise: What charges noise, and up to which sum.
+        split: How delta is shared out, but for what is Poisson noise's own.
+        poisson: An (epsilon, delta) apart for Poisson noise; None if there is none, or all of it is for that.
+    """
+
+    rho: Fraction | None
+    epsilon: Fraction | None
+    delta: Fraction
+    noise: Filter
+    split: Split
+    poisson: Filter | None = None
+
+    def __str__(self) -> str:
+        """As people read it: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
+        if self.epsilon is None:
+            beside = f" and delta {level_text(self.delta)}" if self.delta else ""
+            return f"rho {level_text(self.rho or _NOTHING)}{beside}"
+        order = f" at order {self.noise.order}" if self.noise.order else ""
+        apart = f", of which {_pair(self.poisson)} for Poisson noise" if self.poisson else ""
+        at = f" at delta {level_text(self.delta)}" if self.delta else ""
+        return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}{apart}"
+
+    def describe(self) -> str:
+        """The same with the limit of the route and the split of delta."""
+        if self.shared:
+            of_delta = f"delta {level_text(self.delta)} shared by open domains and slack" if self.delta else ""
+        else:
+            named = {"noise": self.split.noise, "open domains": self.split.open, "slack": self.split.slack}
+            shown = [f"{value:.4g} for {name}" for name, value in _floats(named).items()]
+            of_delta = f"delta {', '.join(shown)}" if shown else ""
+        limit = f"{self.noise.route} up to {level_text(self.noise.limit)}"
+        return f"{self} ({'; '.join(part for part in (limit, of_delta) if part)})"
+
+    @property
+    def shared(self) -> bool:
+        """Whether open domains and slack share one delta."""
+        return self.noise.route == PURE_ROUTE
+
+    @property
+    def slack_factor(self) -> float:
+        """What numerical slack counts, in delta."""
+        return 1.0 + math.exp(min(float(self.epsilon or 0), 700.0))
+
+    def filter_for(self, law: str) -> Filter | None:
+        """What charges noise of a law; None where the budget cannot."""
+        if self.noise.takes(law):
+            return self.noise
+        return self.poisson if law == POISSON else None
+
+    def as_json(self) -> dict[str, str | None]:
+        """As events keep it: exact texts, the limit that was derived included."""
+        apart = self.poisson
+        values = {
+            "rho": self.rho,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "limit": self.noise.limit,
+            "delta_noise": self.split.noise,
+            "delta_open": self.split.open,
+            "delta_slack": self.split.slack,
+            "poisson_epsilon": None if apart is None else apart.limit,
+            "poisson_delta": None if apart is None else apart.delta,
+        }
+        texts = {name: None if value is None else level_text(value) for name, value in values.items()}
+        order = None if self.noise.order is None else str(self.noise.order)
+        return {**texts, "route": self.noise.route, "order": order}
+
+    def is_within(self, other: Budget) -> bool:
+        """Whether whatever this one allows, the other allows too, and by the same route."""
+        if (self.noise.route, self.noise.order) != (other.noise.route, other.noise.order):
+            return False
+        pairs = [
+            (self.noise.limit, other.noise.limit),
+            (self.noise.delta, other.noise.delta),
+            (self.split.noise, other.split.noise),
+            (self.split.open, other.split.open),
+            (self.epsilon or _NOTHING, other.epsilon or _NOTHING),
+            *(() if other.split.slack is None else ((self.split.slack, other.split.slack),)),
+        ]
+        if self.poisson is not None:
+            pairs += [
+                (self.poisson.limit, other.poisson.limit if other.poisson else _NOTHING),
+                (self.poisson.delta, other.poisson.delta if other.poisson else _NOTHING),
+            ]
+        return all(ours is not None and ours <= theirs for ours, theirs in pairs)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit as it stands, beside the one that stood when the first release was made.
+
+    Attributes:
+        now: A cap (exact level) or a budget; None where nothing limits.
+        at_first_release: The same then; None where nothing limited or nothing was released.
+        standing: "ex ante" or "ex post"; None where nothing was released.
+    """
+
+    now: Any
+    at_first_release: Any
+    standing: str | None
+
+
+def budget(
+    *,
+    rho: Level | None = None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    route: str | None = None,
+    order: int | None = None,
+    delta_open: Level | None = None,
+    delta_slack: Level | None = None,
+    poisson: EpsilonDelta | None = None,
+    opens: bool = False,
+) -> Budget:
+    """Read a budget and fix its route and split.
+
+    Args:
+        rho: Limit on the sum in zCDP.
+        epsilon: Instead: limit on epsilon at `delta`.
+        delta: At which epsilon holds; or, beside rho, what open domains may spend.
+        route: One of `ROUTES`; by default rho, pure for a delta of 0, else exact Gaussian.
+        order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
+        delta_open: Of delta, for open domains; a quarter of it if there are any, else nothing.
+        delta_slack: Of delta, for numerical slack; a quarter of it.
+        poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
+        opens: Whether the population has open domains.
+
+    Raises:
+        DeclarationError: If it is no budget, or leaves room for nothing.
+    """
+    if (rho is None) == (epsilon is None):
+        raise DeclarationError("a budget is rho=, or epsilon= and delta=: give one of them")
+    if route is not None and route not in ROUTES:
+        raise DeclarationError(f"route must be one of {', '.join(map(repr, ROUTES))}, got {route!r}")
+    if order is not None and route != RENYI_ROUTE:
+        raise DeclarationError("order= belongs to route='renyi'")
+    if rho is not None:
+        return _in_rho(rho, delta, route, delta_open, delta_slack, poisson)
+    if delta is None and route != PURE_ROUTE:
+        raise DeclarationError(
+            "a budget in epsilon needs the delta it holds at, such as delta=1e-6; delta=0 makes it pure"
+        )
+    whole, total = as_level(epsilon if epsilon is not None else 0), _probability("delta", delta or 0)
+    route = route or (GAUSSIAN_ROUTE if total else PURE_ROUTE)
+    if route == RHO_ROUTE:
+        raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
+    ours, left = _without_share(whole, total, route, poisson)
+    split = _split(left, route, delta_open, delta_slack, opens=opens)
+    apart = None if poisson is None else poisson_filter(poisson.epsilon, poisson.delta)
+    return Budget(None, whole, total, _noise_filter(route, ours, split.noise, order), split, apart)
+
+
+def _without_share(
+    epsilon: Fraction, delta: Fraction, route: str, poisson: EpsilonDelta | None
+) -> tuple[Fraction, Fraction]:
+    """What a share for Poisson noise leaves."""
+    if poisson is None:
+        return epsilon, delta
+    if route == POISSON_ROUTE:
+        raise DeclarationError("poisson= is a share apart beside another route; route='poisson' is all of it")
+    if not isinstance(poisson, EpsilonDelta):
+        raise DeclarationError(f"poisson= is an EpsilonDelta, got {poisson!r}")
+    ours, left = epsilon - poisson.epsilon, delta - poisson.delta
+    if ours <= 0 or left < 0 or (left == 0 and route != PURE_ROUTE):
+        raise DeclarationError(f"poisson={poisson} leaves nothing of the budget for other noise")
+    return ours, left
+
+
+def _noise_filter(route: str, epsilon: Fraction, delta: Fraction, order: int | None) -> Filter:
+    if route == PURE_ROUTE:
+        return pure_filter(epsilon)
+    if delta <= 0:
+        raise DeclarationError(f"the route {route} needs a delta above 0 for noise")
+    if route == GAUSSIAN_ROUTE:
+        return gaussian_filter(epsilon, delta)
+    return renyi_filter(epsilon, delta, order) if route == RENYI_ROUTE else poisson_filter(epsilon, delta)
+
+
+def _in_rho(
+    rho: Level,
+    delta: Level | None,
+    route: str | None,
+    delta_open: Level | None,
+    delta_slack: Level | None,
+    poisson: EpsilonDelta | None,
+) -> Budget:
+    if route not in (None, RHO_ROUTE) or poisson is not None or (delta_open, delta_slack) != (None, None):
+        raise DeclarationError(
+            "a budget in rho has its own route, and its delta is for open domains: routes, splits and a share for "
+            "Poisson noise belong to epsilon= and delta="
+        )
+    total = _probability("delta", delta or 0)
+    exact = as_level(rho)
+    return Budget(exact, None, total, rho_filter(exact), Split(_NOTHING, total, None))
+
+
+def _split(delta: Fraction, route: str, delta_open: Level | None, delta_slack: Level | None, *, opens: bool) -> Split:
+    if route == PURE_ROUTE:
+        if delta_open is not None or delta_slack is not None:
+            raise DeclarationError("on the pure route open domains and slack share delta: give no split of it")
+        return Split(_NOTHING, delta, delta or None)
+    slack = delta * _SLACK_SHARE if delta_slack is None else _probability("delta_slack", delta_slack)
+    if delta_open is None:
+        apart = delta * _OPEN_SHARE if opens else _NOTHING
+    else:
+        apart = _probability("delta_open", delta_open)
+    if delta and apart + slack >= delta:
+        raise DeclarationError(
+            f"delta_open {level_text(apart)} and delta_slack {level_text(slack)} leave nothing of delta "
+            f"{level_text(delta)} for noise"
+        )
+    return Split(delta - apart - slack, apart, slack)
+
+
+def _probability(name: str, value: Level) -> Fraction:
+    exact = _NOTHING if not isinstance(value, str) and value == 0 else as_level(value)
+    if exact >= 1:
+        raise DeclarationError(f"{name} must be below 1, got {value!r}")
+    return exact
+
+
+def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
+    """Return a name or a reason that goes into the ledger for good, if it is fit for it.
+
+    Raises:
+        DeclarationError: If it is empty, long, or holds what does not print.
+    """
+    if text is None and not needed:
+        return None
+    fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
+    if not fits:
+        raise DeclarationError(
+            f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters, got {text!r}"
+        )
+    return text
+
+
+class Limits:
+    """What the events of a store declare."""
+
+    def __init__(self, events: pl.DataFrame | None = None) -> None:
+        """Read events as `State.events` gives them; no limits without."""
+        self._caps: dict[str, list[tuple[int, Fraction]]] = {}
+        self._budgets: dict[str, list[tuple[int, Budget]]] = {}
+        self.disjoint: list[frozenset[str]] = []
+        if events is None:
+            return
+        declared = events.filter(pl.col("what").is_in(["raise cap", "set budget", "declare disjoint"]))
+        for event in declared.iter_rows(named=True):  # a handful of declarations, no row of anybody's log
+            said, generation = json.loads(event["details"] or "{}"), event["generation"]
+            if event["what"] == "raise cap":
+                self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
+            elif event["what"] == "set budget":
+                self._budgets.setdefault(event["population"], []).append((generation, _budget_from(said)))
+            else:
+                self.disjoint.append(frozenset(said["populations"]))
+
+    def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
+        """The cap of a series, declared with it and raised since.
+
+        Args:
+            series_id: The series.
+            declared: None where it was created without.
+            first_release: Generation of its first release; None where there is none.
+        """
+        history = [] if declared is None else [(0, declared)]
+        return _limit(history + self._caps.get(series_id, []), first_release, _not_above)
+
+    def budget(self, population: str, first_release: int | None = None) -> Limit:
+        """The budget of a population, given the generation of its first release."""
+        return _limit(self._budgets.get(population, []), first_release, Budget.is_within)
+
+
+def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_within: Any) -> Limit:
+    now = history[-1][1] if history else None
+    if first_release is None:
+        return Limit(now, None, None)
+    before = [value for generation, value in history if generation < first_release]
+    since = [value for generation, value in history if generation >= first_release]
+    if not before:
+        return Limit(now, None, EX_POST)
+    kept = all(is_within(value, before[-1]) for value in since)
+    return Limit(now, before[-1], EX_ANTE if kept else EX_POST)
+
+
+def _not_above(value: Fraction, other: Fraction) -> bool:
+    return value <= other
+
+
+def _budget_from(said: Mapping[str, str | None]) -> Budget:
+    exact = {name: None if text is None else Fraction(text) for name, text in said.items() if name != "route"}
+    order = exact["order"]
+    delta_noise = exact["delta_noise"] or _NOTHING
+    route = str(said["route"])
+    noise = Filter(
+        route,
+        exact["limit"] or _NOTHING,
+        None if order is None else int(order),
+        delta_noise if route == POISSON_ROUTE else _NOTHING,
+    )
+    apart = None
+    if exact["poisson_epsilon"] is not None:
+        apart = Filter(POISSON_ROUTE, exact["poisson_epsilon"], delta=exact["poisson_delta"] or _NOTHING)
+    split = Split(delta_noise, exact["delta_open"] or _NOTHING, exact["delta_slack"])
+    return Budget(exact["rho"], exact["epsilon"], exact["delta"] or _NOTHING, noise, split, apart)
+
+
+def _pair(share: Filter) -> str:
+    return f"epsilon {level_text(share.limit)} at delta {level_text(share.delta)}"
+
+
+def _floats(named: Mapping[str, Fraction | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in named.items() if value}

@@ -1,0 +1,535 @@
+"""What has been spent, as one frozen value that everything folds over: releases, plans, dry runs, tables, export.
+
+`Ledger.check` says whether a release may be made, by public parameters only, and `Ledger.with_release` what has been
+spent once it was. A cap bounds the sum over the noise paths of a series, a budget the charges of a population by its
+route (`sparsehist.privacy.filters`), dropped series included: what was published stays published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError
+from sparsehist.ledger.budgets import Budget, Limit, Limits
+from sparsehist.noise import currency_of
+from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
+from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM
+from sparsehist.privacy.exact import rounded_down
+from sparsehist.privacy.filters import Filter, routes_for
+from sparsehist.store import State
+
+PathName = tuple[str, str | None, str | None]
+"""Of a noise path: its kind ("cells" or "workload"), workload and strategy."""
+CELLS: PathName = ("cells", None, None)
+_NOTHING = Fraction(0)
+_LONGEST_EXACT = 16
+_LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a release would add to the ledger: public parameters, known before anything is drawn.
+
+    Attributes:
+        series_id: Of its series.
+        level: Exact.
+        path: Kind, workload and strategy of its noise path.
+        delta_infinity: Joint for all releases of the path, this one included; 0 but for open domains.
+        numerical_slack: Of this release.
+    """
+
+    series_id: str
+    level: Fraction
+    path: PathName = CELLS
+    delta_infinity: float = 0.0
+    numerical_slack: float = 0.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one noise path has spent.
+
+    Attributes:
+        path: Kind ("cells" or "workload"), workload and strategy.
+        cap: Of its series, as declared when that was created.
+        finest: The largest level released; None where nothing was.
+        delta_infinity: Joint for all releases; 0 but for open domains.
+        numerical_slack: Summed over releases.
+        first_generation: Of the store, at the first release; None where there was none, or only a foreseen one.
+    """
+
+    series_id: str
+    series: str
+    population: str
+    family: str
+    max_keys: int
+    cap: Fraction | None = None
+    path: PathName = CELLS
+    finest: Fraction | None = None
+    releases: int = 0
+    delta_infinity: float = 0.0
+    numerical_slack: float = 0.0
+    first_generation: int | None = None
+    first_release: datetime | None = None
+    last_release: datetime | None = None
+    dropped: datetime | None = None
+    unit: str | None = None
+    unverified: bool = False
+
+    @property
+    def law(self) -> str:
+        """Of its noise, as filters and costs know it."""
+        return law_of(self.family)
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return path_cost(
+            currency_of(self.family),
+            self.finest,
+            law=_LAWS.get(self.family),
+            keys=self.max_keys,
+            delta_infinity=self.delta_infinity,
+            numerical_slack=self.numerical_slack,
+        )
+
+
+def law_of(family: str) -> str:
+    """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
+    return _LAWS.get(family, currency_of(family))
+
+
+def cost_of(paths: Iterable[Spent]) -> Cost:
+    """What paths cost together."""
+    return total_cost(path.cost for path in paths)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All noise paths of a store in order, and the limits on them.
+
+    Example:
+        >>> empty = Ledger().with_series(Spent("1", "visits", "default", "gaussian", 20, cap=Fraction(1)))
+        >>> once = empty.with_release(Release("1", Fraction(1, 2)))
+        >>> once.largest_level("1"), once.with_release(Release("1", Fraction(1, 4))).paths[0].finest
+        (Fraction(1, 1), Fraction(1, 2))
+    """
+
+    paths: tuple[Spent, ...] = ()
+    limits: Limits = field(default_factory=Limits, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, state: State) -> Ledger:
+        """The ledger of an open store."""
+        # A row is a noise path, not a row of anybody's log.
+        return cls(tuple(_spent(row) for row in state.ledger().iter_rows(named=True)), Limits(state.limit_events()))
+
+    def with_series(self, cells: Spent) -> Ledger:
+        """The ledger once a series was created."""
+        return replace(self, paths=(*self.paths, cells))
+
+    def without_series(self, series_id: str) -> Ledger:
+        """The ledger once a series was dropped: what it spent stays."""
+        kept = (path for path in self.paths if path.series_id != series_id or path.releases)
+        return replace(self, paths=tuple(kept))
+
+    def with_release(self, release: Release) -> Ledger:
+        """The ledger once a release was made."""
+        known = self._path(release.series_id, release.path)
+        spent = replace(
+            known,
+            finest=max(release.level, known.finest or _NOTHING),
+            releases=known.releases + 1,
+            delta_infinity=max(known.delta_infinity, release.delta_infinity),
+            numerical_slack=known.numerical_slack + release.numerical_slack,
+            # After whatever is known: charges go by the order of first releases.
+            first_generation=known.first_generation or 1 + (_first(self.paths, max) or 0),
+        )
+        others = [path for path in self.paths if _name(path) != _name(known)]
+        place = next((i for i, path in enumerate(self.paths) if _name(path) == _name(known)), len(others))
+        return replace(self, paths=(*others[:place], spent, *others[place:]))
+
+    def of_series(self, series_id: str) -> tuple[Spent, ...]:
+        """Its noise paths; the cells come first."""
+        return tuple(path for path in self.paths if path.series_id == series_id)
+
+    def of_population(self, *populations: str) -> tuple[Spent, ...]:
+        """The noise paths of populations."""
+        return tuple(path for path in self.paths if path.population in populations)
+
+    def cap(self, series_id: str) -> Limit:
+        """The cap of a series."""
+        paths = self.of_series(series_id)
+        return self.limits.cap(series_id, paths[0].cap, _first(paths))
+
+    def budget(self, population: str) -> Limit:
+        """The budget of a population."""
+        return self.limits.budget(population, _first(self.of_population(population)))
+
+    # What is allowed.
+
+    def check(self, release: Release) -> None:
+        """Refuse a release beyond the cap of its series or the budget of its population.
+
+        Raises:
+            CapExceededError: If the sum over the series' paths would exceed its cap.
+            BudgetExceededError: If the population would exceed its budget.
+        """
+        known = self._path(release.series_id, release.path)
+        budget: Budget | None = self.limits.budget(known.population).now
+        if release.level > (known.finest or _NOTHING):
+            self._check_cap(release, known)
+            if budget is not None:
+                self._check_noise(budget, release, known)
+        if budget is not None:
+            self._check_delta(budget, release, known)
+
+    def check_series(self, population: str, family: str, *, is_open: bool) -> None:
+        """Refuse a series that the budget of its population could never charge.
+
+        Raises:
+            BudgetExceededError: If it could not; names a route that could.
+        """
+        budget: Budget | None = self.limits.budget(population).now
+        if budget is None:
+            return
+        law = law_of(family)
+        if budget.filter_for(law) is None:
+            raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family)}")
+        if is_open and not budget.split.open:
+            raise BudgetExceededError(
+                f"{_beginning(population, budget)}, which has no delta for open domains: set the budget with "
+                f"{'delta=' if budget.epsilon is None else 'delta_open='}, or declare the domain"
+            )
+
+    def check_budget(self, population: str, budget: Budget) -> None:
+        """Refuse a budget that cannot charge what its population holds.
+
+        Raises:
+            BudgetExceededError: If it cannot; names a route that could.
+        """
+        for path in self.of_population(population):
+            if budget.filter_for(path.law) is None and (path.dropped is None or path.releases):
+                raise BudgetExceededError(
+                    f"a budget of {budget} cannot charge the series {path.series!r} of population {population!r}: "
+                    f"{_ways(path.family)}"
+                )
+
+    def check_raised_cap(self, series_id: str) -> None:
+        """Refuse to raise a cap that has been charged whole.
+
+        Raises:
+            BudgetExceededError: If the budget's route charged the series its cap at its first release.
+        """
+        cells = self.of_series(series_id)[0]
+        budget: Budget | None = self.limits.budget(cells.population).now
+        charges = None if budget is None else budget.filter_for(cells.law)
+        if charges is not None and not charges.by_path(cells.law) and self._released(series_id):
+            raise BudgetExceededError(
+                f"{_beginning(cells.population, budget)}: it charged the series {cells.series!r} its cap at its "
+                "first release, and what is released beyond it would be no part of that. Create another series"
+            )
+
+    def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
+        """The largest level that a path may be released at now, as far as noise goes, rounded down to 12 digits.
+
+        Returns:
+            None where nothing limits; 0 where no level is allowed. What was released already stays allowed.
+        """
+        known = self._path(series_id, path)
+        others, cap = self._others(known), self.limits.cap(series_id, known.cap).now
+        budget: Budget | None = self.limits.budget(known.population).now
+        rooms = [] if cap is None else [shortened(cap - others)]
+        if budget is not None:
+            rooms.append(self._largest_charged(budget, known, cap, others))
+        if not rooms:
+            return None
+        return max(min(rooms), known.finest or _NOTHING, _NOTHING)
+
+    def remaining(self, population: str) -> Fraction | None:
+        """What is left of a budget in the currency of its route, its share for Poisson noise apart.
+
+        Returns:
+            None where nothing limits; at least 0.
+        """
+        budget: Budget | None = self.limits.budget(population).now
+        if budget is None:
+            return None
+        return max(budget.noise.limit - self.charged(budget.noise, population), _NOTHING)
+
+    def open_room(self, population: str) -> float | None:
+        """What open domains of a population may still add to delta, all of them together; None if nothing limits."""
+        budget: Budget | None = self.limits.budget(population).now
+        if budget is None:
+            return None
+        paths = self.of_population(population)
+        room = budget.split.open - _delta_infinity(paths)
+        if budget.shared:
+            room -= _slack(budget, paths)
+        return max(float(room), 0.0)
+
+    # How it is reckoned.
+
+    def _path(self, series_id: str, path: PathName) -> Spent:
+        """The path, or a new one of the series."""
+        paths = self.of_series(series_id)
+        fresh = replace(
+            paths[0], path=path, finest=None, releases=0, delta_infinity=0.0, numerical_slack=0.0,
+            first_generation=None, first_release=None, last_release=None,
+        )  # fmt: skip
+        return next((known for known in paths if known.path == path), fresh)
+
+    def _released(self, series_id: str) -> bool:
+        return any(path.releases for path in self.of_series(series_id))
+
+    def _others(self, known: Spent) -> Fraction:
+        """The sum of the finest levels of the other paths of a series."""
+        return _sum(path for path in self.of_series(known.series_id) if path.path != known.path)
+
+    def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
+        """The charges of a population's series, one of them left out."""
+        total = _NOTHING
+        for series_id, earlier in self._order_of_charge(charges, population):
+            if series_id != without:
+                total += self._charge_of_series(charges, series_id, earlier)
+        return total
+
+    def _order_of_charge(self, charges: Filter, population: str) -> list[tuple[str, int]]:
+        """The released series that a filter charges, in order of their first release, and how many came before."""
+        first: dict[str, float] = {}
+        for path in self.of_population(population):
+            if path.releases and charges.takes(path.law):
+                at = math.inf if path.first_generation is None else path.first_generation
+                first[path.series_id] = min(at, first.get(path.series_id, math.inf))
+        return [(series_id, i) for i, series_id in enumerate(sorted(first, key=lambda one: first[one]))]
+
+    def _charge_of_series(self, charges: Filter, series_id: str, earlier: int) -> Fraction:
+        paths = [path for path in self.of_series(series_id) if path.finest is not None]
+        if charges.by_path(paths[0].law):
+            each = [charges.charge(path.law, path.finest, path.max_keys) for path in paths if path.finest]
+            return sum(each, _NOTHING)
+        whole = self.limits.cap(series_id, paths[0].cap).now or _sum(paths)
+        return charges.charge(paths[0].law, whole, paths[0].max_keys, earlier=earlier)
+
+    def _largest_charged(self, budget: Budget, known: Spent, cap: Fraction | None, others: Fraction) -> Fraction:
+        """The largest level of a path that a budget allows."""
+        charges = budget.filter_for(known.law)
+        if charges is None:
+            return _NOTHING
+        order = dict(self._order_of_charge(charges, known.population))
+        earlier = order.get(known.series_id, len(order))
+        room = charges.limit - self.charged(charges, known.population, without=known.series_id)
+        if charges.by_path(known.law):
+            own = [path for path in self.of_series(known.series_id) if path.finest and path.path != known.path]
+            room -= sum((charges.charge(path.law, path.finest or _NOTHING) for path in own), _NOTHING)
+            return charges.largest(room, known.law)
+        whole = cap if cap is not None else (_sum(self.of_series(known.series_id)) or None)
+        if whole is None:
+            return charges.largest(room, known.law, known.max_keys, earlier=earlier)
+        fits = charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
+        return shortened(whole - others) if fits else _NOTHING
+
+    def _check_cap(self, release: Release, known: Spent) -> None:
+        cap: Fraction | None = self.limits.cap(release.series_id, known.cap).now
+        others = self._others(known)
+        if cap is None or others + release.level <= cap:
+            return
+        spent = f", of which other paths hold {_text(others)}" if others else ""
+        remaining = max(cap - others, _NOTHING)
+        raise CapExceededError(
+            f"requested level {_text(release.level)}, cap of the series {_text(cap)}{spent}, remaining "
+            f"{_text(remaining)}, difference {_text(release.level - remaining)}; {self._advice(release)}"
+        )
+
+    def _check_noise(self, budget: Budget, release: Release, known: Spent) -> None:
+        charges = budget.filter_for(known.law)
+        if charges is None:
+            raise BudgetExceededError(
+                f"{_beginning(known.population, budget)}, which cannot charge "
+                f"{_ways(known.family)}; nothing was spent"
+            )
+        cap = self.limits.cap(release.series_id, known.cap).now
+        others = self._others(known)
+        if release.level <= self._largest_charged(budget, known, cap, others):
+            return
+        if self._fits_exactly(charges, release, known, cap, others):
+            return
+        left = _text(max(charges.limit - self.charged(charges, known.population), _NOTHING))
+        what = f"requested level {_text(release.level)}"
+        if not charges.by_path(known.law):
+            if cap is not None and not self._released(release.series_id):
+                what += f" of a series whose cap {_text(cap)} is charged whole at its first release"
+            elif cap is None and self._released(release.series_id):
+                what += " of a series without a cap, of which the first release is charged as one"
+        raise BudgetExceededError(
+            f"{what}, {_beginning(known.population, budget, 'budget of population')}, remaining "
+            f"{charges.route} {left}; {self._advice(release)}"
+        )
+
+    def _fits_exactly(
+        self, charges: Filter, release: Release, known: Spent, cap: Fraction | None, others: Fraction
+    ) -> bool:
+        """Whether a level fits that lies between the largest and its rounding to 12 digits."""
+        after = self.with_release(release)
+        if charges.by_path(known.law):
+            return after.charged(charges, known.population) <= charges.limit
+        whole = cap if cap is not None else (_sum(self.of_series(known.series_id)) or release.level)
+        order = dict(self._order_of_charge(charges, known.population))
+        room = charges.limit - self.charged(charges, known.population, without=known.series_id)
+        earlier = order.get(known.series_id, len(order))
+        within = others + release.level <= whole
+        return within and charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
+
+    def _check_delta(self, budget: Budget, release: Release, known: Spent) -> None:
+        """Open domains and numerical slack, each within its share."""
+        before = self.of_population(known.population)
+        after = self.with_release(release).of_population(known.population)
+        open_before, open_after = _delta_infinity(before), _delta_infinity(after)
+        slack_before, slack_after = _slack(budget, before), _slack(budget, after)
+        if budget.shared:
+            open_before, open_after = open_before + slack_before, open_after + slack_after
+        beginning = _beginning(known.population, budget, "budget of population")
+        if open_after > budget.split.open and open_after > open_before:
+            what = "of open domains and slack" if budget.shared else "of open domains"
+            _refuse_delta(what, open_after - open_before, beginning, budget.split.open, open_before)
+        if budget.shared or budget.split.slack is None:
+            return
+        if slack_after > budget.split.slack and slack_after > slack_before:
+            _refuse_delta(
+                "of numerical slack", slack_after - slack_before, beginning, budget.split.slack, slack_before
+            )
+
+    def _advice(self, release: Release) -> str:
+        largest = self.largest_level(release.series_id, release.path)
+        if largest:
+            return f"the largest level that would fit is {_text(largest)}; nothing was spent"
+        known = self._path(release.series_id, release.path)
+        budget: Budget | None = self.limits.budget(known.population).now
+        charges = None if budget is None else budget.filter_for(known.law)
+        if charges is not None and not charges.by_path(known.law) and known.cap is not None:
+            order = self._order_of_charge(charges, known.population)
+            room = charges.limit - self.charged(charges, known.population)
+            cap = charges.largest(room, known.law, known.max_keys, earlier=len(order))
+            if cap and not self._released(release.series_id):
+                return f"the largest cap that would fit is {_text(cap)}; nothing was spent"
+        return "no level would fit; nothing was spent"
+
+
+def check_release(
+    state: State,
+    ledger: Ledger,
+    release: Release,
+    *,
+    path_id: int | None = None,
+    name: str | None = None,
+    who: str | None = None,
+) -> None:
+    """Refuse a release beyond a limit of a store, and note that among its events.
+
+    Args:
+        state: Held.
+        ledger: Of that state.
+        release: What it would add.
+        path_id: Of its noise path; None for one about to be opened.
+        name: Of the release, for the ledger.
+        who: Asked for it, for the ledger.
+
+    Raises:
+        CapExceededError: If the sum over the series' paths would exceed its cap.
+        BudgetExceededError: If the population would exceed its budget.
+    """
+    try:
+        ledger.check(release)
+    except RefusedError as refusal:
+        cells = ledger.of_series(release.series_id)[0]
+        said: dict[str, Any] = {"refused by": type(refusal).__name__, "because": str(refusal)}
+        state.record_refusal(
+            who=who,
+            series_id=release.series_id,
+            path_id=path_id,
+            level=level_text(release.level),
+            population=cells.population,
+            release=name,
+            details=said,
+        )
+        raise
+
+
+def _spent(row: dict[str, Any]) -> Spent:
+    """A row of `State.ledger`."""
+    return Spent(
+        series_id=row["series_id"],
+        series=row["series"],
+        population=row["population"],
+        family=row["family"],
+        max_keys=row["max_keys"] or 1,
+        cap=None if row["cap"] is None else as_level(row["cap"]),
+        path=(row["kind"], row["workload"], row["strategy"]),
+        finest=None if row["level"] is None else as_level(row["level"]),
+        releases=row["n_releases"],
+        delta_infinity=row["delta_infinity"],
+        numerical_slack=row["numerical_slack"],
+        first_generation=row["first_generation"],
+        first_release=row["first_release"],
+        last_release=row["last_release"],
+        dropped=row["dropped"],
+        unit=row["unit"],
+        unverified=row["unverified"],
+    )
+
+
+def _name(path: Spent) -> tuple[Any, ...]:
+    return (path.series_id, path.path)
+
+
+def _first(paths: Sequence[Spent], choose: Callable[[list[int]], int] = min) -> int | None:
+    known = [path.first_generation for path in paths if path.first_generation is not None]
+    return choose(known) if known else None
+
+
+def _sum(paths: Iterable[Spent]) -> Fraction:
+    return sum((path.finest for path in paths if path.finest is not None), _NOTHING)
+
+
+def _delta_infinity(paths: Iterable[Spent]) -> Fraction:
+    return sum((Fraction(path.delta_infinity) for path in paths), _NOTHING)
+
+
+def _slack(budget: Budget, paths: Iterable[Spent]) -> Fraction:
+    """What numerical slack takes of a delta."""
+    total = sum((Fraction(path.numerical_slack) for path in paths), _NOTHING)
+    return total * Fraction(budget.slack_factor) if budget.split.slack is not None else _NOTHING
+
+
+def _ways(family: str) -> str:
+    could = routes_for(law_of(family))
+    if not could:
+        return f"{family} noise; no route can, as it has no guarantee that adds up"
+    return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"
+
+
+def _beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
+    is_ = "is " if words.startswith("the") else ""
+    return f"{words} {population!r} {is_}{budget}"
+
+
+def _refuse_delta(what: str, more: Fraction, beginning: str, limit: Fraction, spent: Fraction) -> NoReturn:
+    remaining = max(limit - spent, _NOTHING)
+    raise BudgetExceededError(
+        f"requested delta {float(more):.6g} more {what}, {beginning}, remaining {float(remaining):.6g} of "
+        f"{float(limit):.6g}, difference {float(more - remaining):.6g}; nothing was spent"
+    )
+
+
+def shortened(value: Fraction) -> Fraction:
+    """A level as it is named: exact where that is short, else rounded down to 12 digits."""
+    return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
+
+
+def _text(value: Fraction) -> str:
+    return level_text(shortened(value)) if value > 0 else "0"

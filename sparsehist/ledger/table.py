@@ -1,0 +1,284 @@
+"""The ledger as a table: what was spent by path, by series, by population and by anybody, and what remains."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+
+from sparsehist.errors import DeclarationError
+from sparsehist.ledger.budgets import Limit
+from sparsehist.ledger.ledger import Ledger, Spent, cost_of, shortened
+from sparsehist.privacy import Cost, as_level, level_text
+from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
+from sparsehist.privacy.joint import guarantee
+
+DEFAULT_DELTA = 1e-6
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "scope": pl.String,
+    "population": pl.String,
+    "series": pl.String,
+    "path": pl.String,
+    "noise": pl.String,
+    "releases": pl.Int64,
+    "currency": pl.String,
+    "level": pl.String,
+    "cost": pl.Float64,
+    "delta_infinity": pl.Float64,
+    "numerical_slack": pl.Float64,
+    "epsilon": pl.Float64,
+    "delta": pl.Float64,
+    "cap": pl.String,
+    "budget": pl.String,
+    "limit_at_first_release": pl.String,
+    "remaining": pl.String,
+    "standing": pl.String,
+    "warning": pl.String,
+    "first_release": pl.Datetime("us"),
+    "last_release": pl.Datetime("us"),
+    "dropped": pl.Datetime("us"),
+    "unverified": pl.Boolean,
+}
+
+Row = dict[str, Any]
+
+
+def ledger_frame(
+    ledger: Ledger,
+    delta: float = DEFAULT_DELTA,
+    *,
+    series: str | None = None,
+    since: str | date | datetime | None = None,
+    short: bool = False,
+) -> pl.DataFrame:
+    """Add up what was spent.
+
+    Args:
+        ledger: Of a store.
+        delta: At which epsilon is shown.
+        series: Only rows of that series and of its population.
+        since: Only paths and series released since that time (UTC), and their populations; ISO text or a date.
+        short: Populations and everybody only.
+
+    Returns:
+        Rows of scope "path" (its finest level), "series" (the sum over its paths), "population" (the sum over its
+        series) and "everybody" (the most that one person may bear: the sum over populations, but for those
+        declared disjoint). `level` is exact text in `currency` ("rho" of zCDP, "epsilon" of pure DP), null where
+        nothing was spent or currencies are mixed; `cost` is rho, which pure DP implies too, null where a
+        guarantee has none (Poisson, Skellam). `epsilon` holds at `delta`, delta_infinity and numerical slack
+        included, whatever the noise, by the best of all routes: ex post, for what did happen; null where no epsilon
+        does. `cap` and `budget` are the limits in force, `remaining` what they leave, `limit_at_first_release` the
+        one that stood then, and `standing` says whether it was kept ("ex ante") or came later or was raised
+        ("ex post").
+
+    Raises:
+        DeclarationError: If delta is not from 0 up to 1, or since is no time.
+    """
+    after = None if since is None else _time(since)
+    rows: list[Row] = []
+    of_series: dict[str, list[Spent]] = defaultdict(list)
+    of_population: dict[str, list[Spent]] = defaultdict(list)
+    for path in ledger.paths:
+        of_series[path.series_id].append(path)
+        of_population[path.population].append(path)
+    shown_populations = set()
+    for series_id, paths in of_series.items():
+        last = max((path.last_release for path in paths if path.last_release), default=None)
+        if (series is not None and paths[0].series != series) or (after and (last is None or last < after)):
+            continue
+        shown_populations.add(paths[0].population)
+        if not short:
+            rows += _rows_of_series(ledger, series_id, paths, delta, after)
+    for population, paths in of_population.items():
+        if population in shown_populations:
+            rows.append(_row_of_population(ledger, population, paths, delta))
+    if of_population and series is None:
+        rows.append(_everybody(of_population, ledger, delta))
+    return pl.DataFrame([{column: row.get(column) for column in SCHEMA} for row in rows], schema=SCHEMA)
+
+
+def unit_warning(paths: Sequence[Spent]) -> str | None:
+    """What to say of a population whose series protect different units, as far as their columns tell."""
+    units = sorted({path.unit for path in paths if path.unit is not None})
+    if len(units) < 2:
+        return None
+    return (
+        f"units are {', '.join(map(repr, units))}: costs are added as if each were the same people, which holds for "
+        "whoever has one of each only"
+    )
+
+
+def costs_in_words(ledger: pl.DataFrame) -> pl.Series:
+    """The costs of a ledger for people: the amount with its currency; column "spent".
+
+    Several currencies add up as rho only, and a guarantee without one as (epsilon, delta) only.
+    """
+    exact = pl.format("{} {}", "currency", "level")
+    added = pl.coalesce(exact, pl.format("rho ≈ {}", pl.col("cost").round(6)), pl.lit("see epsilon"))
+    own = pl.when(pl.col("currency") == "none").then(pl.coalesce("level", pl.lit("see epsilon"))).otherwise(added)
+    words = pl.when(pl.col("releases") == 0).then(pl.lit("nothing")).otherwise(own)
+    return ledger.select(words.alias("spent")).to_series()
+
+
+FOR_PEOPLE = (
+    "scope",
+    "population",
+    "series",
+    "releases",
+    "spent",
+    "epsilon",
+    "limit",
+    "remaining",
+    "standing",
+)
+
+
+def for_people(frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns of a ledger that people read it by: the same wherever it is shown."""
+    kept = list(FOR_PEOPLE)
+    if (frame["path"].drop_nulls() != "cells").any():
+        kept.insert(3, "path")
+    if frame["dropped"].null_count() < frame.height:
+        kept.append("dropped")
+    # Paths of one series say the same of its cap as the series does.
+    limit = pl.when(pl.col("scope") != "path").then(pl.coalesce("budget", "cap")).alias("limit")
+    columns = frame.with_columns(
+        pl.col("dropped").dt.strftime("%Y-%m-%d"), costs_in_words(frame), limit, pl.col("epsilon").round(4)
+    )
+    return columns.select(kept)
+
+
+def _rows_of_series(
+    ledger: Ledger, series_id: str, paths: list[Spent], delta: float, after: datetime | None
+) -> list[Row]:
+    """Of its paths, and of the series."""
+    shown: Row = {
+        "population": paths[0].population,
+        "series": paths[0].series,
+        "dropped": paths[0].dropped,
+        "unverified": paths[0].unverified,
+    }
+    shown |= _limit_columns("cap", ledger.cap(series_id))
+    rows = []
+    for path in paths:
+        if after is not None and (path.last_release is None or path.last_release < after):
+            continue
+        finest = None if path.finest is None else level_text(path.finest)
+        largest = None if path.dropped else ledger.largest_level(series_id, path.path)
+        own = {
+            "level": finest,  # a path has a finest level even where its cost adds to nothing
+            "remaining": None if largest is None else _amount(largest),
+            "path": " ".join(part for part in path.path if part),
+            "noise": path.family,
+        }
+        rows.append(shown | _columns("path", [path], delta) | own)
+    left = None if paths[0].dropped else ledger.largest_level(series_id, ("another", None, None))
+    remaining = {"remaining": None if left is None else _amount(left)}
+    return [*rows, shown | _columns("series", paths, delta) | remaining]
+
+
+def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delta: float) -> Row:
+    limit = ledger.budget(population)
+    columns = _columns("population", paths, delta) | _limit_columns("budget", limit)
+    warnings = [warning for warning in (columns["warning"], unit_warning(paths)) if warning]
+    left = ledger.remaining(population)
+    remaining = None if left is None else f"{limit.now.noise.route} {_amount(left)}"
+    return columns | {
+        "population": population, "remaining": remaining, "warning": "; ".join(warnings) or None
+    }  # fmt: skip
+
+
+def _everybody(of_population: dict[str, list[Spent]], ledger: Ledger, delta: float) -> Row:
+    """The worst, number by number, over the sets of populations that one person may be in."""
+    sets = shared_by_one_person(sorted(of_population), ledger.limits.disjoint)
+    each = [
+        _columns("everybody", [path for population in chosen for path in of_population[population]], delta)
+        for chosen in sets
+    ]
+    everything = _columns("everybody", [path for paths in of_population.values() for path in paths], delta)
+    spending = [row for row in each if row["cost"] != 0]
+    currencies = {row["currency"] for row in spending}
+    unbounded = any(row["cost"] is None for row in each)
+    levels = [row["level"] for row in spending]
+    summed = not unbounded and len(currencies) == 1 and None not in levels
+    worst: Row = {
+        "currency": "none" if unbounded else currencies.pop() if len(currencies) == 1 else ZCDP,
+        "level": level_text(max(map(as_level, levels))) if summed else None,
+        "cost": None if unbounded else max(row["cost"] for row in each),
+        "epsilon": None if any(row["epsilon"] is None for row in each) else max(row["epsilon"] for row in each),
+    }
+    worst |= {field: max(row[field] for row in each) for field in ("delta_infinity", "numerical_slack")}
+    warnings = [warning for row in each if (warning := row.get("warning"))]
+    return everything | worst | {"warning": warnings[0] if warnings else None}
+
+
+def _columns(scope: str, paths: list[Spent], delta: float) -> Row:
+    """What these paths cost together."""
+    cost = cost_of(paths)
+    epsilon = guarantee(cost, delta)
+    first = [path.first_release for path in paths if path.first_release is not None]
+    last = [path.last_release for path in paths if path.last_release is not None]
+    return {
+        "scope": scope,
+        "currency": cost.currency,
+        "level": level_text(cost.amount) if cost.amount else None,
+        "cost": cost.rho,
+        "delta_infinity": cost.delta_infinity,
+        "numerical_slack": cost.numerical_slack,
+        "epsilon": None if math.isinf(epsilon) else epsilon,
+        "delta": delta,
+        "warning": _why_none(cost, delta) if math.isinf(epsilon) else None,
+        "releases": sum(path.releases for path in paths),
+        "first_release": min(first, default=None),
+        "last_release": max(last, default=None),
+    }
+
+
+def _why_none(cost: Cost, delta: float) -> str:
+    if any(part.law == "none" for part in cost.parts):
+        return "no epsilon: the noise has no guarantee that is known here"
+    if delta == 0:
+        return "no epsilon at delta 0: ask at one above it, such as 1e-6"
+    if cost.delta_infinity >= delta:
+        return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
+    if any(part.law == POISSON for part in cost.parts):
+        return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
+    enough = next(
+        (more for power in range(1, 16) if (more := delta * 10**power) < 1 and math.isfinite(guarantee(cost, more))),
+        1.0,
+    )
+    return (
+        f"no epsilon at delta {delta:.3g}, for the levels are high and draws miss their law by a numerical slack of "
+        f"up to {cost.numerical_slack:.3g}: ask at delta {enough:.3g}"
+    )
+
+
+def _limit_columns(what: str, limit: Limit) -> Row:
+    def shown(value: Any) -> str | None:
+        return None if value is None else str(value) if what == "budget" else level_text(value)
+
+    return {
+        what: shown(limit.now),
+        "limit_at_first_release": shown(limit.at_first_release),
+        "standing": limit.standing,
+    }
+
+
+def _amount(value: Fraction) -> str:
+    return level_text(shortened(value)) if value else "0"
+
+
+def _time(since: str | date | datetime) -> datetime:
+    try:
+        read = datetime.fromisoformat(since) if isinstance(since, str) else since
+    except ValueError:
+        raise DeclarationError(f"since must be a time such as '2026-01-31', got {since!r}") from None
+    if not isinstance(read, date):
+        raise DeclarationError(f"since must be a time such as '2026-01-31', got {since!r}")
+    moment = read if isinstance(read, datetime) else datetime(read.year, read.month, read.day)  # noqa: DTZ001
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

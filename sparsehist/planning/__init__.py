@@ -1,1 +1,0 @@
-"""What releases would do, before they are made: from public parameters only."""

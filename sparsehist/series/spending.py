@@ -1,0 +1,192 @@
+"""What a release would add to the ledger, and the level that keeps to an (epsilon, delta): public parameters only.
+
+The same functions serve a release, its plan and a dry run, so that they refuse alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol, Self, TypeVar
+
+from sparsehist.errors import BudgetExceededError, LevelError
+from sparsehist.ledger.budgets import Budget, Limits, Split
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Release, Spent, law_of
+from sparsehist.privacy import level_text
+from sparsehist.privacy.filters import (
+    GAUSSIAN_ROUTE,
+    POISSON_ROUTE,
+    PURE_ROUTE,
+    RENYI_ROUTE,
+    Filter,
+    gaussian_filter,
+    level_within,
+    poisson_filter,
+    pure_filter,
+    renyi_filter,
+)
+from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.series.cell_parameters import cell_metadata
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.metadata import CellMetadata, Metadata
+from sparsehist.series.request import CellRequest
+from sparsehist.store import ReleaseRecord, SeriesRecord, State
+
+_QUARTER = Fraction(1, 4)
+
+
+class Asked(Protocol):
+    """What a request says of its level."""
+
+    @property
+    def level(self) -> Fraction | None:
+        """Exact; None where a goal stands for one."""
+
+    @property
+    def goal(self) -> EpsilonDelta | None:
+        """The (epsilon, delta) that stands for a level."""
+
+    def at(self, level: Fraction | None, open_room: float | None) -> Self:
+        """The request at a level, with what limits leave of delta for open domains."""
+
+
+_Request = TypeVar("_Request", bound=Asked)
+
+
+def cells_of(series_id: str, declaration: Declaration) -> Spent:
+    """The noise path of the cells of a series, before anything was released."""
+    return Spent(
+        series_id=series_id,
+        series=declaration.name,
+        population=declaration.population,
+        family=declaration.noise,
+        max_keys=declaration.max_keys,
+        cap=declaration.cap,
+        unit=declaration.unit,
+        unverified=declaration.unverified,
+    )
+
+
+def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
+    """The ledger that a release of a series is held against; no more than its cells where nothing limits them."""
+    limits = Limits(state.limit_events())
+    limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
+    if not whole and limited == (None, None):
+        return Ledger((cells_of(record.series_id, declaration),), limits)
+    return Ledger.of(state)
+
+
+def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Request:
+    """The request with its level, and with what an open domain may take of delta.
+
+    Raises:
+        DeclarationError: If no level keeps to what was asked.
+    """
+    goal, room = request.goal, ledger.open_room(declaration.population)
+    if goal is not None and declaration.domain.is_open:
+        # Twice, as a release takes half of what there is.
+        share = 2 * float(_split(goal, _budget(ledger, declaration), opens=True).open)
+        room = share if room is None else min(room, share)
+    return request.at(request.level if goal is None else level_for(goal, ledger, declaration), room)
+
+
+def spending(
+    ledger: Ledger, series_id: str, declaration: Declaration, path: PathName, request: _Request, metadata: Metadata
+) -> Release:
+    """What a release would add to the ledger.
+
+    Raises:
+        LevelError: If numerical slack alone would break what was asked.
+        BudgetExceededError: If its open domain would.
+    """
+    assert request.level is not None
+    release = Release(series_id, request.level, path, metadata.delta_spent, metadata.numerical_slack)
+    if request.goal is not None:
+        before = max(known.delta_infinity for known in ledger.of_series(series_id))
+        split = _split(request.goal, _budget(ledger, declaration), opens=declaration.domain.is_open)
+        _check_goal(request.goal, split, release, before)
+    return release
+
+
+def cell_release(
+    ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord]
+) -> tuple[CellMetadata, Release]:
+    """The public parameters of a release of cells, and what it would add to the ledger.
+
+    Args:
+        ledger: Before it.
+        series_id: Of the series.
+        declaration: Of the series.
+        request: With a level, or a goal that stands for one.
+        made: The releases of the cells so far, in order.
+
+    Raises:
+        InputError: If it cannot be served.
+        BudgetExceededError: If the delta of an open domain has no room for it.
+    """
+    exact = settled(ledger, declaration, request)
+    metadata = cell_metadata(declaration, exact, made)
+    return metadata, spending(ledger, series_id, declaration, CELLS, exact, metadata)
+
+
+def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
+    """The largest level, rounded down to 12 digits, that keeps to an (epsilon, delta) after the shares of delta.
+
+    Under a budget it is reckoned by the budget's route and split, so that a fresh budget of the same (epsilon, delta)
+    serves it.
+
+    Raises:
+        DeclarationError: If no level does.
+    """
+    law, budget = law_of(declaration.noise), _budget(ledger, declaration)
+    share = _split(goal, budget, opens=declaration.domain.is_open).noise
+    charges = None if budget is None else budget.filter_for(law)
+    if budget is not None and charges is not None:
+        if charges is budget.poisson:
+            share = goal.delta * charges.delta / budget.delta
+        alike = _alike(charges, goal.epsilon, share)
+        if alike is not None:
+            return alike.largest(alike.limit, law, declaration.max_keys)
+    return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.max_keys)
+
+
+def _budget(ledger: Ledger, declaration: Declaration) -> Budget | None:
+    budget: Budget | None = ledger.limits.budget(declaration.population).now
+    return budget
+
+
+def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
+    """The shares of a goal's delta: as the population's budget has them, else a quarter each beside the noise."""
+    if budget is not None and budget.epsilon is not None and budget.delta and not budget.shared:
+        of_delta = goal.delta / budget.delta
+        noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
+        return Split(noise * of_delta, budget.split.open * of_delta, (budget.split.slack or Fraction(0)) * of_delta)
+    apart = goal.delta * _QUARTER if opens else Fraction(0)
+    slack = goal.delta * _QUARTER
+    return Split(goal.delta - apart - slack, apart, slack)
+
+
+def _alike(charges: Filter, epsilon: Fraction, delta: Fraction) -> Filter | None:
+    """The filter of the same route for another promise; None on a route in rho."""
+    if charges.route == PURE_ROUTE:
+        return pure_filter(epsilon)
+    if charges.route == GAUSSIAN_ROUTE:
+        return gaussian_filter(epsilon, delta)
+    if charges.route == RENYI_ROUTE:
+        return renyi_filter(epsilon, delta, charges.order)
+    return poisson_filter(epsilon, delta) if charges.route == POISSON_ROUTE else None
+
+
+def _check_goal(goal: EpsilonDelta, split: Split, release: Release, before: float) -> None:
+    """Hold what a release takes beside its level against its shares of delta."""
+    slack = (1 + Fraction(goal.odds)) * Fraction(release.numerical_slack)
+    if goal.delta and split.slack is not None and slack > split.slack:
+        raise LevelError(
+            f"the numerical slack of a release at level {level_text(release.level)} would take {float(slack):.3g} of "
+            f"delta, of which {float(split.slack):.3g} are for it: no level keeps to {goal}"
+        )
+    if release.delta_infinity - before > float(split.open) * (1 + 1e-9):
+        raise BudgetExceededError(
+            f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, and "
+            f"{float(split.open):.6g} of {goal} are for it; give no threshold, or a smaller delta. Nothing was spent"
+        )

@@ -1,0 +1,163 @@
+"""What a script would spend, statement by statement, without running it: a fold over the ledger."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sparsehist.errors import NotFoundError, SparsehistError
+from sparsehist.ledger.ledger import Ledger, Release, cost_of
+from sparsehist.privacy import level_text
+from sparsehist.series import workload_round
+from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.pipeline import AUTO
+from sparsehist.series.request import requested
+from sparsehist.series.spending import cell_release, cells_of, settled, spending
+from sparsehist.series.store_handle import Store
+from sparsehist.series.workload_plan import chosen_strategy
+from sparsehist.sqlfront.declaring import declared
+from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
+from sparsehist.sqlfront.results import Outcome
+from sparsehist.sqlfront.script import pointed
+from sparsehist.store import ReleaseRecord, is_store
+from sparsehist.workload import strategy_named
+
+
+@dataclass
+class _Series:
+    """A series as it would stand."""
+
+    series_id: str
+    declaration: Declaration
+    names: set[str] = field(default_factory=set)
+    cells: list[ReleaseRecord] = field(default_factory=list)
+
+
+class DryRun:
+    """The ledger of a store, carried on over statements that are not run.
+
+    Args:
+        store: Where they would run; None or a place without a store for an empty ledger.
+    """
+
+    def __init__(self, store: Store | None) -> None:
+        self._ledger = Ledger()
+        self._series: dict[str, _Series] = {}
+        if store is None or not is_store(store.path):
+            return
+        with store._hold() as state:
+            self._ledger = Ledger.of(state)
+            for record in state.all_series():
+                self._series[record.name] = _Series(
+                    record.series_id,
+                    declaration_of(record),
+                    {release.name for release in state.series_releases(record)},
+                    list(state.releases(record.path_id)),
+                )
+
+    def outcome(self, statement: Statement) -> Outcome:
+        """What a statement would do."""
+        piece, head = statement.piece, statement.head
+        kind, said = "duckdb", "not run"
+        error: SparsehistError | None = None
+        try:
+            if isinstance(head, CreateSeries):
+                kind, said = "create series", self._create(piece.script, head)
+            elif isinstance(head, DropSeries):
+                kind, said = "drop series", "erases the series; what it has cost stays in the ledger"
+                dropped = self._series.pop(head.name, None)
+                if dropped is not None:
+                    self._ledger = self._ledger.without_series(dropped.series_id)
+            elif isinstance(head, MakeRelease):
+                kind = "plan" if head.only_plan else "release"
+                said = "spends nothing" if head.only_plan else self._release(head)
+            elif head is not None:
+                kind = "show"
+        except SparsehistError as problem:
+            problem.args = (pointed(str(problem), piece.script, piece.place),)
+            said, error = "would be refused", problem
+        return Outcome(piece.number, piece.line, kind, said=said, error=error)
+
+    def _create(self, script: str, head: CreateSeries) -> str:
+        if head.name in self._series:
+            return f"keeps the series {head.name}; spends nothing"
+        declaration = declared(script, head).declaration
+        self._ledger.check_series(
+            declaration.population, declaration.noise, is_open=declaration.domain.is_open
+        )  # fmt: skip
+        series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
+        self._series[head.name] = _Series(series_id, declaration)
+        self._ledger = self._ledger.with_series(cells_of(series_id, declaration))
+        return f"counts the log into the series {head.name}; spends nothing"
+
+    def _release(self, head: MakeRelease) -> str:
+        series = self._series.get(head.series)
+        if series is None:
+            raise NotFoundError(f"there is no series {head.series}")
+        if head.name in series.names:
+            return "was made before; spends nothing"
+        if not head.levels:
+            raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
+        made, release = self._of_cells(series, head) if head.workload is None else self._of_workload(series, head)
+        self._ledger.check(release)
+        before = self._spent(series.declaration.population)
+        self._ledger = self._ledger.with_release(release)
+        series.names.add(str(head.name))
+        after = self._spent(series.declaration.population)
+        said = f"population {series.declaration.population}: {before} before, {after} after"
+        if made is not None:
+            series.cells.append(made)
+            if series.declaration.domain.is_open:
+                spent, left = made.metadata["delta_infinity"], made.metadata["delta_remaining"]
+                said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
+        return said
+
+    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[ReleaseRecord | None, Release]:
+        """The release as it would stand in the store, but for what only drawing tells."""
+        request = requested(
+            str(head.name), level=head.levels[0], threshold=head.threshold, false_keys=head.false_keys,
+            delta=head.delta,
+        )  # fmt: skip
+        metadata, release = cell_release(
+            self._ledger, series.series_id, series.declaration, request, series.cells
+        )  # fmt: skip
+        made = ReleaseRecord(
+            path_id=0,
+            name=request.name,
+            level=release.level,
+            threshold=metadata.effective_threshold,
+            request=request.as_json(),
+            metadata=metadata.as_dict(),
+            generation=0,
+            released=datetime.now(UTC),
+            n_tracked=0,
+        )
+        return made, release
+
+    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[ReleaseRecord | None, Release]:
+        request = workload_round.requested(
+            series.declaration, str(head.name), head.workload, level=head.levels[0], strategy=head.strategy or "auto",
+            post_processing=None,
+        )  # fmt: skip
+        workload = request.workload
+        if workload is None:
+            raise NotFoundError("a release of a workload names it")
+        if request.strategy == AUTO:  # keeps to the one that was taken before
+            taken = (path.path for path in self._ledger.of_series(series.series_id) if path.path[1] == str(workload))
+            name = next((str(path[2]) for path in taken), None)
+            strategy = (
+                chosen_strategy(series.declaration, workload) if name is None else strategy_named(name, workload)
+            )
+        else:
+            strategy = strategy_named(request.strategy, workload)
+        exact = settled(self._ledger, series.declaration, request)
+        metadata = workload_round.workload_metadata(series.declaration, strategy, exact)
+        path = workload_round.path_name(strategy)
+        return None, spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
+
+    def _spent(self, population: str) -> str:
+        cost = cost_of(self._ledger.of_population(population))
+        if cost.amount is not None:
+            return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
+        return "no sum" if cost.rho is None or math.isinf(cost.rho) else f"rho ≈ {cost.rho:.6g}"

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
     from sparsehist.series.planning import Plan, plan
-    from sparsehist.series.release import Release, read
+    from sparsehist.series.release import Release, WorkloadRelease, read
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store, open
+    from sparsehist.sqlfront.analyst import AnalystSession, open_analyst
+    from sparsehist.sqlfront.guarantee import check_query
+    from sparsehist.sqlfront.results import SqlResult
     from sparsehist.sqlfront.running import sql
-    from sparsehist.store import adopt
+    from sparsehist.store import adopt, backup, migrate
     from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnalystSession",
     "Catalogue",
     "Counts",
     "Dates",
@@ -46,20 +50,26 @@ __all__ = [
     "Ranges",
     "Release",
     "Series",
+    "SqlResult",
     "Store",
     "Strings",
     "Total",
     "Union",
     "Workload",
+    "WorkloadRelease",
     "__version__",
     "adopt",
+    "backup",
     "check_log",
+    "check_query",
     "create",
     "dense",
     "errors",
     "histogram",
+    "migrate",
     "noise",
     "open",
+    "open_analyst",
     "plan",
     "privacy",
     "read",
@@ -76,10 +86,13 @@ _HOME = {
     "sparsehist.series.multiple_release": ("MultipleRelease",),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
     "sparsehist.series.planning": ("Plan", "plan"),
-    "sparsehist.series.release": ("Release", "read"),
+    "sparsehist.series.release": ("Release", "WorkloadRelease", "read"),
     "sparsehist.series.series_handle": ("Series",),
     "sparsehist.series.store_handle": ("Store", "open"),
-    "sparsehist.store": ("adopt",),
+    "sparsehist.store": ("adopt", "backup", "migrate"),
+    "sparsehist.sqlfront.analyst": ("AnalystSession", "open_analyst"),
+    "sparsehist.sqlfront.guarantee": ("check_query",),
+    "sparsehist.sqlfront.results": ("SqlResult",),
     "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }

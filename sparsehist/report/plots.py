@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from sparsehist.errors import NotFoundError, StoreError
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
-from sparsehist.series.release import Release
+
+if TYPE_CHECKING:
+    from sparsehist.series.release import Release
 
 _COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 _LEAST_SHOWN = 1.0  # the axis is logarithmic

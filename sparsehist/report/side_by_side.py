@@ -1,14 +1,17 @@
-"""Releases of one series side by side: one row a key, one column of noisy counts a release."""
+"""Releases of one series side by side: one row per key, one column of noisy counts per release."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from sparsehist.privacy import as_level
-from sparsehist.series.release import Release
+
+if TYPE_CHECKING:
+    from sparsehist.series.release import Release
 
 
 def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
@@ -28,6 +31,7 @@ def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
         key.
 
     Example:
+        >>> from sparsehist import Release
         >>> coarse = Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "a", "level": "0.1"})
         >>> fine = Release(pl.DataFrame({"url": ["/b"], "noisy_count": [3.0]}), {"name": "b", "level": "2"})
         >>> side_by_side([fine, coarse]).rows()
@@ -53,7 +57,7 @@ def newly_published(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.DataFra
         names: Of the releases, the most private first.
 
     Returns:
-        One frame a release.
+        One frame per release.
     """
     frames = []
     unseen = pl.lit(value=True)

@@ -61,7 +61,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
         os.close(lock)
 
 
-def backup(path: Path, destination: Path, *, wait: float = 0.0) -> None:
+def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store, consistent and on the disk when this returns.
 
     The copy is a backup, not a second store: it is refused until `adopt` takes it in the place of a lost one,
@@ -72,8 +72,8 @@ def backup(path: Path, destination: Path, *, wait: float = 0.0) -> None:
         destination: Where to; nothing may be there yet but an empty directory.
         wait: How long to wait for whoever holds the store, in seconds.
     """
-    _check_is_free(destination)
-    path, destination = path.resolve(), destination.resolve()
+    _check_is_free(Path(destination))
+    path, destination = Path(path).resolve(), Path(destination).resolve()
     with open_state(path, wait=wait):
         pass
     with exclusive_lock(path / LOCK, wait=wait):
@@ -93,7 +93,7 @@ def backup(path: Path, destination: Path, *, wait: float = 0.0) -> None:
             os.close(lock)
 
 
-def adopt(path: Path, *, wait: float = 0.0) -> None:
+def adopt(path: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Take a copy of a store in the place of one that is gone for good.
 
     Every other copy of the same age is refused from then on, where the marks of the old place or a public
@@ -106,7 +106,7 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
     Raises:
         StoreRolledBackError: If the original is still there, or had gone on to release something since.
     """
-    path = path.resolve()
+    path = Path(path).resolve()
     check_is_store(path)
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
@@ -130,7 +130,7 @@ def adopt(path: Path, *, wait: float = 0.0) -> None:
             database.close()
 
 
-def migrate(path: Path, *, wait: float = 0.0) -> int:
+def migrate(path: str | os.PathLike[str], *, wait: float = 0.0) -> int:
     """Bring a store to the format of this version: format 1 is the first, so that there is nothing to do.
 
     Args:
@@ -144,7 +144,7 @@ def migrate(path: Path, *, wait: float = 0.0) -> int:
         StoreVersionError: If a newer version wrote it, or one before 0.1, which kept its state in DuckDB.
         StoreDamagedError: If it does not say which version wrote it, or a file is missing.
     """
-    path = path.resolve()
+    path = Path(path).resolve()
     check_is_store(path)
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)

@@ -12,7 +12,7 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError
-from sparsehist.privacy import as_level
+from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.request import requested
 from sparsehist.sqlfront.declaring import Declared, declared
 from sparsehist.sqlfront.engine_words import parser_failure
@@ -190,7 +190,7 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
             raise StatementError(pointed(str(problem), piece.script, head.places.get(field, piece.place))) from None
 
     for level in head.levels:
-        at("levels", lambda level=level: as_level(level))  # type: ignore[misc]
+        at("levels", lambda level=level: level_or_goal(level))  # type: ignore[misc]
     for asked in ("threshold", "false_keys", "delta"):
         given = {"threshold": None, "false_keys": None, "delta": None, asked: getattr(head, asked)}
         at(asked, lambda given=given: requested("any", level=None, **given))  # type: ignore[misc]

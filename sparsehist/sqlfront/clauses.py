@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlglot import TokenType
 
+from sparsehist.errors import DeclarationError
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.words import Words
 
 
@@ -32,11 +34,26 @@ class Clause:
     of_workload: bool = True
 
 
-def _levels(words: Words) -> tuple[Any, ...]:
-    levels = [words.level()]
-    while words.accept_symbol(TokenType.COMMA):
-        levels.append(words.level())
-    return tuple(levels)
+def _listed(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]:
+    def levels(words: Words) -> tuple[Any, ...]:
+        found = [read(words)]
+        while words.accept_symbol(TokenType.COMMA):
+            words.accept("EPSILON")
+            found.append(read(words))
+        return tuple(found)
+
+    return levels
+
+
+def _goal(words: Words) -> EpsilonDelta:
+    """EPSILON e DELTA d, which stands for a level: that DELTA belongs to it."""
+    start = words.place()
+    epsilon = words.level()
+    words.expect("DELTA")
+    try:
+        return EpsilonDelta(epsilon, words.level())
+    except DeclarationError as problem:
+        raise words.error(str(problem), words.since(start)) from None
 
 
 def _false_keys(words: Words) -> float:
@@ -58,7 +75,8 @@ def _number(what: str) -> Callable[[Words], float]:
 CLAUSES = (
     Clause("USING", "USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'"), of_cells=False),
     Clause("STRATEGY", "STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'"), of_cells=False),
-    Clause("AT LEVEL", "AT LEVEL", "levels", _levels),
+    Clause("AT LEVEL", "AT LEVEL", "levels", _listed(Words.level)),
+    Clause("AT EPSILON", "AT LEVEL", "levels", _listed(_goal)),
     Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of_workload=False),
     Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
     Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),
@@ -81,7 +99,9 @@ def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only
             another one; says where and what was expected.
     """
     while not words.at_end():
-        clause = next((clause for clause in CLAUSES if words.follow(clause.words.split()[0])), None)
+        whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
+        begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
+        clause = next(whole, None) or next(begun, None)
         if clause is None:
             raise words.error(_expected(asked, of_workload=of_workload, only_plan=only_plan))
         _check(clause, words, asked, of_workload=of_workload, only_plan=only_plan)
@@ -108,12 +128,12 @@ def _check(clause: Clause, words: Words, asked: Collection[str], *, of_workload:
 
 def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> str:
     chosen = any(field in asked for field in _ONE_OF_THESE)
-    left = [
+    left = dict.fromkeys(
         clause.shown
         for clause in CLAUSES
         if clause.field not in asked
         and (clause.of_workload if of_workload else clause.of_cells)
         and not (chosen and clause.field in _ONE_OF_THESE)
         and not (only_plan and clause.field == "target")
-    ]
+    )
     return f"expected {', '.join([*left, 'or the end of the statement'])}"

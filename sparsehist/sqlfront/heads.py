@@ -50,7 +50,8 @@ class MakeRelease:
     Attributes:
         name: Of the release; a plan may have none.
         series: Of the series.
-        levels: Exact; one for a release, none for a release that was made before, any number for a plan.
+        levels: Exact, or an (epsilon, delta) that stands for one; one for a release, none for a release that was
+            made before, any number for a plan.
         threshold: THRESHOLD t.
         false_keys: EXPECTING n FALSE KEYS.
         delta: DELTA d.
@@ -76,11 +77,16 @@ class MakeRelease:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW SERIES, SHOW RELEASES [FROM series] or SHOW LEDGER [DELTA d]; `what` is in lower case."""
+    """SHOW SERIES, SHOW RELEASES [FROM series], SHOW LEDGER [SHORT] [FROM series] [SINCE 'time'] [DELTA d].
+
+    `what` is in lower case.
+    """
 
     what: str
     series: str | None = None
     delta: float | None = None
+    since: str | None = None
+    short: bool = False
     place: Place | None = field(default=None, repr=False, compare=False)
 
 

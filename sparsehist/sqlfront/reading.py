@@ -81,12 +81,26 @@ def _show(words: Words) -> Head:
     if what == "releases" and words.accept("FROM"):
         place = words.place()
         return _ended(words, Show(what, words.name("series"), place=place))
-    if what == "ledger" and words.accept("DELTA"):
-        place = words.place()
-        delta = words.number("a probability such as 1e-6")
-        return _ended(words, Show(what, delta=delta, place=words.since(place)))
-    further = {"releases": "FROM series or ", "ledger": "DELTA and a probability, or "}.get(what, "")
+    if what == "ledger":
+        return _show_ledger(words)
+    further = "FROM series or " if what == "releases" else ""
     return _ended(words, Show(what), f"{further}the end of the statement")
+
+
+def _show_ledger(words: Words) -> Head:
+    asked: dict[str, Any] = {"short": words.accept("SHORT")}
+    if words.accept("FROM"):
+        asked |= {"place": words.place(), "series": words.name("series")}
+    if words.accept("SINCE"):
+        asked["since"] = words.text("a time such as '2026-01-31'")
+    if words.accept("DELTA"):
+        place = words.place()
+        asked["delta"] = words.number("a probability such as 1e-6")
+        asked.setdefault("place", words.since(place))
+    further = "" if "delta" in asked else "DELTA and a probability, or "
+    if not any(asked.values()):
+        further = f"SHORT, FROM series, SINCE 'time', {further}"
+    return _ended(words, Show("ledger", **asked), f"{further}the end of the statement")
 
 
 def _create(words: Words, piece: Piece) -> Head:

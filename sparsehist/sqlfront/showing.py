@@ -14,7 +14,7 @@ from sparsehist.sqlfront.released import releases
 def shown(store: Store, head: Show) -> pl.DataFrame:
     """What a SHOW statement shows; public parameters only."""
     if head.what == "ledger":
-        return store.ledger(delta=_delta(head))
+        return store.ledger(delta=_delta(head), series=head.series, since=head.since, short=head.short)
     names = store.series_names() if head.series is None else [head.series]
     if head.what == "series":
         return pl.DataFrame([_row(store, store.series(name)) for name in names], schema=_SERIES)
@@ -23,7 +23,8 @@ def shown(store: Store, head: Show) -> pl.DataFrame:
 
 def explained(head: Show) -> str:
     """What cannot be told from the table."""
-    return f"epsilon holds at delta {_delta(head):g}, whatever the noise" if head.what == "ledger" else ""
+    said = f"epsilon holds at delta {_delta(head):g}, whatever the noise, for what did happen"
+    return said if head.what == "ledger" else ""
 
 
 def _delta(head: Show) -> float:

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from sparsehist.errors import StatementError
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show
 from sparsehist.sqlfront.reading import read_head
 from sparsehist.sqlfront.reserved import RESERVED
@@ -129,6 +130,18 @@ def test_create_series_is_read_with_values_of_every_kind():
         ("show releases from b", Show("releases", "b")),
         ("Show Ledger", Show("ledger")),
         ("show ledger delta 1e-9", Show("ledger", delta=1e-9)),
+        (
+            "show ledger short from b since '2026-01-31' delta 1e-9",
+            Show("ledger", "b", delta=1e-9, since="2026-01-31", short=True),
+        ),
+        (
+            "release a from b at epsilon 1 delta 1e-6 delta 1e-9",
+            MakeRelease("a", "b", (EpsilonDelta(1, "1e-6"),), delta=1e-9),
+        ),
+        (
+            "plan from b at epsilon 1 delta 1e-6, 1/2 delta 1e-7",
+            MakeRelease(None, "b", (EpsilonDelta(1, "1e-6"), EpsilonDelta("1/2", "1e-7")), only_plan=True),
+        ),
         ("plan workload from b at level 1, 2 using 'prefix()'",
          MakeRelease(None, "b", ("1", "2"), workload="prefix()", only_plan=True)),
         ("drop series if exists b", DropSeries("b", if_exists=True)),
@@ -185,6 +198,8 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("release workload from b at level 1 using 'total()'", 36, "belongs to RELEASE WORKLOAD name FROM"),
         ("release order from b", 9, 'in quotes: "order"'),
         ("plan from b", 12, "expected AT LEVEL"),
+        ("release a from b at epsilon 1", 30, "expected DELTA"),
+        ("release a from b at epsilon 1 delta 2", 29, "probability"),
         ("plan from b at level 1 to 'x.parquet'", 24, "a plan writes nothing"),
         ("create or replace series s with () as select 1", 1, "cannot be replaced"),
         ("create series s as select 1", 17, "expected WITH"),
@@ -197,7 +212,7 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("create series s with (unit = u)", 32, "expected AS"),
         ("create series s with (unit = u) as insert into t values (1)", 36, "expected a query"),
         ("create series 1s with (unit = u) as select 1", 15, "expected the name"),
-        ("show ledger now", 13, "expected DELTA and a probability, or the end of the statement, found now"),
+        ("show ledger now", 13, "DELTA and a probability, or the end of the statement, found now"),
         ("show ledger delta small", 19, "expected a probability such as 1e-6, found small"),
         ("show ledger delta 1e-6 1", 24, "expected the end of the statement"),
         ("show releases of b", 15, "expected FROM series or the end of the statement, found of"),

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import betainc, erfc
+from scipy.special import betainc, chdtrc, erfc, kolmogorov, xlogy
 
 from sparsehist.errors import LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.noise.two_samples import two_samples
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 # A right family fails one of its checks with this probability at most.
@@ -180,10 +179,10 @@ def _preorder(setting: _Setting) -> float:
     p_values = []
     for level in setting.levels[:-1]:
         fresh = family.sample(setting.draws, level, rng=rng)
-        p_values.append(two_samples(fresh[:, np.newaxis], chain[level][:, np.newaxis]))
+        p_values.append(_two_samples(fresh[:, np.newaxis], chain[level][:, np.newaxis]))
         at_once = {level: family.coarsen(chain[finest], finest, level, rng=rng), finest: chain[finest]}
         stepwise = _chain_of(setting)
-        p_values.append(two_samples(_columns(at_once, (level, finest)), _columns(stepwise, (level, finest))))
+        p_values.append(_two_samples(_columns(at_once, (level, finest)), _columns(stepwise, (level, finest))))
     return _smallest(p_values)
 
 
@@ -192,7 +191,7 @@ def _refine(setting: _Setting) -> float:
     for coarse, fine in [*pairwise(setting.levels), (setting.levels[0], setting.levels[-1])]:
         known = setting.family.sample(setting.draws, coarse, rng=setting.rng)
         drawn = {coarse: known, fine: setting.family.refine(known, coarse, fine, rng=setting.rng)}
-        p_values.append(two_samples(_columns(drawn, (coarse, fine)), _columns(chain, (coarse, fine))))
+        p_values.append(_two_samples(_columns(drawn, (coarse, fine)), _columns(chain, (coarse, fine))))
     return _smallest(p_values)
 
 
@@ -203,7 +202,7 @@ def _between(setting: _Setting) -> float:
         coarse, level, fine = triple
         ends = _chain_of(setting)
         ends[level] = family.between(ends[coarse], coarse, ends[fine], fine, level, rng=rng)
-        p_values.append(two_samples(_columns(ends, triple), _columns(chain, triple)))
+        p_values.append(_two_samples(_columns(ends, triple), _columns(chain, triple)))
     return _smallest(p_values)
 
 
@@ -224,7 +223,7 @@ def _scrambled(setting: _Setting) -> float:
             drawn[level] = family.refine(drawn[max(below)], max(below), level, rng=rng)
     triples = [levels[i : i + 3] for i in range(len(levels) - 2)]
     chain = _chain(setting)
-    return _smallest([two_samples(_columns(drawn, triple), _columns(chain, triple)) for triple in triples])
+    return _smallest([_two_samples(_columns(drawn, triple), _columns(chain, triple)) for triple in triples])
 
 
 def _thresholds(setting: _Setting, level: Fraction) -> NDArray[np.float64]:
@@ -281,7 +280,7 @@ def _inverse_law(setting: _Setting) -> float:
         log_uniform = np.negative(setting.rng.standard_exponential(setting.draws))
         drawn = setting.family.inverse_log_tail(log_uniform, level)
         fresh = setting.family.sample(setting.draws, level, rng=setting.rng)
-        p_values.append(two_samples(drawn[:, np.newaxis], fresh[:, np.newaxis]))
+        p_values.append(_two_samples(drawn[:, np.newaxis], fresh[:, np.newaxis]))
     return _smallest(p_values)
 
 
@@ -297,7 +296,7 @@ def _sample_tail(setting: _Setting) -> str | float:
         drawn = family.sample_tail(above.size, threshold, level, rng=rng)
         if not (drawn > threshold).all():
             return f"a draw was not above the threshold at level {level_text(level)}"
-        p_values.append(two_samples(drawn[:, np.newaxis], above[:, np.newaxis]))
+        p_values.append(_two_samples(drawn[:, np.newaxis], above[:, np.newaxis]))
     return _smallest(p_values) if p_values else ""
 
 
@@ -332,7 +331,7 @@ def _carry_law(setting: _Setting) -> float:
     for start, end in _legs(setting):
         rows, carried = _carried(setting, start, end)
         drawn = np.column_stack([rows[1], carried[1]]).astype(np.float64)
-        p_values.append(two_samples(drawn, _columns(chain, (start, end))))
+        p_values.append(_two_samples(drawn, _columns(chain, (start, end))))
     return _smallest(p_values)
 
 
@@ -348,3 +347,78 @@ def _order(setting: _Setting) -> str:
 def _legs(setting: _Setting) -> list[tuple[Fraction, Fraction]]:
     first, *_, last = setting.levels
     return [(first, setting.levels[1]), (first, last), (last, first), (last, setting.levels[-2])]
+
+
+FloatArray = NDArray[np.float64]
+
+_CELLS_PER_AXIS = 6
+_LEAST_EXPECTED = 10.0
+# Products are of coordinates cut at this quantile of their size, so that heavy tails have a central limit too.
+_CUT = 0.999
+
+
+def _two_samples(first: FloatArray, second: FloatArray) -> float:
+    """The p-value of "one law" for samples of vectors, small when they differ.
+
+    A joint law is looked at from many sides: each coordinate and each difference of two by Kolmogorov's and Smirnov's
+    distance, how often two coordinates are equal, products of two coordinates, and the cells of a grid. The smallest
+    p-value counts, times the number of looks.
+
+    Args:
+        first: Shape (n, k).
+        second: Shape (n, k).
+    """
+    one, two = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if not (np.isfinite(one).all() and np.isfinite(two).all()):
+        return 0.0
+    looks: list[float] = [_distance(one[:, j], two[:, j]) for j in range(one.shape[1])]
+    for i, j in combinations(range(one.shape[1]), 2):
+        looks.append(_distance(one[:, i] - one[:, j], two[:, i] - two[:, j]))
+        looks.append(_means(one[:, i] == one[:, j], two[:, i] == two[:, j]))
+    centre = np.median(two, axis=0)
+    cut = np.maximum(np.quantile(np.abs(two - centre), _CUT, axis=0), 1.0 if _integral(two) else 0.0)
+    one_cut, two_cut = (np.clip(rows - centre, -cut, cut) for rows in (one, two))
+    for i, j in combinations_with_replacement(range(one.shape[1]), 2):
+        looks.append(_means(one_cut[:, i] * one_cut[:, j], two_cut[:, i] * two_cut[:, j]))
+    looks.append(_cells(one, two))
+    return min(1.0, len(looks) * min(looks))
+
+
+def _integral(rows: FloatArray) -> bool:
+    return bool((rows == np.rint(rows)).all())
+
+
+def _distance(first: FloatArray, second: FloatArray) -> float:
+    both = np.concatenate([first, second])
+    gap = np.searchsorted(np.sort(first), both, side="right") / first.size
+    gap -= np.searchsorted(np.sort(second), both, side="right") / second.size
+    harmonic = first.size * second.size / (first.size + second.size)
+    return float(kolmogorov(math.sqrt(harmonic) * float(np.max(np.abs(gap)))))
+
+
+def _means(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
+    one, two = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    pooled = np.concatenate([one, two])
+    variance = float(pooled.var()) * (1.0 / one.size + 1.0 / two.size)
+    if variance == 0.0:
+        return 1.0
+    return float(erfc(abs(float(one.mean() - two.mean())) / math.sqrt(2.0 * variance)))
+
+
+def _cells(one: FloatArray, two: FloatArray) -> float:
+    both = np.concatenate([one, two])
+    index = np.zeros(len(both), np.int64)
+    for column in both.T:
+        edges = np.quantile(column, np.arange(1, _CELLS_PER_AXIS) / _CELLS_PER_AXIS)
+        index = index * _CELLS_PER_AXIS + np.searchsorted(edges, column, side="left")
+    cells = _CELLS_PER_AXIS ** both.shape[1]
+    table = np.stack([np.bincount(part, minlength=cells) for part in (index[: len(one)], index[len(one) :])])
+    totals = table.sum(axis=0)
+    large = totals >= 2 * _LEAST_EXPECTED
+    pooled = np.concatenate([table[:, large], table[:, ~large].sum(axis=1, keepdims=True)], axis=1).astype(np.float64)
+    pooled = pooled[:, pooled.sum(axis=0) >= 2 * _LEAST_EXPECTED]
+    if pooled.shape[1] < 2:
+        return 1.0
+    expected = pooled.sum(axis=1, keepdims=True) * pooled.sum(axis=0) / pooled.sum()
+    statistic = 2.0 * float(xlogy(pooled, pooled / expected).sum())
+    return float(chdtrc(pooled.shape[1] - 1, max(statistic, 0.0)))

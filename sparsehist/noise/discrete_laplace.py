@@ -20,12 +20,10 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.noise.exact import ONE, Exponential, Real
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
-from sparsehist.noise.exact_table import IntArray
-from sparsehist.noise.family import FloatArray, Norm
-from sparsehist.noise.integer_quantile import in_order_of
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.exact_table import ONE, Exponential, IntArray, Real
+from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
+from sparsehist.noise.integer_tails import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.

@@ -21,8 +21,17 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sparsehist.noise import exact_table
-from sparsehist.noise.exact import ONE, Enclosure, Exponential, Real
-from sparsehist.noise.exact_table import UNSETTLED, CellArray, IntArray, Reading, Table
+from sparsehist.noise.exact_table import (
+    ONE,
+    UNSETTLED,
+    CellArray,
+    Enclosure,
+    Exponential,
+    IntArray,
+    Reading,
+    Real,
+    Table,
+)
 
 CHUNK = 1 << 15
 """Draws made at once, so that intermediate arrays stay in the processor's cache."""

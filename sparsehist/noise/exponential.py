@@ -14,8 +14,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.family import FloatArray, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float
 
 

@@ -7,13 +7,15 @@ releases together reveal no more than the finest. A larger level is finer: less 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.privacy.levels import Level
+from sparsehist.errors import LevelOrderError
+from sparsehist.privacy.levels import Level, as_level
 
 FloatArray = NDArray[np.float64]
 NoiseArray = NDArray[Any]
@@ -117,3 +119,32 @@ def noise_mean(family: Family, level: Level) -> float:
     """Mean of the noise, in counts: 0 unless the family says otherwise by a method `mean`."""
     mean = getattr(family, "mean", None)
     return 0.0 if mean is None else float(mean(level))
+
+
+# Which way a step goes: levels read exactly, and refused where they stand in the wrong order.
+
+
+def coarser(level: Level, fine_level: Level) -> tuple[Fraction, Fraction]:
+    """Read the level wanted and the finer one known; LevelOrderError unless it is below."""
+    target, known = as_level(level), as_level(fine_level)
+    if not target < known:
+        raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+    return target, known
+
+
+def finer(level: Level, coarse_level: Level) -> tuple[Fraction, Fraction]:
+    """Read the level wanted and the coarser one known; LevelOrderError unless it is above."""
+    target, known = as_level(level), as_level(coarse_level)
+    if not target > known:
+        raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+    return target, known
+
+
+def inside(coarse_level: Level, level: Level, fine_level: Level) -> tuple[Fraction, Fraction, Fraction]:
+    """Read the level wanted between its neighbours; LevelOrderError unless it lies between."""
+    left, target, right = as_level(coarse_level), as_level(level), as_level(fine_level)
+    if not left < target < right:
+        raise LevelOrderError(
+            f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
+        )
+    return left, target, right

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray, Norm
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.

@@ -17,8 +17,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray, Norm
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 
 _LN2 = math.log(2.0)

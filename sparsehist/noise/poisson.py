@@ -18,10 +18,14 @@ from scipy.special import gammainc, gammaincc, ndtri_exp
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
-from sparsehist.noise.family import FloatArray
-from sparsehist.noise.integer_quantile import binomial_quantile, draw_uniforms, in_order_of, inverse_log_tail
-from sparsehist.noise.lattice import log_upper_tail
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.family import FloatArray, coarser, finer, inside
+from sparsehist.noise.integer_tails import (
+    binomial_quantile,
+    draw_uniforms,
+    in_order_of,
+    inverse_log_tail,
+    log_upper_tail,
+)
 from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
 

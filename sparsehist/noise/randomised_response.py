@@ -21,10 +21,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
-from sparsehist.noise.exact import ONE, Enclosure, Exponential, Real
 from sparsehist.noise.exact_geometric import Branch, chunks, draw
-from sparsehist.noise.exact_table import IntArray
-from sparsehist.noise.ordering import coarser, finer, inside
+from sparsehist.noise.exact_table import ONE, Enclosure, Exponential, IntArray, Real
+from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 _MOST_CATEGORIES = 2**31

@@ -16,7 +16,7 @@ from sparsehist.histogram.binomial import MOST_SUCCESSES
 from sparsehist.histogram.slack import law_slack
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.noise.binomial_poisson import count_slack
-from sparsehist.noise.skellam_parts import _tables
+from sparsehist.noise.skellam import _tables
 
 KEYS = (1, 20, 1000)
 # numpy's normals and exponentials come from layers of 2**52 and 2**53 places, about 1.6 and 2 deviations wide.

@@ -16,9 +16,8 @@ from sparsehist.histogram import DenseReleases, release_dense
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Family, discrete_laplace, exact_geometric, exact_table
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.noise.exact import Real
 from sparsehist.noise.exact_geometric import Branch, Extent
-from sparsehist.noise.exact_table import Reading
+from sparsehist.noise.exact_table import Reading, Real
 from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, two_sample_outcomes
 

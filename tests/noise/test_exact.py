@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from sparsehist import entropy
 from sparsehist.noise import exact_geometric, exact_table
-from sparsehist.noise.exact import ONE, Exponential, Undecided, leading_bits
 from sparsehist.noise.exact_geometric import Branch, Extent, bernoulli, draw, geometric, low_part
-from sparsehist.noise.exact_table import Reading, Table
+from sparsehist.noise.exact_table import ONE, Exponential, Reading, Table, Undecided, leading_bits
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 THIRD = Fraction(1, 3)

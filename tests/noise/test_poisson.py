@@ -13,7 +13,7 @@ from scipy import stats
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
 from sparsehist.noise.family import Family
-from sparsehist.noise.integer_quantile import binomial_quantile, draw_uniforms
+from sparsehist.noise.integer_tails import binomial_quantile, draw_uniforms
 from sparsehist.noise.poisson import Poisson
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 from tests.noise.orders import in_order, joint_p_value

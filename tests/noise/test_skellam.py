@@ -14,9 +14,8 @@ from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.noise.binomial_poisson import Number, as_number, poisson
 from sparsehist.noise.family import Family
-from sparsehist.noise.integer_quantile import Uniforms, draw_uniforms
-from sparsehist.noise.skellam import Skellam
-from sparsehist.noise.skellam_parts import _smaller_mean, accepted_share, draw_parts, parts_quantile
+from sparsehist.noise.integer_tails import Uniforms, draw_uniforms
+from sparsehist.noise.skellam import Skellam, _smaller_mean, accepted_share, draw_parts, parts_quantile
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 from tests.noise.orders import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_vectors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,10 @@ LARGEST_GRAM = 1024
 
 _BLOCK = 32
 _ROUNDING = 1e-12
+_FEW_SETS = 20_000
+# Sums of two columns are listed for some 250 cells, which takes 30 ms.
+_MOST_SUMS = 2**24
+_WEIGHTS = (0.5, 1.0, 1.5)
 
 
 class Sums(NamedTuple):
@@ -76,14 +82,58 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
         Sums(upper=3.0..., lower=3.0)
     """
     cells = min(n_cells, len(gram))
-    diagonal = np.diag(gram)
-    beside = np.maximum(gram, 0.0)
-    np.fill_diagonal(beside, 0.0)
-    rows = diagonal + _sum_of_largest(beside, cells - 1)
-    closer = min(float(_sum_of_largest(rows, cells)), cells * float(np.linalg.eigvalsh(gram)[-1]))
-    upper = min(closer * (1.0 + _ROUNDING), float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2)
+    diagonal, rows = np.diag(gram), _rows(gram, cells)
+    upper = _upper_sum(gram, cells)
     lower = max(_climb(gram, start, cells) for start in (_best_run(gram, cells), int(np.argmax(rows)), None))
     return Sums(upper, min(max(lower, float(diagonal.max())), upper))
+
+
+def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
+    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each; for few of them."""
+    sets = np.array(list(combinations(range(len(gram)), keys)))
+    totals = sum(gram[sets[:, a], sets[:, b]] for a in range(keys) for b in range(keys))
+    return float(np.max(totals))
+
+
+def _upper_sum(gram: FloatArray, cells: int) -> float:
+    """The upper bound of `largest_sum`."""
+    diagonal, rows = np.diag(gram), _rows(gram, cells)
+    closer = min(float(_sum_of_largest(rows, cells)), cells * float(np.linalg.eigvalsh(gram)[-1]))
+    sizes = range(1 if (gram < 0.0).any() else cells, cells + 1)  # where columns cancel, fewer may come to more
+    if sum(math.comb(len(gram), size) for size in sizes) <= _FEW_SETS:
+        closer = min(closer, max(largest_of_all_sets(gram, size) for size in sizes))
+    upper = min(closer * (1.0 + _ROUNDING), float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2)
+    return min(upper, bound_of_gram(gram, cells))
+
+
+def _rows(gram: FloatArray, cells: int) -> FloatArray:
+    """What each cell can add with others beside it: its diagonal entry and the largest ones of its row."""
+    beside = np.maximum(gram, 0.0)
+    np.fill_diagonal(beside, 0.0)
+    rows: FloatArray = np.diag(gram) + _sum_of_largest(beside, cells - 1)
+    return rows
+
+
+def bound_of_gram(gram: FloatArray, keys: int) -> float:
+    """An upper bound of 1ᵀ_S G 1_S over all sets of `keys` cells, for any G; tight where rows fall monotonically.
+
+    Args:
+        gram: G; shape (cells, cells).
+        keys: At most the number of cells.
+    """
+    cells = len(gram)
+    beside = np.maximum(gram, 0.0)
+    left_side = np.tril(np.maximum.accumulate(np.tril(beside, -1), axis=1), -1)
+    right_side = np.triu(np.maximum.accumulate(np.triu(beside, 1)[:, ::-1], axis=1)[:, ::-1], 1)
+    rows = left_side + right_side + np.diag(np.diag(gram))
+    sums = np.zeros((cells, cells + 1))
+    np.cumsum(rows, axis=1, out=sums[:, 1:])
+    total = 0.0
+    for left in range(keys):
+        right = keys - 1 - left
+        i = np.arange(left, cells - right)
+        total += float(np.max(sums[i, i + right + 1] - sums[i, i - left]))
+    return total * (1 + _ROUNDING)
 
 
 def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
@@ -102,9 +152,48 @@ def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
 
 
 def largest_l1(columns: FloatArray, n_cells: int) -> float:
-    """Bound the L1 norm of the sum of at most `n_cells` columns of R by that of its largest ones."""
-    largest = _sum_of_largest(np.abs(columns).sum(axis=0), min(n_cells, columns.shape[1]))
-    return float(largest) * (1.0 + _ROUNDING)
+    """Bound the L1 norm of the sum of at most `n_cells` columns of R; the least of `l1_by_columns` and another.
+
+    By Cauchy and Schwarz the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i for any w > 0; the weights are powers of
+    the norms of rows.
+    """
+    number = min(n_cells, columns.shape[1])
+    bounds = [l1_by_columns(columns, number)]
+    if number > 1 and (columns < 0.0).any():
+        rows = np.sqrt(np.mean(columns**2, axis=1))
+        rows = np.maximum(rows, _ROUNDING * rows.max())
+        for power in _WEIGHTS:
+            weights = rows**power
+            gram = columns.T @ (columns / weights[:, np.newaxis])
+            bounds.append(math.sqrt(float(weights.sum()) * _upper_sum(gram, number)))
+    return min(bounds) * (1.0 + _ROUNDING)
+
+
+def l1_by_columns(columns: FloatArray, number: int) -> float:
+    """Bound the same from the norms of columns, and of sums of two, as each column of l is in l - 1 pairs.
+
+    The first is exact where no entry is negative, the second for two cells.
+    """
+    bound = float(_sum_of_largest(np.abs(columns).sum(axis=0), number))
+    if number > 1 and columns.shape[1] ** 2 * columns.shape[0] <= _MOST_SUMS and (columns < 0.0).any():
+        bound = min(bound, _by_pairs(columns, number))
+    return bound * (1.0 + _ROUNDING)
+
+
+def _by_pairs(columns: FloatArray, number: int) -> float:
+    """The greatest sum over the pairs of a set of the L1 norms of their two columns' sum, over the size less 1.
+
+    Of all sizes up to the number: where columns cancel, fewer of them may come to more.
+    """
+    sums = np.zeros((columns.shape[1], columns.shape[1]))
+    for row in columns:
+        sums += np.abs(row[:, np.newaxis] + row)
+    np.fill_diagonal(sums, 0.0)
+    largest = np.cumsum(-np.sort(-sums, axis=1), axis=1)
+    of_sizes = [
+        float(_sum_of_largest(largest[:, size - 2], size)) / (2.0 * (size - 1)) for size in range(2, number + 1)
+    ]
+    return max(float(np.abs(columns).sum(axis=0).max()), *of_sizes)
 
 
 def _sum_of_largest(values: FloatArray, number: int) -> FloatArray:

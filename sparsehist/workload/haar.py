@@ -8,6 +8,8 @@ sensitivity is exact.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -48,11 +50,11 @@ class Haar(Invertible):
         return 1 << self._depth
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Exact in L2; in L1 from the columns."""
+        """Exact: by squares of runs in L2, and by `_largest_differences` in L1, for a full tree of cells."""
         keys = min(max_keys, self.workload.n_cells)
         inner = sum(squares_in_runs(keys, 2**level) for level in range(1, self._depth))
         square = inner + 2 * keys if self._depth else keys**2
-        return Sensitivity(square**0.5, square**0.5, float(keys * (1 + self._depth)))
+        return Sensitivity(square**0.5, square**0.5, float(_largest_differences(self._depth, keys)))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
@@ -93,3 +95,21 @@ class Haar(Invertible):
             same = start // size == end // size
             variances = variances + np.where(same, (from_end - from_start) ** 2, from_start**2 + from_end**2)
         return variances
+
+
+@lru_cache(maxsize=64)
+def _largest_differences(depth: int, keys: int) -> int:
+    """The largest total and sum of |left - right| over all nodes of a full binary tree, over sets of cells.
+
+    From the leaves up: the most that c cells below a node of height h can come to is the most, over all ways of
+    sharing them between its halves, of what the halves come to plus their difference.
+    """
+    best = np.zeros(min(keys, 1) + 1, np.int64)
+    for height in range(1, depth + 1):
+        most = min(keys, 2**height)
+        following = np.full(most + 1, -1, np.int64)
+        for left in range(best.size):
+            right = np.arange(min(left, most - left, best.size - 1) + 1)
+            np.maximum.at(following, left + right, best[left] + best[right] + left - right)
+        best = following
+    return int(np.max(best + np.arange(best.size)))

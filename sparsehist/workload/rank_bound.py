@@ -19,7 +19,7 @@ and 2: cosh((i + ½)θ)·sinh((n − j)θ) for prefix sums, sinh(iθ)·sinh((N �
 are sinh((P/2 − m)θ) and cosh((N − m)θ) at m = |i − j| and at the place of the Hankel part: so, but for a function
 (−1)^m or a constant that cancels between both parts, τ falls up to its symmetric point P or N, which is fact 3.
 
-Columns of up to 1,024 cells are bounded from G itself as well, which loses less near the ends: each row is replaced
+Columns of up to 512 cells are bounded from G itself as well, which loses less near the ends: each row is replaced
 by the least function above it that falls away from the diagonal. Where there are few sets, all of them are tried.
 
 Derived here; compared with brute force and with contiguous sets in the tests.
@@ -28,7 +28,7 @@ Derived here; compared with brute force and with contiguous sets in the tests.
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from scipy import fft
 
 from sparsehist.workload.base import FloatArray
 from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.dense_gram import bound_of_gram, largest_of_all_sets
 from sparsehist.workload.spectral_kernels import SpectralKernel
 
 # For the rounding of tables and of their running sums.
@@ -43,8 +44,12 @@ _ROUNDING = 1e-9
 # Blocks are single cells up to this far from either end, and from there on grow by a fixed share.
 _SINGLE = 300
 _GROWTH = 1.01
-_WRITTEN_OUT = 1024
+_WRITTEN_OUT = 512
 _FEW_SETS = 20_000
+_WINDOWS = 64
+# Weights of the bound in L1, as powers of the spectrum: the best of these for 1 to 4 keys, and for 5 to 1,000.
+_FEW_KEYS, _MANY_KEYS = (0.25, 0.375), (0.5, 0.75)
+_LONG = 2**16  # cells; from there on one weight is tried
 
 
 def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
@@ -52,11 +57,7 @@ def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int)
     keys = min(max_keys, cells)
     if keys == 1:
         return 1.0
-    table = kernel.table
-    sums = np.concatenate([np.zeros(1), np.cumsum(table)])
-    squares = kernel.scales**2
-    edges = graded(cells)
-    bound = math.fsum(_greatest(kernel, sums, squares, edges, left, keys - 1 - left) for left in range(keys))
+    bound = _by_rank(kernel, kernel.table, cells, keys)
     if cells <= _WRITTEN_OUT:
         if math.comb(cells, keys) <= _FEW_SETS:
             return min(largest_of_all_sets(gram_matrix(kernel, cells), keys) * (1 + _ROUNDING), float(keys) ** 2)
@@ -65,16 +66,63 @@ def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int)
     return min(bound * (1 + _ROUNDING), float(keys) ** 2)
 
 
+def l1_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
+    """An upper bound of the L1 norm of R·1_S over all sets of at most `max_keys` of the first `cells` cells.
+
+    By Cauchy and Schwarz the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, for any w > 0. With w a power of the
+    spectrum of R the second sum is 1ᵀ_S G 1_S for a power of K in the place of K, and that of W is still a mixture of
+    resolvents, so that the three facts hold for it. More keys are served by more even weights.
+    """
+    keys = min(max_keys, cells)
+    spectrum, ceiling = kernel.spectrum, kernel.unit * (1.0 + kernel.blend)
+    squares = []
+    powers = _FEW_KEYS if keys <= 4 else _MANY_KEYS
+    for power in powers if cells <= _LONG else powers[1:]:
+        table = kernel.table_of(spectrum ** (1.0 - power), ceiling ** (1.0 - power))
+        squares.append(float(np.sum(spectrum**power)) * _by_rank(kernel, table, cells, keys))
+        if cells <= _WRITTEN_OUT:
+            gram = gram_matrix(kernel, cells, table)
+            squares.append(float(np.sum(spectrum**power)) * bound_of_gram(gram, keys))
+    return math.sqrt(min(squares)) * (1 + _ROUNDING)
+
+
+def _by_rank(kernel: SpectralKernel, table: FloatArray, cells: int, keys: int) -> float:
+    """The bound of the three facts for the matrix of this table.
+
+    Of many keys not every number of members on the left is tried: those in between have the window of their extremes.
+    """
+    sums = np.concatenate([np.zeros(1), np.cumsum(table)])
+    squares = kernel.scales**2
+    edges = graded(cells)
+    groups = max(_WINDOWS, -(-keys // _SINGLE))
+    starts = np.unique(np.linspace(0, keys, groups + 1).astype(np.int64)).tolist()
+    return math.fsum(
+        (end - start) * _greatest(kernel, sums, squares, edges, (start, end - 1), keys)
+        for start, end in pairwise(starts)
+    )
+
+
 def _greatest(
-    kernel: SpectralKernel, sums: FloatArray, squares: FloatArray, edges: IntegerArray, left: int, right: int
+    kernel: SpectralKernel,
+    sums: FloatArray,
+    squares: FloatArray,
+    edges: IntegerArray,
+    lefts: tuple[int, int],
+    keys: int,
 ) -> float:
-    """The greatest, over cells i, of (K[i, i − left] + … + K[i, i + right])/d_i²; from above."""
-    first = np.unique(np.clip(edges, left, edges[-1] - right))
+    """The greatest, over cells i, of (K[i, i − left] + … + K[i, i + right])/d_i²; from above.
+
+    For any number of members on the left between two: the largest on either side, as far as there are cells. Only
+    single cells are so near the ends that there are not.
+    """
+    fewest, most = lefts
+    first = np.unique(np.clip(edges, fewest, edges[-1] - (keys - 1 - most)))
     last = np.append(first[1:] - 1, first[-1])
+    left, right = np.minimum(most, first), np.minimum(keys - 1 - fewest, edges[-1] - first)
     toeplitz = sums[left + 1] + sums[right + 1] - sums[1]
-    turn = (kernel.turning_point - kernel.shift - (right - left) / 2) / 2
+    turn = np.floor((kernel.turning_point - kernel.shift - (right - left) / 2) / 2).astype(np.int64)
     hankel = np.full(first.size, -np.inf)
-    for cell in (first, last, *(np.clip(int(turn) + step, first, last) for step in (-1, 0, 1, 2))):
+    for cell in (first, last, *(np.clip(turn + step, first, last) for step in (-1, 0, 1, 2))):
         low = 2 * cell - left + kernel.shift
         np.maximum(hankel, kernel.sign * (sums[low + left + right + 1] - sums[low]), out=hankel)
     return float(np.max((toeplitz + hankel) / np.minimum(squares[first], squares[last])))
@@ -95,40 +143,12 @@ def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: in
     )
 
 
-def gram_matrix(kernel: SpectralKernel, cells: int) -> FloatArray:
-    """G written out; shape (cells, cells)."""
-    table, scales, i = kernel.table, kernel.scales[:cells], np.arange(cells)
+def gram_matrix(kernel: SpectralKernel, cells: int, table: FloatArray | None = None) -> FloatArray:
+    """G written out, or that of another table; shape (cells, cells)."""
+    table = kernel.table if table is None else table
+    scales, i = kernel.scales[:cells], np.arange(cells)
     entries = table[np.abs(i[:, np.newaxis] - i)] + kernel.sign * table[i[:, np.newaxis] + i + kernel.shift]
     return np.asarray(entries / np.outer(scales, scales))
-
-
-def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
-    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each; for few of them."""
-    sets = np.array(list(combinations(range(len(gram)), keys)))
-    totals = sum(gram[sets[:, a], sets[:, b]] for a in range(keys) for b in range(keys))
-    return float(np.max(totals))
-
-
-def bound_of_gram(gram: FloatArray, keys: int) -> float:
-    """An upper bound of 1ᵀ_S G 1_S over all sets of `keys` cells, for any G; tight where rows fall monotonically.
-
-    Args:
-        gram: G; shape (cells, cells).
-        keys: At most the number of cells.
-    """
-    cells = len(gram)
-    beside = np.maximum(gram, 0.0)
-    left_side = np.tril(np.maximum.accumulate(np.tril(beside, -1), axis=1), -1)
-    right_side = np.triu(np.maximum.accumulate(np.triu(beside, 1)[:, ::-1], axis=1)[:, ::-1], 1)
-    rows = left_side + right_side + np.diag(np.diag(gram))
-    sums = np.zeros((cells, cells + 1))
-    np.cumsum(rows, axis=1, out=sums[:, 1:])
-    total = 0.0
-    for left in range(keys):
-        right = keys - 1 - left
-        i = np.arange(left, cells - right)
-        total += float(np.max(sums[i, i + right + 1] - sums[i, i - left]))
-    return total * (1 + _ROUNDING)
 
 
 def quadratic_form(table: FloatArray, kernel: SpectralKernel, weights: FloatArray, start: int) -> float:

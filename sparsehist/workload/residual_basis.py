@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.agreement import Columns, largest_sum
+from sparsehist.workload.agreement import Bounds, Columns, largest_sum
 from sparsehist.workload.base import FloatArray, Workload
 from sparsehist.workload.cells import Cells
 from sparsehist.workload.marginal_sums import Subset
@@ -42,6 +42,10 @@ Minimise = Literal["mean", "largest"]
 _ROUNDS = 2000
 _GAP = 1e-6
 """Relative; how far the largest variance may be above the least possible one."""
+
+# Of the bound in L1: powers of the mean square of an entry.
+_WEIGHTS = (0.25, 0.5, 1.0)
+_ROUNDING = 1e-12
 
 _PROBED = 2**16
 """Up to so many cells L·R = A is checked on the written-out domain."""
@@ -167,15 +171,42 @@ class ResidualBasis(Strategy):
         return sum(self._lengths)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        parts = self._residuals.cost / self._squares
+        bounds = self._largest_sum(np.arange(len(self._lengths)), np.ones(len(self._lengths)), max_keys)
+        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), self._l1(max_keys))
+
+    def _largest_sum(self, chosen: NDArray[np.int64], weights: FloatArray, max_keys: int) -> Bounds:
+        """Bounds of the squares of some residuals, each divided by its weight, over units of so many cells."""
+        squares = self._squares[chosen] * weights
+        subsets = tuple(self._residuals.subsets[place] for place in chosen)
         ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
-        bounds = largest_sum(
-            Columns(self._sizes, self._residuals.subsets, parts, ratios), max_keys, self._largest_eigenvalue()
-        )
-        held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
-        column_l1 = float((held * self._residuals.cost / self._scales).sum())
+        columns = Columns(self._sizes, subsets, self._residuals.cost[chosen] / squares, ratios)
+        # A residual is 1/σ_A² times a projection, spread over the columns it does not hold.
+        logs = np.array([math.log(size) for size in self._sizes])
+        inside = np.array([sum(logs[column] for column in subset) for subset in subsets])
+        largest = float(np.max(logs.sum() - inside - np.log(squares)))
+        return largest_sum(columns, max_keys, math.exp(largest) if largest < 700.0 else math.inf)
+
+    def _l1(self, max_keys: int) -> float:
+        """A bound in L1, the least of a few: residuals of many entries by their columns, those of few by squares.
+
+        One cell moves P_A·y_A by 2^|A|·p_A in L1, which is nearly the truth where a unit's cells meet few of its
+        entries. Elsewhere the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, with one weight for each residual.
+        """
         cells = min(max_keys, self.workload.n_cells)
-        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), cells * column_l1)
+        lengths = np.array([float(length) for length in self._lengths])
+        held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
+        by_columns = held * self._residuals.cost / self._scales * cells
+        bound = float(by_columns.sum())
+        if cells == 1:
+            return bound
+        fewest_first = np.argsort(lengths / held**2, kind="stable")
+        for number in sorted({-(-lengths.size // 2), lengths.size}):
+            chosen, others = fewest_first[:number], fewest_first[number:]
+            for power in _WEIGHTS:
+                weights = (self._residuals.cost[chosen] / self._squares[chosen] / lengths[chosen]) ** power
+                squares = float(lengths[chosen] @ weights) * self._largest_sum(chosen, weights, max_keys).upper
+                bound = min(bound, float(by_columns[others].sum()) + math.sqrt(squares))
+        return bound * (1.0 + _ROUNDING)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
@@ -215,13 +246,6 @@ class ResidualBasis(Strategy):
         error = float(np.abs(self._rebuilt(image) - self._asked.answers(cells)).max())
         if not error <= 1e-6 * float(cells.counts.sum()):
             raise DeclarationError(f"the strategy {self.name} does not factor {self.workload.describe()}")
-
-    def _largest_eigenvalue(self) -> float:
-        """Of RᵀR: a residual is 1/σ_A² times a projection, spread over the columns it does not hold."""
-        logs = np.array([math.log(size) for size in self._sizes])
-        inside = np.array([sum(logs[column] for column in subset) for subset in self._residuals.subsets])
-        largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
-        return math.exp(largest) if largest < 700.0 else math.inf
 
     def _blocks(self, rows: FloatArray) -> list[FloatArray]:
         """Cut one number a row of R into residuals with one axis a column."""

@@ -18,14 +18,21 @@ from sparsehist.errors import DeclarationError
 from sparsehist.workload.base import FloatArray, Workload
 from sparsehist.workload.causal_sums import causal_sums, inverse_diagonal
 from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.dense_gram import l1_by_columns
 from sparsehist.workload.invertible import Invertible
 from sparsehist.workload.panels import on_panels
-from sparsehist.workload.rank_bound import squared_sensitivity_bound, squared_sensitivity_reached
+from sparsehist.workload.rank_bound import (
+    l1_sensitivity_bound,
+    squared_sensitivity_bound,
+    squared_sensitivity_reached,
+)
 from sparsehist.workload.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
 from sparsehist.workload.strategy import Sensitivity
 
 _CHECKED_WHOLE = 2**16
+# Up to so many cells R is written out for its L1 norms, if a unit has so few of them.
+_WRITTEN_OUT, _FEW_KEYS = 256, 4
 
 
 class Spectral(Invertible):
@@ -87,7 +94,7 @@ class Spectral(Invertible):
         return self.kernel.length
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Bounds by rank in L2 (`rank_bound`); in L1 by the columns, which are dense, so √n is lost there."""
+        """Bounds by rank, in L2 and, by way of weighted squares, in L1 (`rank_bound`)."""
         if max_keys not in self._known:
             self._known[max_keys] = self._sensitivity(max_keys)
         return self._known[max_keys]
@@ -95,9 +102,10 @@ class Spectral(Invertible):
     def _sensitivity(self, max_keys: int) -> Sensitivity:
         upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
         lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
-        amplitude = math.sqrt(2 / (self.kernel.length + 0.5))
-        column = amplitude * float(self.kernel.root_spectrum.sum() / self._scales.min())
-        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)), min(max_keys, self._cells) * column)
+        l1 = l1_sensitivity_bound(self.kernel, self._cells, max_keys)
+        if self._cells <= _WRITTEN_OUT and max_keys <= _FEW_KEYS:
+            l1 = min(l1, l1_by_columns(self.apply(np.eye(self._cells)), min(max_keys, self._cells)))
+        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)), l1)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)

@@ -98,6 +98,10 @@ class SpectralKernel(abc.ABC):
         table[0] += self.blend * self.unit
         return table
 
+    def table_of(self, spectrum: FloatArray, ceiling: float) -> FloatArray:
+        """τ of another function of W: its spectrum, and its value just beyond the highest frequency."""
+        return self._series(spectrum, ceiling)
+
     def inverse_entries(self) -> Entries:
         """τ of K⁻¹ as a function of places, smooth but for its ends.
 

@@ -33,13 +33,14 @@ from numpy.typing import ArrayLike, NDArray
 from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
 from sparsehist.histogram.binomial import IntArray, Sizes, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.histogram.history import RAREST, History, history_of, rarity
+from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
 from sparsehist.noise.family import Family, FloatArray, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 
 # Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
 _BATCH = 1 << 19
-# The last few cells of a batch try this many paths at once rather than one after the other.
+# Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
+_FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 _MOST_EXPLICIT = 2**31
 
@@ -112,7 +113,15 @@ def draw_exceeding(
     sizes, counts = _groups(n_untracked, count)
     history = history_of(past)
     margins = threshold - counts
-    explicit = _drawn_explicitly(family, past, (level, threshold), sizes, counts)
+    occupied = sizes.high > 0
+    explicit = np.zeros(counts.size, bool)
+    explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
+    # The same sums as in the round before, but for an ulp or two of another machine.
+    if (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
+        raise InputError(
+            "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
+            "in an earlier round"
+        )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(sizes.without(explicit) if explicit.any() else sizes, log_exceed, rng=rng)
     groups = np.repeat(np.arange(candidates.size), candidates)
@@ -152,25 +161,6 @@ def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tu
     return sizes, counts
 
 
-def _drawn_explicitly(
-    family: Family,
-    past: Sequence[tuple[Level, float]],
-    new: tuple[Level, float],
-    sizes: Sizes,
-    counts: FloatArray,
-) -> NDArray[np.bool_]:
-    """Groups of which all cells are drawn, because staying untracked would be rare; shape (g,)."""
-    explicit = rarity(family, history_of([*past, new]), counts) > RAREST
-    explicit &= sizes.high > 0
-    # The same sums as in the round before, but for an ulp or two of another machine.
-    if past and (rarity(family, history_of(past), counts[explicit]) > RAREST * (1 + 1e-9)).any():
-        raise InputError(
-            "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
-            "in an earlier round"
-        )
-    return explicit
-
-
 def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
@@ -198,7 +188,7 @@ def _race(
     least = _just_above(margins, integer=family.integer)
     paths = _no_paths(family, history, group.size)
     accepted = np.zeros(group.size, bool)
-    pending, tries = np.arange(group.size), 1
+    pending, tries = np.arange(group.size), _first_tries(group.size)
     while pending.size:
         runner = np.tile(pending, tries)
         mine = group[runner]
@@ -248,7 +238,7 @@ def _draw_all(family: Family, history: History, level: Fraction, counts: FloatAr
         return family.sample(counts.size, level, rng=rng)[np.newaxis]
     paths = _no_paths(family, history, counts.size)
     past, bounds = paths[:-1], history.bounds(counts)
-    pending, tries = np.arange(counts.size), 1
+    pending, tries = np.arange(counts.size), _first_tries(counts.size)
     while pending.size:
         cell = np.tile(pending, tries)
         path = _plain_path(family, history.levels, cell.size, rng=rng)
@@ -266,6 +256,10 @@ def _plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng:
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
         path.append(family.coarsen(path[-1], fine, coarse, rng=rng))
     return np.stack(path[::-1])
+
+
+def _first_tries(size: int) -> int:
+    return max(1, min(_FEW_TRIES, _FEW // max(1, size)))
 
 
 def _first_of_each(runner: IntArray, decided: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:

@@ -12,11 +12,13 @@ Source: our own derivation; association is Harris's inequality.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsehist.histogram.binomial import IntArray
 from sparsehist.noise.family import Family, FloatArray
@@ -25,6 +27,7 @@ from sparsehist.privacy.levels import Level, as_level, level_float
 RAREST = 3.0
 # Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
 _STEP = math.log(1.01)
+_PROBES = 12
 
 
 class History(NamedTuple):
@@ -43,6 +46,17 @@ class History(NamedTuple):
     def bounds(self, counts: FloatArray) -> FloatArray:
         """The largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
+
+    def with_release(self, level: Fraction, threshold: float) -> History:
+        """The history after one more release."""
+        at = bisect_left(self.levels, level)
+        if at < len(self.levels) and self.levels[at] == level:
+            thresholds = self.thresholds.copy()
+            thresholds[at] = min(threshold, thresholds[at])
+            return History(self.levels, thresholds, np.append(self.column, at))
+        column = np.append(self.column + (self.column >= at), at)
+        levels = (*self.levels[:at], level, *self.levels[at:])
+        return History(levels, np.insert(self.thresholds, at, threshold), column)
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
@@ -87,6 +101,18 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
                 np.minimum(one_by_one, -np.log1p(-exceeding), out=one_by_one)
         total += one_by_one
     return total
+
+
+def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> NDArray[np.bool_]:
+    """Which groups have so rare a history, by their counts; shape (g,). It takes few evaluations: rarity rises."""
+    distinct = np.unique(counts)
+    first, end = 0, distinct.size
+    while first < end:
+        probes = np.unique(np.linspace(first, end - 1, _PROBES).astype(np.int64))
+        rare = rarity(family, history, distinct[probes]) > RAREST
+        first = max([first, *(probes[~rare] + 1).tolist()])
+        end = min([end, *probes[rare & (probes >= first)].tolist()])
+    return counts >= (distinct[first] if first < distinct.size else np.inf)
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:

@@ -238,10 +238,17 @@ class Gaussian:
         return values
 
     def _coarsen_scale(self, fine: Fraction, coarse: Fraction) -> float:
-        return self.sensitivity * math.sqrt((fine - coarse) / (2 * fine * coarse))
+        return self.sensitivity * _deviations(coarse, fine)[0]
 
     def _refine_scale(self, coarse: Fraction, fine: Fraction) -> float:
-        return self.sensitivity * math.sqrt((fine - coarse) / (2 * fine * fine))
+        return self.sensitivity * _deviations(coarse, fine)[1]
+
+
+@lru_cache(maxsize=4096)
+def _deviations(coarse: Fraction, fine: Fraction) -> tuple[float, float]:
+    """Of what is added to coarsen and to refine, for sensitivity 1; a round takes the steps of the one before."""
+    change = (fine - coarse) / (2 * fine)
+    return math.sqrt(change / coarse), math.sqrt(change / fine)
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -220,6 +221,7 @@ class Laplace:
         bridge[rng.random(size) < float((coarse / fine) ** 2)] = 0.0
         return bridge
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - frozen and small; a round takes the steps of the one before
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
         return _Kernel(
             total=level_float(fine + coarse) / self.sensitivity,

@@ -48,7 +48,7 @@ def main() -> None:
         "empty Python process": lambda: python("-c", "pass"),
         "import polars, duckdb, numpy": lambda: python("-c", "import polars, duckdb, numpy"),
         "import sparsehist": lambda: python("-c", "import sparsehist"),
-        "sparsehist --help": lambda: python("-m", "sparsehist.cli", "--help"),
+        "sparsehist --help": lambda: python("-m", "sparsehist", "--help"),
         "first release of a small log": first_release,
     }
     timings = in_turns(contenders, options.runs, warm=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sparsehist
-from sparsehist.cli.running import run
+from sparsehist.cli.entry import run
 
 CHECKOUT = Path(__file__).parent.parent
 README = CHECKOUT / "README.md"

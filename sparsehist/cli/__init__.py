@@ -13,7 +13,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Words after the program's name; those of the process by default.
     """
     try:
-        from sparsehist.cli.running import exit_with
+        from sparsehist.cli.entry import exit_with
 
         exit_with(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # while this was imported; later on it is an error like others

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +15,35 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 PIPED_WIDTH = 100
+CTRL_C = threading.Event()
+"""Set by Ctrl-C: an engine that it stops may report it as a failure of its own."""
+_WORDS = (
+    "cap",
+    "delta",
+    "domain",
+    "engine",
+    "epsilon",
+    "key",
+    "level",
+    "name",
+    "noise",
+    "population",
+    "reason",
+    "rho",
+    "threads",
+    "threshold",
+    "unit",
+    "wait",
+    "who",
+)
+_UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
+# A word is a parameter where it is given a value, a name with an underscore always.
+_PARAMETER = re.compile(
+    rf"(?<![-\w])(?<!--param )(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
+    rf"|({'|'.join(_UNDERSCORED)})\b)"
+)
+_IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
+_STORE = re.compile(r"Store\('([^']*)'\)")
 _UNLIMITED = 100_000
 
 
@@ -59,7 +90,7 @@ def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
     from rich.measure import Measurement
     from rich.table import Table
 
-    from sparsehist.cli.column_blocks import blocks
+    from sparsehist.cli.tables import blocks
 
     for part in shown:
         if isinstance(part, str):
@@ -96,3 +127,27 @@ def print_error(message: str, kind: str, *, as_json: bool) -> None:
 
     console = Console(stderr=True, highlight=False, emoji=False)
     console.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+
+
+def in_words_of_the_command_line(message: str) -> str:
+    """Write parameters of the Python interface as options: wait=5 becomes --wait 5.
+
+    Example:
+        >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
+        '--if-exists reuse gives it back'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        if _IN_OPEN_DOMAIN.search(found.string, 0, found.start()):
+            return found[0]
+        name = f"--{(found[1] or found[4]).replace('_', '-')}"
+        return f"{name} {found[2]}" if found[2] else f"{name} " if found[3] else name
+
+    return _PARAMETER.sub(option, _STORE.sub(r"the store \1", message))
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came since this was last asked."""
+    came = CTRL_C.is_set()
+    CTRL_C.clear()
+    return came

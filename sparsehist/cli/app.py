@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
-from sparsehist.cli import ledger_commands, plan_command, sql_commands, workload_command
+from sparsehist.cli import ledger_commands, plan_command
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
 
@@ -60,6 +60,14 @@ OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN
 OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
 MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; DuckDB spills beyond it.")]
 Threads = Annotated[int | None, Parameter(help="At most this many; all cores by default.")]
+Rows = Annotated[int, Parameter(help="Print at most this many rows of a result.")]
+Parameters = Annotated[
+    list[str] | None,
+    Parameter(
+        help="name=value for $name in the script; may be repeated. Written like a SQL number, true, false, null or "
+        "'text', the value is that; everything else is text.",
+    ),
+]
 
 
 @app.command(sort_key=0)
@@ -212,14 +220,64 @@ def check(
     )  # fmt: skip
 
 
-app.command(workload_command.release_workload, sort_key=1)
+@app.command(sort_key=1)
+def release_workload(
+    store: StorePath,
+    /,
+    *,
+    series: SeriesName,
+    name: Annotated[str, Parameter(help="Name of the release, unique over the series: a-z, 0-9 and _.")],
+    workload: Annotated[
+        str | None,
+        Parameter(
+            help="What is asked: prefix(), ranges(), \"ranges(keys=[('2024-01-01', '2024-01-31')])\", "
+            "identity(), total(), marginals(k=2), \"marginals([['country'], ['country', 'day']])\", kronecker(…, …), "
+            "union(…, …). Needed for a new name."
+        ),
+    ] = None,
+    level: Annotated[str | None, Parameter(help="Privacy level, exact; needed for a new name.")] = None,
+    strategy: Annotated[
+        str,
+        Parameter(
+            help="How it is answered: auto takes the least mean error and keeps to it; --plan lists what there is."
+        ),
+    ] = "auto",
+    post_processing: Annotated[
+        list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Parquet file to write: queries, answers, metadata.")] = None,
+    head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
+    plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,
+    who: Who = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Release prefix sums, ranges, marginals or other sums of a series.
+
+    Each workload is a noise path of its own: all its releases together cost what
+    the finest costs, and that adds to the cost of the cells. All ranges are
+    published as one row a key, from which any range is answered later with its
+    standard deviation (`sh.read(file).answer(low, high)` in Python). --plan
+    spends nothing.
+
+    For example:
+      sparsehist release-workload logs.sparsehist --series visits --name by_hour \
+          --workload 'ranges()' --level 0.1 --out by_hour.parquet
+    """
+    from sparsehist.cli.commands import compare_strategies, release_answers
+
+    if plan:
+        return compare_strategies(store, series, workload, level, wait)
+    return release_answers(
+        store, series, name, workload,
+        level=level, strategy=strategy, post_processing=post_processing, out=out, head=head, who=who, wait=wait,
+    )  # fmt: skip
+
+
 app.command(plan_command.plan, sort_key=2)
 app.command(ledger_commands.ledger, sort_key=3)
 app.command(ledger_commands.budget, sort_key=3)
 app.command(ledger_commands.raise_cap, sort_key=3)
 app.command(ledger_commands.disjoint, sort_key=3)
-app.command(sql_commands.run, sort_key=20)
-app.command(sql_commands.sql, sort_key=21)
 
 
 @app.command(sort_key=4)
@@ -330,3 +388,66 @@ def demo(
     from sparsehist.cli.demonstration import demonstrate
 
     return demonstrate(directory, plot=plot, picture=picture)
+
+
+@app.command(sort_key=20)
+def run(
+    script: Annotated[Path, Parameter(help="File of statements; - reads standard input.", allow_leading_hyphen=True)],
+    /,
+    *,
+    store: Annotated[
+        Path | None, Parameter(help="Directory of the store; the first CREATE SERIES makes it if there is none.")
+    ] = None,
+    param: Parameters = None,
+    keep_going: Annotated[
+        bool, Parameter(help="Leave out statements that are wrong or fail; run the others.")
+    ] = False,
+    dry_run: Annotated[bool, Parameter(help="Run nothing: show each statement and what it would spend.")] = False,
+    rows: Rows = 40,
+    who: Who = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    """Run a script of SQL.
+
+    CREATE SERIES, RELEASE, PLAN, SHOW SERIES | RELEASES | LEDGER and DROP SERIES
+    work on the store, all else goes to DuckDB; a release is the table
+    series.release. The whole script is checked first: if anything is wrong,
+    nothing runs. It stops at the first error; what was committed before stays.
+
+    For example:
+      sparsehist run script.sql --store logs.sparsehist --param level=0.01
+    """
+    from sparsehist.cli.sql_work import run_file
+
+    return run_file(
+        script, store, param or [], keep_going=keep_going, dry_run=dry_run, rows=rows, who=who, wait=wait
+    )  # fmt: skip
+
+
+@app.command(sort_key=21)
+def sql(
+    store: Annotated[Path | None, Parameter(help="Directory of the store.")] = None,
+    /,
+    *,
+    analyst: Annotated[
+        Path | None,
+        Parameter(
+            ("--analyst", "--read-only"),
+            help="Instead of a store: a directory of published Parquet files and their public ledger, read-only.",
+        ),
+    ] = None,
+    rows: Rows = 40,
+    who: Who = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    """Open a prompt for SQL on a store, or on published files.
+
+    Statements end with a semicolon and may take several lines; .help explains.
+    The prompt needs the extra sparsehist[sql]; a script on standard input does not.
+
+    For example:
+      sparsehist sql logs.sparsehist
+    """
+    from sparsehist.cli.sql_work import open_prompt
+
+    return open_prompt(store, analyst, rows=rows, who=who, wait=wait)

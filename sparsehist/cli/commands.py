@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer
-from sparsehist.cli.running import in_words_of_the_command_line
+from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.table import unit_warning
+from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.series.release import refuse_to_replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from rich.console import RenderableType
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _PARQUET = (".parquet", ".pq")
 MOST_ROWS = 1000
+_ABOUT_PLAN = (
+    "Nothing was released. std: root of the mean variance of a query, in units.\n"
+    "lower_bound: what no factorization goes below at one key a unit; ratio: of the variances."
+)
 
 
 def opening(store: Path, wait: float) -> Store:
@@ -124,7 +128,38 @@ def release_series(
             who=who,
         )
 
-    return released_answer(store, series, name, release, release_rows, out=out, head=head, wait=wait)
+    return released_answer(store, series, name, release, out=out, head=head, wait=wait)
+
+
+def release_answers(
+    store: Path,
+    series: str,
+    name: str,
+    workload: str | None,
+    *,
+    out: Path | None,
+    head: int,
+    wait: float,
+    **asked: Any,
+) -> Answer:
+    """Release a workload, or give back the release of that name, and write it."""
+
+    def release(known: Series) -> Release:
+        return known.release_workload(name, workload, **asked)
+
+    return released_answer(store, series, name, release, out=out, head=head, wait=wait)
+
+
+def compare_strategies(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:
+    """What each strategy would do; nothing is released."""
+    import polars as pl
+
+    if workload is None:
+        raise DeclarationError("--plan needs --workload")
+    with opening(store, wait) as opened:
+        compared = opened.series(series).plan_workload(workload, level)
+    marked = compared.with_columns(chosen=pl.when("chosen").then(pl.lit("*")).otherwise(pl.lit("")))
+    return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(marked)])
 
 
 def released_answer(
@@ -132,7 +167,6 @@ def released_answer(
     series: str,
     name: str,
     release: Callable[[Series], Release],
-    told: Callable[[Mapping[str, Any]], list[tuple[str, str]]],
     *,
     out: Path | None,
     head: int,
@@ -145,7 +179,6 @@ def released_answer(
         series: Name of the series.
         name: Of the release.
         release: Makes it.
-        told: The rows of public parameters that people read it by.
         out: File to write.
         head: Rows to show.
         wait: Seconds to wait for the store.
@@ -162,15 +195,20 @@ def released_answer(
         released = release(known)
     if out is not None:
         write_committed(released, out)
-    metadata = dict(released.metadata)
-    data = {"release": name, "rows": len(released), "out": None if out is None else str(out), "metadata": metadata}
+    about = read_metadata(released.metadata)
+    data = {
+        "release": name,
+        "rows": len(released),
+        "out": None if out is None else str(out),
+        "metadata": released.metadata,
+    }
     shown: list[RenderableType] = [
         f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}",
-        parameters_table(told(metadata)),
+        parameters_table(release_rows(about)),
     ]
     if head > 0:
         data["head"] = released.frame.head(head).to_dicts()
-        shown.append(rows_table(released.frame.head(min(head, MOST_ROWS)), keys=metadata["key"]))
+        shown.append(rows_table(released.frame.head(min(head, MOST_ROWS)), keys=about.key))
         if min(head, len(released)) > MOST_ROWS:
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
     if not len(released):
@@ -311,23 +349,27 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
     ]
 
 
-def release_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The parameters one reads a count by."""
-    return [
-        ("level", f"{metadata['level']} ({metadata['guarantee']}, for {metadata['neighbours']})"),
-        ("noise", f"{metadata['noise']}, standard deviation {metadata['std']:.4g} units"),
-        ("threshold", f"{metadata['threshold']:,.4f} units"),
-        ("expected false keys", f"{metadata['expected_false_keys']:.3g}"),
-        *open_rows(metadata),
+def release_rows(about: CellMetadata | WorkloadMetadata) -> list[tuple[str, str]]:
+    """The parameters one reads a count or an answer by."""
+    level = ("level", f"{about.level} ({about.guarantee}, for {about.neighbours})")
+    if isinstance(about, WorkloadMetadata):
+        std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
+        return [
+            ("workload", f"{about.workload}, by {about.strategy}"),
+            level,
+            ("noise", f"{about.noise}, {std}"),
+            ("post-processing", ", ".join(about.post_processing) or "none"),
+        ]
+    rows = [
+        level,
+        ("noise", f"{about.noise}, standard deviation {about.std:.4g} units"),
+        ("threshold", f"{about.threshold:,.4f} units"),
+        ("expected false keys", f"{about.expected_false_keys:.3g}"),
     ]
-
-
-def open_rows(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the series has spent of the delta of an open domain."""
-    if "delta_infinity" not in metadata:
-        return []
-    spent, left = metadata["delta_infinity"], metadata["delta_remaining"]
-    return [("delta of the series", f"{spent:.4g} spent so far, {left:.4g} of {metadata['delta']} left")]
+    if about.delta_infinity is None:
+        return rows
+    spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} of {about.delta} left"
+    return [*rows, ("delta of the series", spent)]
 
 
 def counted(n: int, what: str) -> str:

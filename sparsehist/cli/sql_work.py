@@ -55,8 +55,7 @@ def open_prompt(store: Path | None, analyst: Path | None, *, rows: int, who: str
     with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
         if not sys.stdin.isatty():
             return described(run_script(session, _read(Path(_STDIN))), script=_STDIN)
-        from sparsehist.cli.prompt import converse
-        from sparsehist.cli.prompt_words import of_session, tables_of
+        from sparsehist.cli.prompt import converse, of_session, tables_of
 
         converse(
             lambda text: described(run_script(session, text)),
@@ -78,8 +77,7 @@ def _for_analyst(directory: Path, rows: int) -> Answer:
 
         if not sys.stdin.isatty():
             return run(_read(Path(_STDIN)))
-        from sparsehist.cli.prompt import READING, converse
-        from sparsehist.cli.prompt_words import of_tables
+        from sparsehist.cli.prompt import READING, converse, of_tables
 
         converse(run, of_tables(session), title=str(directory), aid=READING, tables=session.tables)
     return Answer({"directory": str(directory)}, [])

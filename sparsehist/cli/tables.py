@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.cells import cell_len
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console, ConsoleOptions
 
 __all__ = ["escape", "parameters_table", "printable", "rows_table"]
 
@@ -73,3 +76,38 @@ def exact_text(value: Any) -> str:
 def printable(text: str) -> str:
     """The text with control and invisible characters escaped: a false key may be any string."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def blocks(table: Table, console: Console, width: int) -> Iterator[Table]:
+    """Cut a table into tables of all its rows that fit a width.
+
+    A column that does not fit by itself is folded.
+
+    Args:
+        table: Whose columns have a least width.
+        console: Where it is to be drawn.
+        width: In characters.
+    """
+    options = console.options.update(width=10 * (width + sum(column.min_width or 0 for column in table.columns)))
+    first = 0
+    while first < len(table.columns):
+        last = first + 1
+        while last < len(table.columns) and _needed(_part(table, first, last + 1), console, options) <= width:
+            last += 1
+        part = _part(table, first, last)
+        if _needed(part, console, options) > width:
+            part.columns[0].min_width = None
+        yield part
+        first = last
+
+
+def _needed(table: Table, console: Console, options: ConsoleOptions) -> int:
+    return Measurement.get(console, options, table).minimum
+
+
+def _part(table: Table, first: int, last: int) -> Table:
+    """Columns from `first` up to but not including `last`."""
+    part = Table(box=table.box, padding=table.padding, show_header=table.show_header)
+    part.columns = [replace(column, _index=i) for i, column in enumerate(table.columns[first:last])]
+    part.rows = table.rows
+    return part

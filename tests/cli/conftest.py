@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sparsehist.cli.running import run
+from sparsehist.cli.entry import run
 
 SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
 

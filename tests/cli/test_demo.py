@@ -17,7 +17,7 @@ from sparsehist.report import plots
 def demo(tmp_path_factory):
     """Run it once, as a user would, with its output piped."""
     home = tmp_path_factory.mktemp("demo")
-    words = [sys.executable, "-m", "sparsehist.cli", "demo", "--picture", "picture.svg"]
+    words = [sys.executable, "-m", "sparsehist", "demo", "--picture", "picture.svg"]
     ran = subprocess.run(words, cwd=home, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     return home, ran.stdout

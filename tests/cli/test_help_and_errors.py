@@ -14,8 +14,8 @@ import pytest
 import sparsehist as sh
 from sparsehist import __version__
 from sparsehist.cli import accounts
+from sparsehist.cli.answer import in_words_of_the_command_line
 from sparsehist.cli.app import app
-from sparsehist.cli.running import in_words_of_the_command_line
 from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 
 COMMANDS = (
@@ -25,7 +25,7 @@ COMMANDS = (
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
 WATCHED = """
 import sys
-from sparsehist.cli.running import run
+from sparsehist.cli.entry import run
 code = run(sys.argv[1:])
 loaded = [name for name in {heavy} if name in sys.modules]
 sys.exit(100 if loaded else code)

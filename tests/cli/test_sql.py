@@ -12,8 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sparsehist.cli.answer import print_shown
-from sparsehist.cli.prompt import converse, history_file, is_complete
-from sparsehist.cli.prompt_words import completer, of_session, tables_of
+from sparsehist.cli.prompt import completer, converse, history_file, is_complete, of_session, tables_of
 from sparsehist.cli.tables import rows_table
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.running import run_script
@@ -153,7 +152,7 @@ def test_without_prompt_toolkit_the_prompt_says_how_to_get_it(here, store):
     program = """
 import sys
 sys.modules["prompt_toolkit"] = None
-from sparsehist.cli.running import run
+from sparsehist.cli.entry import run
 sys.stdin.isatty = lambda: True
 sys.exit(run(["sql", "s"]))
 """

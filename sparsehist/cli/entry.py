@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -17,39 +15,18 @@ from types import FrameType
 from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 from sparsehist import __version__
-from sparsehist.cli.answer import Answer, print_answer, print_error, print_json
+from sparsehist.cli.answer import (
+    CTRL_C,
+    Answer,
+    in_words_of_the_command_line,
+    print_answer,
+    print_error,
+    print_json,
+)
 from sparsehist.cli.app import app
 from sparsehist.errors import SparsehistError
 
-_WORDS = (
-    "cap",
-    "delta",
-    "domain",
-    "engine",
-    "epsilon",
-    "key",
-    "level",
-    "name",
-    "noise",
-    "population",
-    "reason",
-    "rho",
-    "threads",
-    "threshold",
-    "unit",
-    "wait",
-    "who",
-)
-_UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
-# A word is a parameter where it is given a value, a name with an underscore always.
-_PARAMETER = re.compile(
-    rf"(?<![-\w])(?<!--param )(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
-    rf"|({'|'.join(_UNDERSCORED)})\b)"
-)
-_IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
-_STORE = re.compile(r"Store\('([^']*)'\)")
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
-_INTERRUPTED = threading.Event()
 
 
 def exit_with(arguments: Sequence[str]) -> None:
@@ -96,7 +73,7 @@ def _run(words: list[str], *, as_json: bool) -> int:
         print_error(_advice(problem), "UsageError", as_json=as_json)
         return BAD_INPUT
     except SparsehistError as problem:
-        if _INTERRUPTED.is_set():
+        if CTRL_C.is_set():
             return _interrupted(as_json=as_json)
         message = in_words_of_the_command_line(str(problem))
         print_error(message, type(problem).__name__, as_json=as_json)
@@ -130,37 +107,13 @@ def _told(answer: Answer, *, as_json: bool) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
-    _INTERRUPTED.set()
+    CTRL_C.set()
     signal.default_int_handler(number, frame)
-
-
-def was_interrupted() -> bool:
-    """Whether Ctrl-C came since this was last asked."""
-    came = _INTERRUPTED.is_set()
-    _INTERRUPTED.clear()
-    return came
 
 
 def _interrupted(*, as_json: bool) -> int:
     print_error("interrupted; what was committed stays, nothing else was kept", "Interrupted", as_json=as_json)
     return INTERRUPTED
-
-
-def in_words_of_the_command_line(message: str) -> str:
-    """Write parameters of the Python interface as options: wait=5 becomes --wait 5.
-
-    Example:
-        >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
-        '--if-exists reuse gives it back'
-    """
-
-    def option(found: re.Match[str]) -> str:
-        if _IN_OPEN_DOMAIN.search(found.string, 0, found.start()):
-            return found[0]
-        name = f"--{(found[1] or found[4]).replace('_', '-')}"
-        return f"{name} {found[2]}" if found[2] else f"{name} " if found[3] else name
-
-    return _PARAMETER.sub(option, _STORE.sub(r"the store \1", message))
 
 
 def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:

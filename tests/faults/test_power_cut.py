@@ -68,7 +68,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path: Path, work
 
 
 def test_what_was_published_is_in_the_state_whenever_the_power_goes(tmp_path: Path) -> None:
-    """A release is committed, then published with its ledger: no file is ever there that the state knows nothing of."""
+    """A release that is committed, then published with its ledger: no file is there that the state does not know."""
     root = tmp_path / "root"
     root.mkdir()
     store, out = places(root)

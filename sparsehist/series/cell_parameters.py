@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +23,7 @@ from sparsehist.privacy import level_text
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, shared
 from sparsehist.series.request import CellRequest
-from sparsehist.store import ReleaseRecord
+from sparsehist.store import Past
 
 _LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
@@ -35,13 +34,13 @@ LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
 
-def cell_metadata(declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord]) -> CellMetadata:
+def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Choose the threshold and say what a release will be.
 
     Args:
         declaration: Of the series.
         request: With a level.
-        made: The releases of the path so far, in order.
+        past: Levels spent so far, each with the lowest effective threshold it was released at.
 
     Raises:
         LevelError: If noise at the level does not share a grid with counts.
@@ -54,11 +53,10 @@ def cell_metadata(declaration: Declaration, request: CellRequest, made: Sequence
     _check_std(declaration, level, std)
     step = 1.0 if family.integer else grid_step(std)
     if isinstance(declaration.domain, Open):
-        chosen = _open_parameters(declaration, declaration.domain, request, made)
+        chosen = _open_parameters(declaration, declaration.domain, request, past)
     else:
-        chosen = _closed_parameters(declaration, request, made, step)
+        chosen = _closed_parameters(declaration, request, past, step)
     effective = effective_threshold(chosen["threshold"], step)
-    past = [(known.level, known.threshold) for known in made]
     return CellMetadata(
         **shared(declaration),
         name=request.name,
@@ -82,9 +80,7 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
         )
 
 
-def _closed_parameters(
-    declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord], step: float
-) -> dict[str, Any]:
+def _closed_parameters(declaration: Declaration, request: CellRequest, past: Past, step: float) -> dict[str, Any]:
     """The threshold by the expected number of false keys."""
     assert request.level is not None
     if request.delta is not None:
@@ -106,7 +102,6 @@ def _closed_parameters(
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size}; "
             f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
         )
-    past = [(known.level, known.threshold) for known in made]
     if size > max_false_keys and draws_all_empty(family, [*past, (level, effective)]):
         enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past))
         raise ThresholdError(
@@ -117,16 +112,14 @@ def _closed_parameters(
     return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}
 
 
-def _open_parameters(
-    declaration: Declaration, domain: Open, request: CellRequest, made: Sequence[ReleaseRecord]
-) -> dict[str, Any]:
+def _open_parameters(declaration: Declaration, domain: Open, request: CellRequest, past: Past) -> dict[str, Any]:
     """The threshold by what is left of the series' delta, and what is left then.
 
     Args:
         declaration: Of the series.
         domain: Its domain.
         request: With a level.
-        made: The releases of the path so far, in order.
+        past: Levels spent so far, each with the lowest effective threshold it was released at.
 
     Raises:
         DeclarationError: If false keys were asked for: there are none.
@@ -139,7 +132,6 @@ def _open_parameters(
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
     family, level = declaration.family, request.level
-    past = [(known.level, known.threshold) for known in made]
     before = open_budget(family, past, float(domain.delta), declaration.max_keys)
     share, threshold = request.delta, request.threshold
     if threshold is None:
@@ -161,7 +153,7 @@ def _open_parameters(
         advice = "no threshold would do" if lowest is None else f"threshold={lowest!r} would take all that remains"
         raise _refusal(before.added(exceeds), before, advice)
     after = before.after(exceeds)
-    finest = max([level, *(known.level for known in made)])
+    finest = max([level, *(known for known, _ in past)])
     return {
         "threshold": threshold,
         "false_keys": None,

@@ -18,7 +18,7 @@ from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.series.published_rows import published_frame, shown_cells
 from sparsehist.series.request import CellRequest
-from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, Tracked
+from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Tracked
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +36,7 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        return cell_metadata(self.held.declaration, request, self.held.state.releases(self.path_id))
+        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
 
     def draw(
         self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator
@@ -44,14 +44,14 @@ class CellPath:
         assert request.level is not None
         state, files, level = self.held.state, self.held.files, request.level
         domain = self.held.declaration.domain
-        made = state.releases(self.path_id)
+        past = state.past(self.path_id)
         tracked = state.tracked(self.path_id)
         n_tracked = tracked.position.size
-        spent = {known.level for known in made}
+        spent = {known for known, _ in past}
         counts, sizes = untracked_groups(files, tracked, domain)
         drawn = draw_round(
             self.held.declaration.family,
-            [(known.level, known.threshold) for known in made],
+            past,
             level,
             metadata.effective_threshold,
             neighbours={at: state.noise(self.path_id, at, n_tracked) for at in adjacent(spent, level)},
@@ -78,7 +78,7 @@ class CellPath:
             positions=positions,
             counts=new_counts,
             empty_keys=_draw_empty_keys(domain, files, self._empty_keys(tracked), n_empty, rng=rng),
-            paths=_paths(made, level, drawn.new),
+            paths=_paths(past, level, drawn.new),
             who=who,
         )
 
@@ -167,8 +167,8 @@ def _is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
     return joined["known"].fill_null(value=False).to_numpy()
 
 
-def _paths(made: list[ReleaseRecord], level: Fraction, new: NewlyTracked) -> dict[Fraction, NoiseArray]:
+def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Fraction, NoiseArray]:
     """Noise of the new cells at every level of the path."""
-    paths = {known.level: new.paths[:, i] for i, known in enumerate(made)}
+    paths = {known: new.paths[:, i] for i, (known, _) in enumerate(past)}
     paths[level] = new.values
     return paths

@@ -149,11 +149,10 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
 
 
 def _release_named(held: Held, name: str) -> tuple[PathRecord, ReleaseRecord] | None:
-    for path in held.record.paths:
-        for made in held.state.releases(path.path_id):
-            if made.name == name:
-                return path, made
-    return None
+    made = held.state.release_named(held.record, name)
+    if made is None:
+        return None
+    return next(path for path in held.record.paths if path.path_id == made.path_id), made
 
 
 def _check_same(held: Held, request: Request, path: PathRecord, made: ReleaseRecord) -> None:

@@ -26,7 +26,7 @@ from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.request import CellRequest, requested
 from sparsehist.series.spending import cell_release, cells_of
-from sparsehist.store import ReleaseRecord
+from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
@@ -155,7 +155,7 @@ def planned(
     ledger: Ledger,
     series_id: str,
     declaration: Declaration,
-    made: Sequence[ReleaseRecord],
+    past: Past,
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
     chosen: CellRequest,
     counts: Sequence[int],
@@ -166,7 +166,7 @@ def planned(
         ledger: Of its store.
         series_id: Of the series.
         declaration: Of the series.
-        made: Its releases so far, in order.
+        past: Its levels spent so far, each with the lowest effective threshold it was released at.
         levels: Candidate levels.
         chosen: How the threshold is chosen.
         counts: True counts to show the error at.
@@ -176,7 +176,7 @@ def planned(
     by_count: list[dict[str, Any]] = []
     for level in _checked_levels(levels):
         request = replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
-        parameters, release = cell_release(ledger, series_id, declaration, request, made)
+        parameters, release = cell_release(ledger, series_id, declaration, request, past)
         by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
         by_count += _count_rows(declaration, release.level, parameters.effective_threshold, shown)
     whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), pl.Int64)

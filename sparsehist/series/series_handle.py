@@ -270,9 +270,9 @@ class Series:
         """
         chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
         with self._hold(wait) as (state, record):
-            made = state.releases(record.path_id)
+            past = state.past(record.path_id)
             return planned(
-                Ledger.of(state), record.series_id, self.declaration, made, levels, chosen, counts
+                Ledger.of(state), record.series_id, self.declaration, past, levels, chosen, counts
             )  # fmt: skip
 
     def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:

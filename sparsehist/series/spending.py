@@ -5,7 +5,6 @@ The same functions serve a release, its plan and a dry run, so that they refuse 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol, Self, TypeVar
 
@@ -30,7 +29,7 @@ from sparsehist.series.cell_parameters import cell_metadata
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata
 from sparsehist.series.request import CellRequest
-from sparsehist.store import ReleaseRecord, SeriesRecord, State
+from sparsehist.store import Past, SeriesRecord, State
 
 _QUARTER = Fraction(1, 4)
 
@@ -109,7 +108,7 @@ def spending(
 
 
 def cell_release(
-    ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, made: Sequence[ReleaseRecord]
+    ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past
 ) -> tuple[CellMetadata, Release]:
     """The public parameters of a release of cells, and what it would add to the ledger.
 
@@ -118,14 +117,14 @@ def cell_release(
         series_id: Of the series.
         declaration: Of the series.
         request: With a level, or a goal that stands for one.
-        made: The releases of the cells so far, in order.
+        past: Levels of the cells spent so far, each with the lowest effective threshold it was released at.
 
     Raises:
         InputError: If it cannot be served.
         BudgetExceededError: If the delta of an open domain has no room for it.
     """
     exact = settled(ledger, declaration, request)
-    metadata = cell_metadata(declaration, exact, made)
+    metadata = cell_metadata(declaration, exact, past)
     return metadata, spending(ledger, series_id, declaration, CELLS, exact, metadata)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from fractions import Fraction
 
 from sparsehist.errors import NotFoundError, SparsehistError
 from sparsehist.ledger.ledger import Ledger, Release, cost_of
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.pipeline import AUTO
 from sparsehist.series.request import requested
 from sparsehist.series.spending import cell_release, cells_of, settled, spending
@@ -20,7 +21,7 @@ from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import pointed
-from sparsehist.store import ReleaseRecord, is_store
+from sparsehist.store import is_store
 from sparsehist.workload import strategy_named
 
 
@@ -31,7 +32,7 @@ class _Series:
     series_id: str
     declaration: Declaration
     names: set[str] = field(default_factory=set)
-    cells: list[ReleaseRecord] = field(default_factory=list)
+    cells: list[tuple[Fraction, float]] = field(default_factory=list)
 
 
 class DryRun:
@@ -53,7 +54,7 @@ class DryRun:
                     record.series_id,
                     declaration_of(record),
                     {release.name for release in state.series_releases(record)},
-                    list(state.releases(record.path_id)),
+                    state.past(record.path_id),
                 )
 
     def outcome(self, statement: Statement) -> Outcome:
@@ -107,35 +108,21 @@ class DryRun:
         after = self._spent(series.declaration.population)
         said = f"population {series.declaration.population}: {before} before, {after} after"
         if made is not None:
-            series.cells.append(made)
+            series.cells.append((release.level, made.effective_threshold))
             if series.declaration.domain.is_open:
-                spent, left = made.metadata["delta_infinity"], made.metadata["delta_remaining"]
+                spent, left = made.delta_infinity, made.delta_remaining
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
         return said
 
-    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[ReleaseRecord | None, Release]:
+    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata, Release]:
         """The release as it would stand in the store, but for what only drawing tells."""
         request = requested(
             str(head.name), level=head.levels[0], threshold=head.threshold, false_keys=head.false_keys,
             delta=head.delta,
         )  # fmt: skip
-        metadata, release = cell_release(
-            self._ledger, series.series_id, series.declaration, request, series.cells
-        )  # fmt: skip
-        made = ReleaseRecord(
-            path_id=0,
-            name=request.name,
-            level=release.level,
-            threshold=metadata.effective_threshold,
-            request=request.as_json(),
-            metadata=metadata.as_dict(),
-            generation=0,
-            released=datetime.now(UTC),
-            n_tracked=0,
-        )
-        return made, release
+        return cell_release(self._ledger, series.series_id, series.declaration, request, series.cells)
 
-    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[ReleaseRecord | None, Release]:
+    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Release]:
         request = workload_round.requested(
             series.declaration, str(head.name), head.workload, level=head.levels[0], strategy=head.strategy or "auto",
             post_processing=None,

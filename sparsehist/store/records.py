@@ -18,6 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
+Past = Sequence[tuple[Fraction, float]]
+"""The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray = NDArray[np.float64] | NDArray[np.int64]
 
 

@@ -5,6 +5,7 @@ What they hand to `sparsehist.series.pipeline` is what the durable ones hand to 
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -51,8 +52,14 @@ class StateInMemory:
         self.cells = Tracked(np.empty(0, np.int64), np.empty(0, np.int64))
         self.empties = pl.DataFrame(schema={"key_0": pl.Int64})
 
-    def releases(self, _path: int) -> list[ReleaseRecord]:
-        return list(self.made)
+    def release_named(self, _record: object, name: str) -> ReleaseRecord | None:
+        return next((made for made in self.made if made.name == name), None)
+
+    def past(self, _path: int) -> list[tuple[Fraction, float]]:
+        lowest: dict[Fraction, float] = {}
+        for made in self.made:
+            lowest[made.level] = min(made.threshold, lowest.get(made.level, math.inf))
+        return list(lowest.items())
 
     def limit_events(self) -> pl.DataFrame:
         return event_frame([])

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparsehist import dense, errors, histogram, noise, privacy, workload
+    from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.privacy.guarantees import EpsilonDelta
@@ -59,6 +59,7 @@ __all__ = [
     "WorkloadRelease",
     "__version__",
     "adopt",
+    "audiences",
     "backup",
     "check_log",
     "check_query",
@@ -66,6 +67,8 @@ __all__ = [
     "dense",
     "errors",
     "histogram",
+    "interactive",
+    "local",
     "migrate",
     "noise",
     "open",
@@ -77,7 +80,7 @@ __all__ = [
     "workload",
 ]
 
-_MODULES = ("dense", "errors", "histogram", "noise", "privacy", "workload")
+_MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local", "noise", "privacy", "workload")
 
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),

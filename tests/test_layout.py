@@ -245,8 +245,8 @@ def test_the_public_names_are_these():
         ),
         *("Marginals", "MultipleRelease", "Open", "Plan", "Prefix", "Product", "Query", "Ranges", "Release"),
         *("Series", "SqlResult", "Store", "Strings", "Total", "Union", "Workload", "WorkloadRelease"),
-        *("__version__", "adopt", "backup", "check_log", "check_query", "create", "dense", "errors", "histogram"),
-        *("migrate", "noise", "open", "open_analyst", "plan", "privacy", "read", "sql", "workload"),
+        *("__version__", "adopt", "audiences", "backup", "check_log", "check_query", "create", "dense", "errors"),
+        *("histogram", "interactive", "local", "migrate", "noise", "open", "open_analyst", "plan", "privacy", "read", "sql", "workload"),
     ]
     assert dir(sparsehist) == sorted(sparsehist.__all__)
 

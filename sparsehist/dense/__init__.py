@@ -7,17 +7,21 @@ from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path
 from sparsehist.dense.lazy_updates import DenseUpdate, apply_update, changed, expected_share, redrawn_share
 from sparsehist.dense.post_processing import PostProcessing, clip_negative, round_to, scale, threshold
+from sparsehist.dense.resale import Coarsening, check_coarsening, joint_level
 from sparsehist.dense.tightening import tighten
 
 __all__ = [
+    "Coarsening",
     "DenseRelease",
     "DenseUpdate",
     "LaplacePath",
     "PostProcessing",
     "apply_update",
     "changed",
+    "check_coarsening",
     "clip_negative",
     "expected_share",
+    "joint_level",
     "redrawn_share",
     "round_to",
     "sample_laplace_path",

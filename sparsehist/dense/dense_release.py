@@ -28,7 +28,8 @@ class DenseRelease:
         family: The noise, with the sensitivity that was used.
         level: Exact.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
-            post_processing (names, in order) and lossless, which says what several releases say together.
+            post_processing (names, in order), lossless, which says what several releases say together, and
+            lineage: the noise paths it descends from, each with the level at which it left it.
     """
 
     values: NoiseArray
@@ -79,6 +80,7 @@ def dense_release(
     truth_step: float,
     rounding_charge: float = 0.0,
     cap: Fraction | None = None,
+    lineage: tuple[tuple[str, str], ...] = (),
 ) -> DenseRelease:
     """Put values and their public parameters together; the values become read-only."""
     values.flags.writeable = False
@@ -95,6 +97,7 @@ def dense_release(
         "size": int(values.size),
         "post_processing": (),
         "lossless": LOSSLESS,
+        "lineage": lineage,
     }
     return DenseRelease(values, family, level, MappingProxyType(metadata))
 

@@ -4,6 +4,8 @@ Core: numpy and scipy only, no I/O, generators are passed in. `RapporClient`, wh
 part of the shell and is found here under its public name when it is first used.
 """
 
+from typing import Any
+
 from sparsehist.local.decoding import decode
 from sparsehist.local.estimates import Decoded, Frequencies
 from sparsehist.local.frequencies import frequencies, frequency_std
@@ -15,6 +17,7 @@ __all__ = [
     "Degradation",
     "Frequencies",
     "Rappor",
+    "RapporClient",
     "coarser_history",
     "decode",
     "draw_memo",
@@ -23,3 +26,10 @@ __all__ = [
     "frequencies",
     "frequency_std",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Find the class that draws and keeps a file where it stands, in the shell."""
+    if name != "RapporClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return __import__("sparsehist.sessions.rappor_client", fromlist=[name]).RapporClient

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -37,13 +38,17 @@ from sparsehist.errors import (
 )
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.series.vector_release import VectorRelease
 from sparsehist.store.private_files import AtomicFile, disk_errors
 
 _MAGIC = b"sparsehist dense 1\n"
 _LONGEST_HEADER = 1 << 24
 _PIECE = 1 << 22
 
-Loaded = tuple[DenseState, Fraction | None, float | None, float]
+Loaded = tuple[DenseState, Fraction | None, float | None, float, tuple[Any, ...]]
+
+Descent = tuple[Any, ...]
+"""Public: (path, level) of each release that was bought, then the name of one's own path."""
 
 
 class MultipleRelease:
@@ -96,11 +101,12 @@ class MultipleRelease:
     Source: Andersson et al., Algorithms 4 and 5; for sealing see `sparsehist.dense.dense_state`.
     """
 
-    __slots__ = ("_cap", "_charge", "_lock", "_process", "_state", "_step")
+    __slots__ = ("_cap", "_charge", "_descent", "_lock", "_process", "_state", "_step")
     _state: DenseState
     _cap: Fraction | None
     _step: float | None
     _charge: float
+    _descent: Descent
 
     def __init__(
         self,
@@ -125,7 +131,7 @@ class MultipleRelease:
         if chosen is not None and chosen > vector.step:
             raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {step!r}")
         state = DenseState(vector.family, vector.values, vector.step)
-        self._set(state, finest, chosen, vector.charge)
+        self._set(state, finest, chosen, vector.charge, (_new_path(),))
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
@@ -143,7 +149,7 @@ class MultipleRelease:
         state = bought_state(release.values, release.family, release.level, truth_step=truth_step)
         own = step_of(state, release.level)
         step, charge = None if grid == own else grid, float(release.metadata["rounding_charge"])
-        return cls._of(state, release.level, step, charge)
+        return cls._of(state, release.level, step, charge, (*release.metadata["lineage"], _new_path()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], family: DenseFamily | None = None) -> MultipleRelease:
@@ -172,9 +178,9 @@ class MultipleRelease:
         """
         with self._lock:
             self._require_whole()
-            _write_state(Path(path), self._state, self._cap, self._step, self._charge)
+            _write_state(Path(path), self._state, self._cap, self._step, self._charge, self._descent)
 
-    def release(self, level: Level) -> DenseRelease:
+    def release(self, level: Level) -> VectorRelease:
         """Release the vector at a level; the same release again if the level was released before.
 
         Args:
@@ -201,7 +207,7 @@ class MultipleRelease:
                 self._require_own_process()
                 drawn, values = draw_and_publish(self._state, target, grid, rng=generator())
                 self._state.offsets[target] = drawn
-            return dense_release(
+            plain = dense_release(
                 values,
                 self._state.family,
                 target,
@@ -209,7 +215,9 @@ class MultipleRelease:
                 truth_step=self._state.truth_step,
                 rounding_charge=self._charge,
                 cap=self._cap,
+                lineage=(*self._descent[:-1], (self._descent[-1], str(target))),
             )
+            return VectorRelease(plain.values, plain.family, plain.level, plain.metadata)
 
     def seal(self) -> None:
         """Erase the truth, and go on serving every level up to the cap.
@@ -269,7 +277,7 @@ class MultipleRelease:
     def __getstate__(self) -> tuple[Any, ...]:
         """Pickle what `save` writes; the rule about copies holds."""
         with self._lock:
-            return self._state, self._cap, self._step, self._charge
+            return self._state, self._cap, self._step, self._charge, self._descent
 
     def __setstate__(self, given: tuple[Any, ...]) -> None:
         """Read a pickle back."""
@@ -281,11 +289,14 @@ class MultipleRelease:
         made.__setstate__(given)
         return made
 
-    def _set(self, state: DenseState, cap: Fraction | None, step: float | None, charge: float) -> None:
+    def _set(
+        self, state: DenseState, cap: Fraction | None, step: float | None, charge: float, descent: Descent
+    ) -> None:
         self._state = state
         self._cap = cap
         self._step = step
         self._charge = charge
+        self._descent = descent
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -309,7 +320,14 @@ class MultipleRelease:
             )
 
 
-def _write_state(path: Path, state: DenseState, cap: Fraction | None, step: float | None, charge: float) -> None:
+def _write_state(
+    path: Path,
+    state: DenseState,
+    cap: Fraction | None,
+    step: float | None,
+    charge: float,
+    descent: Descent,
+) -> None:
     """Write state and parameters; whole, or not at all."""
     levels = list(state.offsets)
     dtype = "<i8" if state.family.integer else "<f8"
@@ -323,6 +341,7 @@ def _write_state(path: Path, state: DenseState, cap: Fraction | None, step: floa
         "cap": None if cap is None else str(cap),
         "step": step,
         "charge": charge,
+        "descent": descent,
     }
     with AtomicFile(path, durable=True) as file:
         file.write(_MAGIC + json.dumps(header).encode() + b"\n")
@@ -364,7 +383,8 @@ def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
         bool(header["sealed"]),
     )
     cap = None if header["cap"] is None else Fraction(header["cap"])
-    return state, cap, header["step"], float(header["charge"])
+    descent = (*((name, level) for name, level in header["descent"][:-1]), header["descent"][-1])
+    return state, cap, header["step"], float(header["charge"]), descent
 
 
 def _read_array(file: BinaryIO, size: int, dtype: str, digest: Any) -> NoiseArray:
@@ -418,3 +438,8 @@ def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | Non
     except (ImportError, AttributeError, KeyError, TypeError, ValueError):
         raise InputError(f"{path} was saved with {described['name']}; pass it as family=") from None
     return made
+
+
+def _new_path() -> str:
+    """A random name for a noise path; public, and it says nothing."""
+    return secrets.token_hex(16)

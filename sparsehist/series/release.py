@@ -11,14 +11,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone
-from sparsehist.privacy import as_level
+from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
 
@@ -175,6 +175,21 @@ class Release:
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
         return _with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
+
+    def resell(self, level: Level) -> NoReturn:
+        """Refused: the published rows of a series cannot be passed on coarser.
+
+        A coarser release would publish some keys that this one does not, and their noise is not in it. Whoever holds
+        the series releases coarser levels for nothing; a dense vector (`MultipleRelease`) is resold by anybody.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            f"a published series cannot be resold, at level {level!r} or any other: the cells below the threshold "
+            "are not in it, and a coarser release would publish some of them; ask the owner of the series, to whom "
+            "every coarser level is free"
+        )
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.

@@ -1,0 +1,154 @@
+"""Readers at levels of their own, all served from one noise path.
+
+As all releases are of one path, whatever a group of readers holds is a function of the finest release among them:
+a coalition knows what its member of the finest level knows, and nothing else.
+
+Source: [KHP section 4.4], [ARNP section 2].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from sparsehist.dense.dense_release import DenseRelease
+from sparsehist.errors import CapExceededError, InputError, LevelOrderError
+from sparsehist.noise.family import DenseFamily
+from sparsehist.privacy.levels import Level, as_level, level_text
+
+
+class Vector(Protocol):
+    """What is shared: `sparsehist.MultipleRelease`, or anything that releases losslessly."""
+
+    @property
+    def family(self) -> DenseFamily:
+        """The noise."""
+
+    @property
+    def cap(self) -> Fraction | None:
+        """The finest level that may be released."""
+
+    def release(self, level: Level) -> DenseRelease:
+        """The release at a level; the same for everybody."""
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """What readers know together; all of it is public.
+
+    Attributes:
+        readers: Who.
+        level: The finest level among them, which is what they all together cost.
+        std: Of the best estimate from all their views: that of the finest one. The others get weight 0.
+        sum_of_levels: What as many releases with independent noise would cost.
+        std_if_independent: Of the best estimate from releases with independent noise, which averages it out.
+    """
+
+    readers: tuple[Any, ...]
+    level: Fraction
+    std: float
+    sum_of_levels: Fraction
+    std_if_independent: float
+
+
+class Audiences:
+    """A dense vector read by many, each at a level of their own, for the cost of the finest level read.
+
+    Args:
+        vector: A `sparsehist.MultipleRelease`.
+        levels: By reader; such as `by_distance(distances(graph, owner))`, or clearances.
+
+    Raises:
+        CapExceededError: If a level is beyond the cap of the vector.
+
+    Example:
+        >>> import sparsehist as sh
+        >>> vector = sh.MultipleRelease(sh.noise.DiscreteLaplace(), [3, 1, 4], cap=1)
+        >>> staff = Audiences(vector, {"manager": 1, "team": "1/2", "everybody": "1/10"})
+        >>> staff.read("team").metadata["level"]
+        '0.5'
+        >>> staff.coalition(["team", "everybody"]).level
+        Fraction(1, 2)
+    """
+
+    def __init__(self, vector: Vector, levels: Mapping[Any, Level]) -> None:
+        """Read the levels, and refuse those beyond the cap before anything is released."""
+        self._vector = vector
+        self._levels: dict[Any, Fraction] = {}
+        for reader, level in levels.items():
+            self.admit(reader, level)
+
+    @property
+    def levels(self) -> dict[Any, Fraction]:
+        """By reader, as it stands; a copy."""
+        return dict(self._levels)
+
+    def admit(self, reader: Hashable, level: Level) -> None:
+        """Let a reader in, or let one who reads already read at a finer level.
+
+        Raises:
+            LevelOrderError: If the reader has a finer level: what can be read cannot be taken back.
+            CapExceededError: If the level is beyond the cap of the vector.
+        """
+        new, cap = as_level(level), self._vector.cap
+        if cap is not None and new > cap:
+            raise CapExceededError(
+                f"requested level {level_text(new)}, cap {level_text(cap)}, difference {level_text(new - cap)}; "
+                "nobody was admitted"
+            )
+        held = self._levels.get(reader)
+        if held is not None and new < held:
+            raise LevelOrderError(
+                f"this reader has level {level_text(held)}, which cannot be lowered to {level_text(new)}: what "
+                "was readable stays known"
+            )
+        self._levels[reader] = new
+
+    def read(self, reader: Hashable) -> DenseRelease:
+        """The release at the reader's level, the same every time.
+
+        Raises:
+            InputError: If the reader was not admitted.
+        """
+        return self._vector.release(self._level(reader))
+
+    def coalition(self, readers: Iterable[Hashable]) -> Coalition:
+        """Say what readers know together; nothing is drawn.
+
+        Raises:
+            InputError: If there are none, or one was not admitted.
+        """
+        members = tuple(dict.fromkeys(readers))
+        if not members:
+            raise InputError("a coalition has at least one reader")
+        levels = [self._level(reader) for reader in members]
+        finest, family = max(levels), self._vector.family
+        precision = math.fsum(family.std(level) ** -2 for level in levels)
+        return Coalition(members, finest, family.std(finest), sum(levels, Fraction(0)), precision**-0.5)
+
+    def __repr__(self) -> str:
+        """How many read."""
+        return f"Audiences({len(self._levels)} readers of {self._vector!r})"
+
+    def _level(self, reader: Hashable) -> Fraction:
+        if reader not in self._levels:
+            raise InputError(f"there is no reader {reader!r}; admit them at a level first")
+        return self._levels[reader]
+
+
+def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
+    """Levels that fall with the distance: `nearest` / distance, for everybody at distance 1 or more.
+
+    Distance 0 is the owner, who needs no release; distance 1 is level `nearest`, which is not the truth.
+
+    Example:
+        >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})
+        {'friend': Fraction(1, 1), 'stranger': Fraction(1, 3)}
+
+    Source: [KHP section 4.4].
+    """
+    first = as_level(nearest)
+    return {person: first / hops for person, hops in distances.items() if hops > 0}

@@ -1,0 +1,157 @@
+"""Private multiplicative weights as an object that holds the counts and draws its noise."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sparsehist.entropy import generator
+from sparsehist.errors import BudgetExceededError
+from sparsehist.interactive.multiplicative_weights import (
+    Answer,
+    FloatArray,
+    Weighing,
+    Weights,
+    first_guess,
+    read_counts,
+    read_weights,
+    updated,
+)
+from sparsehist.interactive.noise_supply import NoiseSupply
+from sparsehist.privacy.exact import Number
+from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.sessions.own_process import OwnProcess
+
+
+class MultiplicativeWeights(OwnProcess):
+    """Answer linear queries over all cells of a closed domain as they come to mind, within one level for all.
+
+    The session costs `level` (pure epsilon) when it is made, whatever is asked. It lives in memory only; the ledger
+    of a store knows nothing of it.
+
+    Args:
+        counts: True counts of all cells; shape (cells,), at most 10**7. Secret.
+        mass: Their number in all, public or released before.
+        level: epsilon of the whole session.
+        accuracy: Largest error wanted, as a share of the mass.
+        sensitivity: How far one unit moves a query: max_keys.
+        most_updates: Queries answered from the truth before the session is used up; by default what accuracy needs.
+        start: Noisy counts that are public already, such as the values of a release; free, and better than nothing.
+        weight_step: A power of two of which all weights are multiples; 1 for predicates.
+
+    Raises:
+        DeclarationError: If a parameter is not what it should be.
+        DataError: If counts or start do not suit the domain.
+
+    Example:
+        >>> counts = np.zeros(64, np.int64)
+        >>> counts[:8] = 100_000
+        >>> session = MultiplicativeWeights(counts, mass=800_000, level=1, accuracy=0.2)
+        >>> answer = session.ask(np.arange(64) < 8)
+        >>> answer.fresh, abs(answer.value - 800_000) < session.parameters.error
+        (True, True)
+
+    Source: Hardt and Rothblum 2010; see `sparsehist.interactive.multiplicative_weights`.
+    """
+
+    __slots__ = ("_counts", "_hypothesis", "_left", "_lock", "_supplies", "_threshold", "parameters")
+
+    def __init__(
+        self,
+        counts: ArrayLike,
+        mass: int,
+        level: Level,
+        accuracy: Number,
+        sensitivity: int = 1,
+        most_updates: int | None = None,
+        start: ArrayLike | None = None,
+        weight_step: Number = 1,
+    ) -> None:
+        """Check parameters and counts, and draw the noise of the threshold."""
+        super().__init__()
+        cells = int(np.asarray(counts).size)
+        self.parameters = Weighing(
+            cells, mass, level, accuracy, sensitivity, most_updates, start is not None, weight_step
+        )
+        self._counts = read_counts(self.parameters, counts)
+        self._hypothesis = first_guess(self.parameters, start)
+        self._left = self.parameters.updates
+        self._lock = threading.Lock()
+        watch, answer = self.parameters.levels
+        self._supplies = (
+            NoiseSupply(self.parameters.noise(2), watch),
+            NoiseSupply(self.parameters.noise(4), watch),
+            NoiseSupply(self.parameters.noise(1), answer),
+        )
+        self._threshold = self._fresh_threshold()
+
+    def ask(self, weights: Weights) -> Answer:
+        """The weighted number of units: the sum of weight times count over all cells.
+
+        Args:
+            weights: Of each cell, in [0, 1]: bool for a predicate; shape (cells,). Public.
+
+        Returns:
+            Value, error and whether it is fresh.
+
+        Raises:
+            BudgetExceededError: If all updates are used up.
+            DataError: If the weights do not suit the domain.
+            StoreError: In a forked process.
+        """
+        parameters = self.parameters
+        query = read_weights(parameters, weights)
+        with self._lock:
+            self.require_own_process()
+            if not self._left:
+                raise BudgetExceededError(
+                    f"all {parameters.updates} updates are used up, and with them the level of "
+                    f"{level_text(self.level)}; the hypothesis stays readable"
+                )
+            guess = parameters.mass * float(query @ self._hypothesis)
+            truth = float(query @ self._counts)
+            # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
+            if guess >= self._threshold + truth - self._noise(1):
+                return self._moved(query, truth)
+            if guess <= truth + self._noise(1) - self._threshold:
+                return self._moved(1.0 - query, truth)
+            return Answer(guess, parameters.error, fresh=False, updates_left=self._left)
+
+    @property
+    def level(self) -> Fraction:
+        """epsilon of the whole session."""
+        return as_level(self.parameters.level)
+
+    @property
+    def hypothesis(self) -> FloatArray:
+        """The cells as the answers so far have them, in counts; public, a copy."""
+        return self._hypothesis * self.parameters.mass
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        shown = self.parameters
+        return (
+            f"MultiplicativeWeights(cells={shown.cells}, mass={shown.mass}, level={level_text(self.level)}, "
+            f"error={shown.error:g}, updates_left={self._left})"
+        )
+
+    def _moved(self, towards: FloatArray, truth: float) -> Answer:
+        """Answer from the truth, and begin anew from a better hypothesis."""
+        value = truth + self._noise(2)
+        self._hypothesis = updated(self._hypothesis, towards, 8 * float(self.parameters.alpha))
+        self._left -= 1
+        self._threshold = self._fresh_threshold()
+        return Answer(value, self.parameters.error, fresh=True, updates_left=self._left)
+
+    def _fresh_threshold(self) -> float:
+        return float(self.parameters.threshold) + self._noise(0)
+
+    def _noise(self, which: int) -> float:
+        """Of the threshold, of a check, of an answer; in counts."""
+        supply = self._supplies[which]
+        if not supply.left:
+            supply.refilled(rng=generator())
+        return supply.take() * float(self.parameters.step)

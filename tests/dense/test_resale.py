@@ -1,0 +1,170 @@
+"""Releases passed on: branches, what they cost together, and copies that are none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.dense import check_coarsening, clip_negative, joint_level
+from sparsehist.errors import InputError, LevelOrderError
+from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, RandomisedResponse, Skellam
+from sparsehist.series import multiple_release
+from tests.dense.laws import bridge, one_level
+from tests.stats import assert_consistent, g_test
+
+SIZE = 40_000
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """Generators of a fixed stream."""
+    seeds = iter(range(52_000, 53_000))
+    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
+
+
+def two_children(span=60):
+    """Exact joint law of two children at .5 of a parent at 1, discrete Laplace; square table and its axis."""
+    axis = np.arange(-span, span + 1)
+    family = DiscreteLaplace()
+    parent = one_level(family, Fraction(1), axis)
+    step = bridge(family, Fraction(1), HALF, axis[:, None] - axis[None, :])
+    return np.einsum("p,cp,dp->cd", parent, step, step), axis
+
+
+def test_two_children_have_the_reference_values():
+    """Both equal 0, and the loss where both moved by one."""
+    law, axis = two_children()
+    zero = int(np.flatnonzero(axis == 0)[0])
+    assert law[zero, zero] == pytest.approx(0.087516496132731060489, rel=1e-14)
+    assert math.log(law[zero, zero] / law[zero - 1, zero - 1]) == pytest.approx(0.82995039048076655708, rel=1e-12)
+
+
+def test_what_two_branches_say_together_stays_below_their_parent():
+    """The loss of any pair of values is at most the parent's epsilon, and tends to it as 1 - 1/x in the tails."""
+    law, _ = two_children()
+    losses = np.abs(np.log(law[1:, 1:] / law[:-1, :-1]))
+    centre = losses[30:-30, 30:-30]
+    assert centre.max() <= 1 + 1e-9
+    diagonal = np.diagonal(centre)[:20]
+    assert np.all(np.diff(diagonal) < 0)
+    assert centre.max() < diagonal[0] + 1e-12
+    assert diagonal[0] > 1 - 1 / 31
+
+
+@pytest.mark.usefixtures("seeded")
+def test_two_children_follow_their_joint_law():
+    """All likely cells of both children of one parent, by G-test."""
+    sold = sh.MultipleRelease(DiscreteLaplace(), np.zeros(200_000, int)).release(1)
+    first, second = sold.resell(HALF).values, sold.resell(HALF).values
+    law, axis = two_children()
+    shown = (np.abs(first) <= 6) & (np.abs(second) <= 6)
+    inside = law[54:67, 54:67]
+    assert axis[54] == -6
+    seen = np.bincount((first[shown] + 6) * 13 + second[shown] + 6, minlength=169)
+    order = np.argsort(-inside.ravel(), kind="stable")
+    cells = np.append(inside.ravel()[order], 1 - inside.sum())
+    assert_consistent(g_test(np.append(seen[order], (~shown).sum()), cells / cells.sum()))
+
+
+def tree(family):
+    """Releases of a path, of two resales, and of a resale of one of those."""
+    vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
+    parent, coarse = vector.release(1), vector.release(QUARTER)
+    one, other = parent.resell(HALF), parent.resell(HALF)
+    return {"parent": parent, "coarse": coarse, "one": one, "other": other, "below": one.resell(QUARTER)}
+
+
+def test_branches_cost_the_level_of_their_lowest_common_ancestor():
+    """On a path the finest, across branches the release they come from, along one branch its finest."""
+    held = tree(DiscreteLaplace())
+    expected = {
+        ("parent",): 1,
+        ("coarse",): QUARTER,
+        ("parent", "coarse"): 1,
+        ("one", "other"): 1,
+        ("one", "coarse"): 1,
+        ("one", "below"): HALF,
+        ("below",): QUARTER,
+        ("below", "other"): 1,
+        ("parent", "below", "other"): 1,
+    }
+    for names, level in expected.items():
+        assert joint_level(held[name] for name in names) == level
+
+
+def test_gaussian_branches_cost_what_their_covariance_says():
+    """1' M^-1 1 with M_ij = 1/level of the common ancestor, for all sets of a tree."""
+    held = tree(Gaussian())
+    common = {frozenset(pair): joint for pair, joint in [
+        (("one", "other"), 1), (("one", "coarse"), 1), (("other", "coarse"), 1), (("below", "other"), 1),
+        (("below", "coarse"), 1), (("one", "below"), HALF), (("parent", "coarse"), 1), (("parent", "one"), 1),
+        (("parent", "other"), 1), (("parent", "below"), 1)]}  # fmt: skip
+    for size in (1, 2, 3, 4, 5):
+        for names in itertools.combinations(held, size):
+            variance = np.array(
+                [[float(1 / (held[a].level if a == b else common[frozenset((a, b))])) for b in names] for a in names]
+            )
+            exact = np.linalg.solve(variance, np.ones(size)).sum()
+            assert float(joint_level(held[name] for name in names)) == pytest.approx(exact, rel=1e-12)
+    assert joint_level([held["one"], held["other"]]) == Fraction(2, 3)
+
+
+def test_releases_of_different_vectors_have_no_common_ancestor():
+    """Costs of those add, and that is said."""
+    first, second = (sh.MultipleRelease(DiscreteLaplace(), [1, 2, 3]).release(1) for _ in range(2))
+    with pytest.raises(InputError, match="adds up"):
+        joint_level([first, second])
+    with pytest.raises(InputError):
+        joint_level([])
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize(
+    "family",
+    [Gaussian(), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), RandomisedResponse(7)],
+    ids=lambda family: type(family).__name__,
+)
+def test_honest_copies_pass_and_others_do_not(family):
+    """Children and grandchildren pass; another vector's release, and one with levels 30 % off, do not."""
+    held = tree(family)
+    assert check_coarsening(held["parent"], held["one"])
+    assert check_coarsening(held["parent"], held["below"])
+    stranger = sh.MultipleRelease(family, np.arange(SIZE) % 7).release(HALF)
+    assert not check_coarsening(held["parent"], stranger)
+    assert not check_coarsening(held["one"], held["parent"])
+    assert not check_coarsening(held["parent"], held["one"].process(clip_negative()))
+    relabelled = type(held["one"])(held["one"].values, family, Fraction(13, 20), held["one"].metadata)
+    assert not check_coarsening(held["parent"], relabelled)
+
+
+def test_a_release_is_resold_coarser_only_and_keeps_its_descent(tmp_path):
+    """Finer levels are refused; pickles and saved vectors remember their descent; processed ones are not sold."""
+    vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
+    parent = vector.release(1)
+    for level in (1, 2):
+        with pytest.raises(LevelOrderError, match="coarser"):
+            parent.resell(level)
+    child = pickle.loads(pickle.dumps(parent)).resell(HALF)
+    vector.save(tmp_path / "vector")
+    later = sh.MultipleRelease.load(tmp_path / "vector").release(QUARTER)
+    assert joint_level([child, later]) == 1
+    assert not hasattr(parent.process(clip_negative()), "resell")
+
+
+def test_a_published_series_is_not_resold_and_says_why():
+    """The cells below the threshold are gone."""
+    log = pl.DataFrame({"unit": [1, 2, 3], "key": ["a", "a", "b"]})
+    domain = sh.Catalogue(["a", "b"])
+    with sh.open(":memory:", create=True) as store:
+        series = sh.create(store, log, name="s", unit="unit", key="key", max_keys=1, domain=domain, seed=1)
+        with pytest.raises(InputError, match="below the threshold are not in it"):
+            series.release("public", level=1, threshold=0).resell("1/2")

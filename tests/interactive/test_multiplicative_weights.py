@@ -1,0 +1,184 @@
+"""Multiplicative weights: updates to the last digit, bounds over many runs, cost by exact composition."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError
+from sparsehist.interactive import MultiplicativeWeights, Weighing, first_guess, updated
+from sparsehist.privacy import pure
+from sparsehist.sessions import weights as session_module
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """Generators of a fixed stream."""
+    seeds = iter(range(10**9))
+    monkeypatch.setattr(session_module, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Noise that is 0, so that a session can be followed by hand."""
+    monkeypatch.setattr(MultiplicativeWeights, "_noise", lambda *_: 0.0)
+
+
+def test_updates_have_the_reference_values():
+    """Two steps on four cells, to 15 digits."""
+    first = updated(np.full(4, 0.25), np.array([1.0, 0.0, 0.0, 1.0]), 0.4)
+    assert first[0] == pytest.approx(0.20065616994377399982, rel=1e-15)
+    second = updated(first, np.array([0.25, 0.5, 1.0, 0.0]), 0.4)
+    assert second[0] == pytest.approx(0.21928859673653437635, rel=1e-15)
+
+
+def test_the_session_costs_the_reference_values():
+    """50 updates of .02 and .01: pure, zCDP; every session adds up to its level exactly."""
+    session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
+    watch, answer = session.levels
+    assert session.updates * (watch + answer) == Fraction(3, 2)
+    rho = 50 * (0.02 * math.tanh(0.01) + 0.01 * math.tanh(0.005))
+    assert rho == pytest.approx(0.012499645846874458231, rel=1e-14)
+    assert session.rho == pytest.approx(
+        50 * math.fsum(float(each) * math.tanh(float(each) / 2) for each in (watch, answer)), rel=1e-15
+    )
+    together = [("0.02", 0)] * 50 + [("0.01", 0)] * 50
+    assert pure.delta_of("0.5", together) == pytest.approx(0.000036963410277167476485, rel=1e-12)
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_scripted_session_without_noise_follows_the_rule():
+    """High, low and near answers; the hypothesis of each step against a plain loop, to 15 digits."""
+    rng = np.random.default_rng(5)
+    counts = rng.multinomial(100_000, rng.dirichlet(np.full(32, 0.2)))
+    session = MultiplicativeWeights(counts, mass=100_000, level=1, accuracy=0.1)
+    alpha, hypothesis, left = 0.025, [1 / 32] * 32, session.parameters.updates
+    kinds = set()
+    for _ in range(200):
+        query = rng.random(32) < 0.4
+        guess = 100_000 * math.fsum(y for y, asked in zip(hypothesis, query, strict=True) if asked)
+        truth = int(counts[query].sum())
+        answer = session.ask(query)
+        if abs(guess - truth) >= 3 * alpha * 100_000:
+            left -= 1
+            towards = query if guess > truth else ~query
+            moved = [y * math.exp(-8 * alpha * r) for y, r in zip(hypothesis, towards, strict=True)]
+            hypothesis = [y / math.fsum(moved) for y in moved]
+            assert (answer.value, answer.fresh) == (truth, True)
+            kinds.add("high" if guess > truth else "low")
+        else:
+            assert answer.value == pytest.approx(guess, rel=1e-14)
+            assert not answer.fresh
+            kinds.add("near")
+        assert answer.updates_left == left
+        assert session.hypothesis / 100_000 == pytest.approx(hypothesis, rel=1e-13)
+    assert kinds == {"high", "low", "near"}
+
+
+@pytest.mark.usefixtures("silent")
+def test_updates_end_before_they_are_used_up():
+    """Whatever is asked, k is enough: the worst predicate of each step, on the hardest histogram."""
+    counts = np.zeros(256, np.int64)
+    counts[3] = 50_000
+    session = MultiplicativeWeights(counts, mass=50_000, level=1, accuracy=0.2)
+    fresh = 0
+    for _ in range(session.parameters.updates + 50):
+        gap = session.hypothesis - counts
+        worst = gap > 0 if gap[gap > 0].sum() >= -gap[gap < 0].sum() else gap < 0
+        answer = session.ask(worst)
+        fresh += answer.fresh
+        if not answer.fresh:
+            break
+    assert fresh < session.parameters.updates
+    assert not answer.fresh
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_thousand_sessions_keep_their_bound():
+    """1,000 runs of 40 queries: answers beyond the error are no more frequent than the bound allows."""
+    rng = np.random.default_rng(8)
+    counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
+    parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)
+    bound, failed = parameters.failure(40), 0
+    assert 1e-4 < bound < 0.2
+    for _ in range(1000):
+        session = MultiplicativeWeights(counts, mass=40_000, level="0.28", accuracy=0.4)
+        queries = rng.random((40, 16)) < 0.5
+        failed += any(abs(session.ask(query).value - counts[query].sum()) > parameters.error for query in queries)
+    assert failed <= 1000 * bound + 5 * math.sqrt(1000 * bound)
+
+
+def test_a_bound_is_a_probability_and_grows_with_the_queries():
+    """At no noise to speak of it is nothing, at hopeless levels it is 1."""
+    good = Weighing(cells=1024, mass=10**6, level="0.4", accuracy=0.3)
+    assert 0 <= good.failure(10) < good.failure(1000) < 1e-6
+    assert Weighing(cells=1024, mass=1000, level="0.01", accuracy=0.1).failure(10) == 1.0
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_public_release_to_start_from_is_better_than_nothing():
+    """Over many random predicates the mean error of a started session is far smaller."""
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(10**6, rng.dirichlet(np.full(1024, 0.05)))
+    released = counts + rng.normal(0, 3, 1024)
+    errors = {}
+    for start in (None, released):
+        session = MultiplicativeWeights(counts, mass=10**6, level=1, accuracy=0.1, start=start)
+        queries = rng.random((200, 1024)) < 0.5
+        errors[start is None] = np.mean([abs(session.ask(q).value - counts[q].sum()) for q in queries])
+    assert errors[False] < errors[True] / 3
+
+
+def test_weighted_queries_lie_on_their_grid():
+    """Multiples of the declared step are answered in its multiples; others are refused."""
+    counts = np.array([5000, 0, 0, 0])
+    session = MultiplicativeWeights(counts, mass=5000, level=50, accuracy=0.4, weight_step=0.25)
+    answer = session.ask([0.75, 0, 0, 0])
+    assert answer.fresh
+    assert answer.value * 4 == round(answer.value * 4)
+    assert answer.value == pytest.approx(3750, abs=400)
+    for weights in ([0.1, 0, 0, 0], [1.25, 0, 0, 0], [-0.25, 0, 0, 0], [0, 0, 0], [math.nan, 0, 0, 0]):
+        with pytest.raises(DataError):
+            session.ask(weights)
+
+
+def test_a_used_up_session_refuses_and_its_hypothesis_stays():
+    """After the last update nothing more is asked of the truth."""
+    counts = np.array([100_000, 0, 0, 0])
+    session = MultiplicativeWeights(counts, mass=100_000, level=100, accuracy=0.1, most_updates=1)
+    assert session.ask([True, False, False, False]).updates_left == 0
+    with pytest.raises(BudgetExceededError, match="used up"):
+        session.ask([True, False, False, False])
+    assert session.hypothesis.sum() == pytest.approx(100_000)
+    assert "25000" not in repr(session)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cells": 1},
+        {"cells": 10**7 + 1},
+        {"mass": 0},
+        {"accuracy": 0},
+        {"accuracy": 0.5},
+        {"weight_step": 0.3},
+        {"most_updates": 0},
+        {"sensitivity": 1.5},
+    ],
+)
+def test_what_is_no_session_is_refused(wrong):
+    """By name."""
+    with pytest.raises(DeclarationError, match=next(iter(wrong))):
+        Weighing(**{"cells": 64, "mass": 1000, "level": 1, "accuracy": 0.1} | wrong)
+
+
+def test_what_is_no_start_is_refused():
+    """Shape, finiteness, and something above 0."""
+    session = Weighing(cells=4, mass=1000, level=1, accuracy=0.1, started=True)
+    for release in ([1, 2, 3], [0, 0, 0, -1], [math.inf, 0, 0, 0]):
+        with pytest.raises(DataError):
+            first_guess(session, release)
+    assert first_guess(session, [1, 0, 0, 3]).tolist() == [0.25, 1 / 64, 1 / 64, 1 / 64 + 45 / 64]

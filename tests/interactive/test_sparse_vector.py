@@ -1,0 +1,171 @@
+"""AboveThreshold: its exact law, what it costs by enumeration, and wrong versions that cost more."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sparsehist import entropy
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, InputError
+from sparsehist.interactive import AboveThreshold, SparseVector
+from sparsehist.sessions import above_threshold
+from tests.stats import assert_consistent, assert_detected, g_test
+
+VALUES, THRESHOLD = (2, 5, 9, 4), 8
+SPAN = np.arange(-400, 401)
+RUNS = 8_000
+
+
+def pmf(rate, values=SPAN):
+    """Of discrete Laplace noise that falls by e^-rate."""
+    a = math.exp(-rate)
+    return (1 - a) / (1 + a) * a ** np.abs(values)
+
+
+def at_least(rate, least):
+    """P[noise >= least]."""
+    a = math.exp(-rate)
+    return np.where(least > 0, a ** np.maximum(least, 0) / (1 + a), 1 - a ** np.maximum(1 - least, 0) / (1 + a))
+
+
+def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
+    """P[the first trigger is at j], and P[there is none]; shape (values + 1,). A rate of None is no noise."""
+    noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate))
+    below, law = weight, []
+    for value in values:
+        above = at_least(query_rate, THRESHOLD + noise - value)
+        law.append(float(below @ above))
+        below = below * (1 - above)
+    return np.array([*law, float(below.sum())])
+
+
+def triggers_seen(values, **changed):
+    """How often each query was the first to trigger, over many runs."""
+    seen = np.zeros(len(values) + 1, int)
+    for _ in range(RUNS):
+        watch = AboveThreshold(threshold=THRESHOLD, level=1, split=(1, 1), **changed)
+        seen[next((j for j, value in enumerate(values) if watch.ask(value)), len(values))] += 1
+    return seen
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """Generators of a fixed stream."""
+    seeds = iter(range(10**9))
+    monkeypatch.setattr(above_threshold, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
+
+
+def test_the_law_has_the_reference_values():
+    """P(first = 0), P(2) and P(none), discrete."""
+    law = first_trigger(VALUES)
+    assert law[0] == pytest.approx(0.15627544643816153908, rel=1e-13)
+    assert law[2] == pytest.approx(0.34186764902710209906, rel=1e-13)
+    assert law[4] == pytest.approx(0.22370667208579890609, rel=1e-13)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_it_follows_its_law_and_not_another():
+    """The first trigger over 8,000 runs; a noiseless threshold, half the query noise and 5 % of level are seen."""
+    seen = triggers_seen(VALUES)
+    assert_consistent(g_test(seen, first_trigger(VALUES)))
+    assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
+    assert_detected(g_test(seen, first_trigger(VALUES, query_rate=0.5)), "half the query noise")
+
+
+@pytest.mark.usefixtures("seeded")
+def test_monotone_questions_have_half_the_noise():
+    """The query noise of scale sensitivity / eps_2."""
+    assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
+
+
+@pytest.mark.usefixtures("seeded")
+def test_after_a_trigger_the_threshold_is_drawn_afresh():
+    """Of two triggers asked on one value, both follow the law of one alone, and independently."""
+    pairs = np.zeros((2, 2), int)
+    for _ in range(RUNS):
+        watch = AboveThreshold(threshold=0, level=2, triggers=2, split=(1, 1))
+        while not watch.ask(0):
+            pass
+        pairs[0, int(watch.ask(3))] += 1
+    above = first_trigger_of(3)
+    assert_consistent(g_test(pairs[0], [1 - above, above]))
+
+
+def first_trigger_of(value):
+    """P[above] of one value against a threshold of 0, at eps_1 = eps_2 = 1/2."""
+    return float(pmf(0.5) @ at_least(0.25, SPAN - value))
+
+
+def losses(moves, **rates):
+    """The largest loss of the first trigger, over all answers, for neighbours at +-1 moves."""
+    values = np.full(len(moves), THRESHOLD)
+    one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
+    return np.abs(np.log(one / other)).max()
+
+
+def test_what_it_costs_by_enumeration():
+    """Never above eps_1 + eps_2 over all two-sided moves of five queries; wrong versions are well above."""
+    worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
+    assert worst <= 1 + 1e-12
+    one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
+    assert one_way <= 1 + 1e-12
+    assert losses([1] * 12, threshold_rate=None, query_rate=0.25) > 1.5
+    two_sided = max(losses([first] * many + [-first], query_rate=0.5) for many in range(1, 12) for first in (1, -1))
+    assert two_sided > 1 + 1e-3
+
+
+def test_default_splits_and_levels():
+    """1 : 2^(2/3), or 1 : 1 where monotone; shares, pairs and triggers divide the level exactly."""
+    first, second = SparseVector(5, 1).levels
+    assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
+    assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))
+    assert SparseVector(5, "0.9", triggers=3, split=(1, 2)).levels == (Fraction(1, 10), Fraction(1, 5))
+    assert SparseVector(5, 1, split="1/4").levels == (Fraction(1, 4), Fraction(3, 4))
+
+
+def test_it_refuses_after_the_last_trigger_and_never_before():
+    """Answers below are free; a trigger is not."""
+    watch = AboveThreshold(threshold=10_000, level=1, triggers=2)
+    assert not any(watch.ask(0) for _ in range(1000))
+    assert [watch.ask(10**6), watch.ask(10**6)] == [True, True]
+    assert watch.triggers_left == 0
+    with pytest.raises(BudgetExceededError, match="all 2 triggers"):
+        watch.ask(0)
+
+
+def test_what_is_no_question_is_refused_and_nothing_secret_shown():
+    """Floats, wrong parameters, copies, forks; the noisy threshold is in no text."""
+    watch = AboveThreshold(threshold=12345, level=1)
+    for value in (1.5, True, None, "3"):
+        with pytest.raises(DataError):
+            watch.ask(value)
+    assert repr(watch).count("12345") == 1
+    with pytest.raises(InputError, match="cost twice"):
+        pickle.dumps(watch)
+    for wrong in ({"threshold": 1.5}, {"sensitivity": 0}, {"triggers": 0}, {"split": 2}, {"level": 0}):
+        with pytest.raises(DeclarationError):
+            AboveThreshold(**{"threshold": 1, "level": 1} | wrong)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_refused, (id(watch),)) == "StoreError"
+
+
+_HELD = AboveThreshold(threshold=5, level=1)
+
+
+def _refused(_):
+    try:
+        _HELD.ask(1)
+    except Exception as error:  # noqa: BLE001 - the name of what was raised is the result
+        return type(error).__name__
+    return "asked"
+
+
+def test_generators_come_from_entropy():
+    """Production noise is that of the package's one source."""
+    assert above_threshold.generator is entropy.generator

@@ -6,17 +6,17 @@ by themselves, are part of the shell and are found here under their public names
 
 from typing import Any
 
-from sparsehist.interactive.multiplicative_weights import Answer, Weighing, Weights, first_guess, updated
+from sparsehist.interactive.multiplicative_weights import Weighing, WeightedAnswer, Weights, first_guess, updated
 from sparsehist.interactive.noise_supply import NoiseSupply
 from sparsehist.interactive.sparse_vector import SparseVector
 
 __all__ = [
     "AboveThreshold",
-    "Answer",
     "MultiplicativeWeights",
     "NoiseSupply",
     "SparseVector",
     "Weighing",
+    "WeightedAnswer",
     "Weights",
     "first_guess",
     "updated",

@@ -39,7 +39,7 @@ _WATCH = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
-class Answer:
+class WeightedAnswer:
     """The answer to one query; all of it is public.
 
     Attributes:

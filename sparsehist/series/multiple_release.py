@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -38,7 +39,6 @@ from sparsehist.errors import (
 )
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.series.vector_release import VectorRelease
 from sparsehist.store.private_files import AtomicFile, disk_errors
 
 _MAGIC = b"sparsehist dense 1\n"
@@ -49,6 +49,41 @@ Loaded = tuple[DenseState, Fraction | None, float | None, float, tuple[Any, ...]
 
 Descent = tuple[Any, ...]
 """Public: (path, level) of each release that was bought, then the name of one's own path."""
+
+
+class VectorRelease(DenseRelease):
+    """A plain release: truth plus noise and nothing else, so that coarser ones can be made from it alone."""
+
+    def resell(self, level: Level) -> VectorRelease:
+        """Make a coarser release from this one, without the truth; each call begins a branch of its own.
+
+        Two branches have noise of their own, so both together say more than either, though never more than this
+        release; `sparsehist.dense.joint_level` says how much. For several levels that say together what the finest
+        of them says, take them from one `MultipleRelease.from_release(release)`.
+
+        Args:
+            level: Coarser (smaller) than that of this release.
+
+        Raises:
+            LevelOrderError: If it is not.
+
+        Example:
+            >>> from sparsehist.noise import DiscreteLaplace
+            >>> from sparsehist.series.multiple_release import MultipleRelease
+            >>> bought = MultipleRelease(DiscreteLaplace(), [3, 1, 4]).release(1)
+            >>> bought.resell("1/2").metadata["guarantee"].split(" ")[0]
+            '0.5-DP'
+        """
+        if not as_level(level) < self.level:
+            raise LevelOrderError(
+                f"a release at level {level_text(self.level)} can only be resold at a coarser (smaller) level, "
+                f"got {level!r}"
+            )
+        return MultipleRelease.from_release(self).release(level)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle values and parameters."""
+        return _rebuilt_release, (self.values, self.family, self.level, dict(self.metadata))
 
 
 class MultipleRelease:
@@ -443,3 +478,10 @@ def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | Non
 def _new_path() -> str:
     """A random name for a noise path; public, and it says nothing."""
     return secrets.token_hex(16)
+
+
+def _rebuilt_release(
+    values: NoiseArray, family: DenseFamily, level: Fraction, metadata: Mapping[str, Any]
+) -> VectorRelease:
+    values.flags.writeable = False
+    return VectorRelease(values, family, level, MappingProxyType(dict(metadata)))

@@ -121,7 +121,7 @@ class RapporClient(OwnProcess):
             StoreDamagedError: If it was truncated or altered.
         """
         made = cls.__new__(cls)
-        made._resume(Path(path))
+        made._resume(Path(path))  # noqa: SLF001 - the class makes its own
         return made
 
     @property

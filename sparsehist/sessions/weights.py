@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from sparsehist.entropy import generator
 from sparsehist.errors import BudgetExceededError
 from sparsehist.interactive.multiplicative_weights import (
-    Answer,
     FloatArray,
     Weighing,
+    WeightedAnswer,
     Weights,
     first_guess,
     read_counts,
@@ -27,7 +27,7 @@ from sparsehist.sessions.own_process import OwnProcess
 
 
 class MultiplicativeWeights(OwnProcess):
-    """Answer linear queries over all cells of a closed domain as they come to mind, within one level for all.
+    """WeightedAnswer linear queries over all cells of a closed domain as they come to mind, within one level for all.
 
     The session costs `level` (pure epsilon) when it is made, whatever is asked. It lives in memory only; the ledger
     of a store knows nothing of it.
@@ -88,7 +88,7 @@ class MultiplicativeWeights(OwnProcess):
         )
         self._threshold = self._fresh_threshold()
 
-    def ask(self, weights: Weights) -> Answer:
+    def ask(self, weights: Weights) -> WeightedAnswer:
         """The weighted number of units: the sum of weight times count over all cells.
 
         Args:
@@ -118,7 +118,7 @@ class MultiplicativeWeights(OwnProcess):
                 return self._moved(query, truth)
             if guess <= truth + self._noise(1) - self._threshold:
                 return self._moved(1.0 - query, truth)
-            return Answer(guess, parameters.error, fresh=False, updates_left=self._left)
+            return WeightedAnswer(guess, parameters.error, fresh=False, updates_left=self._left)
 
     @property
     def level(self) -> Fraction:
@@ -138,13 +138,13 @@ class MultiplicativeWeights(OwnProcess):
             f"error={shown.error:g}, updates_left={self._left})"
         )
 
-    def _moved(self, towards: FloatArray, truth: float) -> Answer:
-        """Answer from the truth, and begin anew from a better hypothesis."""
+    def _moved(self, towards: FloatArray, truth: float) -> WeightedAnswer:
+        """WeightedAnswer from the truth, and begin anew from a better hypothesis."""
         value = truth + self._noise(2)
         self._hypothesis = updated(self._hypothesis, towards, 8 * float(self.parameters.alpha))
         self._left -= 1
         self._threshold = self._fresh_threshold()
-        return Answer(value, self.parameters.error, fresh=True, updates_left=self._left)
+        return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self._left)
 
     def _fresh_threshold(self) -> float:
         return float(self.parameters.threshold) + self._noise(0)

@@ -26,8 +26,8 @@ from sparsehist import entropy
 from sparsehist.histogram.grid import grid_step, round_to_grid
 from sparsehist.noise import Gaussian
 from sparsehist.workload import Cells, Marginals, next_state
-from sparsehist.workload.direct_marginals import DirectMarginals, WeightedMarginals
-from sparsehist.workload.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
 
 SIZES = (5,) * 20 + (4,) * 10
 TARGET = 2.0

@@ -17,7 +17,7 @@ from pathlib import Path
 from _measure import arguments, context, report, table, timed
 
 from sparsehist.workload import Candidate, Prefix, Ranges, Workload, choose, compare, lower_bound
-from sparsehist.workload.optimised import Optimised
+from sparsehist.workload.strategies.optimised import Optimised
 
 KINDS: dict[str, type[Prefix | Ranges]] = {"prefix sums": Prefix, "all ranges": Ranges}
 TARGETS = {"prefix sums": 1.05, "all ranges": 1.02}

@@ -23,8 +23,8 @@ from sparsehist.entropy import generator
 from sparsehist.histogram.grid import grid_step, round_to_grid
 from sparsehist.noise import Gaussian
 from sparsehist.workload import Cells, Prefix, Ranges, cells_of_state, next_state
-from sparsehist.workload.spectral import Spectral
-from sparsehist.workload.strategy import Strategy
+from sparsehist.workload.strategies.spectral import Spectral
+from sparsehist.workload.strategies.strategy import Strategy
 
 TARGET = 10
 LEVEL, FINER = Fraction(1), Fraction(2)

@@ -19,7 +19,7 @@ from sparsehist.ledger.budgets import Budget, Limit, Limits
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM
-from sparsehist.privacy.exact import rounded_down
+from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import Filter, routes_for
 from sparsehist.store import State
 

@@ -16,7 +16,7 @@ from sparsehist.ledger.budgets import Limit
 from sparsehist.ledger.ledger import Ledger, Spent, cost_of, shortened
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
-from sparsehist.privacy.joint import guarantee
+from sparsehist.privacy.epsilon_delta import guarantee
 
 DEFAULT_DELTA = 1e-6
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.local.coins import BoolArray, Coins
-from sparsehist.privacy.exact import Number, at_least_zero, log
+from sparsehist.privacy.exact_numbers import Number, at_least_zero, log
 
 _MOST_BITS = 1 << 20
 

@@ -3,7 +3,7 @@
 Releases on one noise path are functions of the finest of them, so the path costs that one. Paths have
 independent noise, so their costs add, and so do those of series over the same people: exactly where they are
 in one currency, as rho where each has one. What they give together as (epsilon, delta), Poisson and Skellam
-noise included, is computed from their parts by `sparsehist.privacy.joint`.
+noise included, is computed from their parts by `sparsehist.privacy.epsilon_delta`.
 
 People in disjoint populations bear the cost of one of them: of the worst set of populations one person may
 be in.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparsehist.errors import LawError
+
 _MOST_STEPS = 200
 
 
@@ -27,7 +29,10 @@ def crossing(function: Callable[[float], float], low: float, high: float, *, tol
     value_a, value_b = function(a), function(b)
     if value_a == 0.0 or value_b == 0.0:
         return a if value_a == 0.0 else b
-    assert (value_a > 0) != (value_b > 0)
+    if (value_a > 0) == (value_b > 0):
+        raise LawError(
+            f"no zero is enclosed between {low!r} and {high!r}, with values {value_b!r} and {value_a!r}"
+        )
     c, value_c, share = a, value_a, 0.5
     for _ in range(_MOST_STEPS):
         place = a + share * (b - a)

@@ -40,7 +40,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, poisson, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, as_rho
 from sparsehist.privacy.crossing import crossing
-from sparsehist.privacy.exact import MANY_DIGITS, as_decimal, rounded_down
+from sparsehist.privacy.exact_numbers import MANY_DIGITS, as_decimal, rounded_down
 from sparsehist.privacy.guarantees import EpsilonDelta
 
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"

@@ -31,7 +31,7 @@ from scipy.special import erfcx, ndtr
 
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.crossing import crossing
-from sparsehist.privacy.exact import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
+from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
 
 FloatArray = NDArray[np.float64]
 

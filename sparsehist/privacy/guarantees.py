@@ -22,7 +22,7 @@ from scipy.special import erfinv, expit, ndtri
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import gaussian, pure, zcdp
-from sparsehist.privacy.exact import Number, at_least_zero, probability
+from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 _SMALLEST_EXPONENT = 400

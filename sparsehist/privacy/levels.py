@@ -120,5 +120,6 @@ def level_text(level: Fraction) -> str:
 def level_float(level: Fraction) -> float:
     """The level as the nearest double, for arithmetic on noise."""
     value = float(level)
-    assert value > 0 and math.isfinite(value)
+    if not (value > 0 and math.isfinite(value)):
+        raise LevelError(f"level {level_text(level)} is beyond what a double holds")
     return value

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy.exact import probability
+from sparsehist.privacy.exact_numbers import probability
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
 

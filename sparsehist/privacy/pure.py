@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy.exact import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
+from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
 
 FloatArray = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import i0e, i1e
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy.exact import MANY_DIGITS, Number, as_decimal, at_least_zero, probability
+from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.privacy.zcdp import best_order_given_delta, best_order_given_epsilon, epsilon_at, log_delta
 

@@ -26,7 +26,15 @@ from fractions import Fraction
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.crossing import crossing
-from sparsehist.privacy.exact import MANY_DIGITS, Number, as_decimal, at_least_zero, log, log_one_plus, probability
+from sparsehist.privacy.exact_numbers import (
+    MANY_DIGITS,
+    Number,
+    as_decimal,
+    at_least_zero,
+    log,
+    log_one_plus,
+    probability,
+)
 
 # ln t is sought between these. Below, delta is 1 to all digits; above, no double is small enough to ask for it.
 _LOWEST, _HIGHEST = -700.0, 700.0

@@ -19,8 +19,8 @@ from sparsehist.ledger.ledger import Ledger, Release, cost_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.privacy import Cost as Sum
 from sparsehist.privacy import Level, level_text
+from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.privacy.joint import guarantee
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.own_noise import NoiseChoice

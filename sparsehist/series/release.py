@@ -325,7 +325,7 @@ class WorkloadRelease(Release):
         return self._strategy
 
     def _range_std(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
-        from sparsehist.workload.invertible import Invertible
+        from sparsehist.workload.strategies.invertible import Invertible
 
         strategy = self._read_strategy()
         # Each range costs a transform of the whole column, and many may ask for the same one.

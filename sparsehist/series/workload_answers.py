@@ -34,8 +34,8 @@ from sparsehist.workload import (
     answers_of_state,
     cells_of_state,
 )
-from sparsehist.workload.base import AnswerArray, FloatArray
-from sparsehist.workload.optimised import Optimised
+from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray
+from sparsehist.workload.strategies.optimised import Optimised
 
 # Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.
 _BITS_BELOW_STD = 24

@@ -14,7 +14,7 @@ from sparsehist.domain.dates import read_date
 from sparsehist.errors import DeclarationError, DomainError
 from sparsehist.store import SeriesFiles
 from sparsehist.workload import Cells
-from sparsehist.workload.of_keys import KeyNumbers
+from sparsehist.workload.queries.of_keys import KeyNumbers
 
 _NUMBERED = 2**63
 """A column of so many values, such as text, has no numbers for them."""

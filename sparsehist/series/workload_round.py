@@ -37,7 +37,7 @@ from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains,
 from sparsehist.series.workload_plan import chosen_strategy
 from sparsehist.store import NewPath, NewRound, PathRecord
 from sparsehist.workload import Strategy, Workload, next_state, strategy_named
-from sparsehist.workload.of_keys import with_cells
+from sparsehist.workload.queries.of_keys import with_cells
 
 _COLUMNS = ("noisy_answer", "std")
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.

@@ -211,7 +211,7 @@ def _check_workload(text: str) -> None:
 
 
 def _check_strategy(text: str) -> None:
-    from sparsehist.workload.strategy_text import check_name
+    from sparsehist.workload.strategies.strategy_text import check_name
 
     check_name(text)
 

@@ -7,18 +7,18 @@ what makes the workload's of them (`Strategy`), Z the noise on R·x, one entry a
 each level is named by `Strategy.keeps`; `next_state` draws the state of a new level.
 """
 
-from sparsehist.workload.base import Workload
-from sparsehist.workload.cells import Cells
 from sparsehist.workload.choice import Candidate, choose, compare
-from sparsehist.workload.kronecker import Kronecker
 from sparsehist.workload.lower_bound import LowerBound, lower_bound
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.matrix import MatrixWorkload
 from sparsehist.workload.path import answers_of_state, cells_of_state, next_state
-from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
-from sparsehist.workload.strategy import Sensitivity, Strategy
-from sparsehist.workload.strategy_text import strategy_named
-from sparsehist.workload.union import Union
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.kronecker import Kronecker
+from sparsehist.workload.queries.linear_queries import Workload
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.matrix import MatrixWorkload
+from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.queries.union import Union
+from sparsehist.workload.strategies.strategy import Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy_text import strategy_named
 
 __all__ = [
     "Candidate",

@@ -8,17 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import Workload
-from sparsehist.workload.kronecker import Kronecker
 from sparsehist.workload.lower_bound import lower_bound
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.matrix import MatrixWorkload
-from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.rows_of_ranges import Identity, Prefix, RangeRows, Ranges, Total
-from sparsehist.workload.spectral import Spectral
-from sparsehist.workload.strategy import Sensitivity, Strategy
-from sparsehist.workload.strategy_text import strategy_named
-from sparsehist.workload.union import Union
+from sparsehist.workload.queries.kronecker import Kronecker
+from sparsehist.workload.queries.linear_queries import Workload
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.matrix import MatrixWorkload
+from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, RangeRows, Ranges, Total
+from sparsehist.workload.queries.union import Union
+from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.spectral import Spectral
+from sparsehist.workload.strategies.strategy import Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy_text import strategy_named
 
 # Prefix sums and ranges of more cells are priced on a shorter column: what is best hardly depends on its length.
 _LONGEST_PRICED = 4096

@@ -20,13 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.dense_gram import LARGEST_GRAM, gram_of
-from sparsehist.workload.kronecker import Kronecker
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.residual_basis import ResidualBasis
-from sparsehist.workload.rows_of_ranges import Identity, Prefix, Ranges, Total
-from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel
+from sparsehist.workload.gram.written_out import LARGEST_GRAM, gram_of
+from sparsehist.workload.queries.kronecker import Kronecker
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
 
 
 class LowerBound(NamedTuple):

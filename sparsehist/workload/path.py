@@ -11,8 +11,8 @@ from numpy.random import Generator
 
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise.family import Family, NoiseArray, is_linear
-from sparsehist.workload.base import AnswerArray, FloatArray
-from sparsehist.workload.strategy import Strategy
+from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray
+from sparsehist.workload.strategies.strategy import Strategy
 
 
 def next_state(

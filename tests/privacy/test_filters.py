@@ -11,8 +11,8 @@ from mpmath import mp
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import EpsilonDelta, filters, gaussian, path_cost, poisson, skellam, total_cost, zcdp
+from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import Filter, coin_divergence, gaussian_filter, pure_filter, renyi_filter, rho_filter
-from sparsehist.privacy.joint import guarantee
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 

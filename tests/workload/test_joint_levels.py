@@ -10,12 +10,12 @@ import pytest
 
 from sparsehist.noise import Gaussian
 from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Union, answers_of_state, next_state
-from sparsehist.workload.direct_marginals import DirectMarginals, WeightedMarginals
-from sparsehist.workload.invertible import IdentityStrategy
-from sparsehist.workload.kronecker_strategy import KroneckerStrategy
-from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.residual_basis import ResidualBasis
-from sparsehist.workload.union_strategy import UnionStrategy
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
+from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.union_strategy import UnionStrategy
 
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(3))
 PAIRS = Marginals((2, 3, 2), 2)

@@ -12,11 +12,11 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Cells, Identity, Kronecker, Marginals, MatrixWorkload, Prefix, Ranges, Total, Workload
-from sparsehist.workload.direct_marginals import DirectMarginals
-from sparsehist.workload.invertible import IdentityStrategy
-from sparsehist.workload.kronecker_strategy import KroneckerStrategy
-from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
+from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
 from tests.workload.test_optimised import brute_force
 
 SIGNED = MatrixWorkload([[1, -1, 0], [0, 1, -2], [1, 1, 1]])

@@ -11,11 +11,11 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Cells, Workload
-from sparsehist.workload import marginal_sums as sums
-from sparsehist.workload.agreement import Columns, all_patterns, largest_sum, most_edges, value_at
-from sparsehist.workload.direct_marginals import DirectMarginals, WeightedMarginals
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.residual_basis import ResidualBasis
+from sparsehist.workload.gram.agreement import Columns, all_patterns, largest_sum, most_edges, value_at
+from sparsehist.workload.queries import marginal_sums as sums
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
 from tests import stats
 
 SMALL = [
@@ -213,7 +213,7 @@ def test_most_edges_is_the_most(sizes):
 @pytest.mark.parametrize("enumerated", [14, 0])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, enumerated):
     """The bound over three columns known to differ is above every pattern, as the list of all patterns shows."""
-    monkeypatch.setattr("sparsehist.workload.agreement._ENUMERATED", enumerated)
+    monkeypatch.setattr("sparsehist.workload.gram.agreement._ENUMERATED", enumerated)
     rng = entropy.seeded(9)
     sizes = (2, 3, 2, 2, 3)
     cells = np.array(np.unravel_index(np.arange(math.prod(sizes)), sizes))

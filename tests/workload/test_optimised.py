@@ -11,9 +11,9 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Identity, MatrixWorkload, Prefix, Ranges, Total
-from sparsehist.workload.dense_gram import gram_of, largest_l1, largest_sum
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.optimised import Optimised, one_cell_optimum
+from sparsehist.workload.gram.written_out import gram_of, largest_l1, largest_sum
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.strategies.optimised import Optimised, one_cell_optimum
 
 DEFICIENT = MatrixWorkload([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]])  # two cells alike, one not asked about
 

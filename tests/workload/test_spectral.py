@@ -6,9 +6,9 @@ import pytest
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Prefix, Ranges, lower_bound, strategy_named
-from sparsehist.workload.causal_sums import causal_sums
-from sparsehist.workload.spectral import Spectral
-from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, quick_length
+from sparsehist.workload.gram.causal_sums import causal_sums
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, quick_length
+from sparsehist.workload.strategies.spectral import Spectral
 
 
 def _gram(kind, n):

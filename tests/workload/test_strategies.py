@@ -18,15 +18,15 @@ from sparsehist.workload import (
     lower_bound,
     strategy_named,
 )
-from sparsehist.workload.dense_gram import bound_of_gram
-from sparsehist.workload.rank_bound import (
+from sparsehist.workload.gram.rank_bound import (
     _by_rank,
     gram_matrix,
     squared_sensitivity_bound,
     squared_sensitivity_reached,
 )
-from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel
-from sparsehist.workload.toeplitz import Banded, windows_by_rank
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel
+from sparsehist.workload.gram.written_out import bound_of_gram
+from sparsehist.workload.strategies.toeplitz import Banded, windows_by_rank
 
 NAMES = [
     *("spectral", "spectral(blend=2)", "spectral(window=1, blend=1)", "identity", "square_root", "direct"),
@@ -192,7 +192,7 @@ def test_toeplitz_bounds_in_groups_are_bounds():
     strategy = strategy_named("square_root(scaled=True)", Prefix(400))
     fine = windows_by_rank(strategy.coefficients, strategy.norms, 100)
     assert fine <= strategy.sensitivity(100).l2 ** 2 * (1 + 1e-12)
-    import sparsehist.workload.toeplitz as module
+    import sparsehist.workload.strategies.toeplitz as module
 
     most, module._WINDOWS = module._WINDOWS, 0
     try:

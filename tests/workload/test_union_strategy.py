@@ -10,10 +10,10 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Identity, Marginals, MatrixWorkload, Prefix, Total, Union, strategy_named
-from sparsehist.workload.invertible import IdentityStrategy
-from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.residual_basis import ResidualBasis
-from sparsehist.workload.union_strategy import UnionStrategy
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.union_strategy import UnionStrategy
 from tests.workload.test_optimised import brute_force
 
 CASES = [

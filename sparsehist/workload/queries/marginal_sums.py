@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsehist.workload.cells import Cells, IntegerArray
+from sparsehist.workload.queries.cells import Cells, IntegerArray
 
 Subset = tuple[int, ...]
 

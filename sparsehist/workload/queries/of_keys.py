@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import Workload
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.kronecker import Kronecker
-from sparsehist.workload.rows_of_ranges import Ranges
-from sparsehist.workload.union import Union
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.kronecker import Kronecker
+from sparsehist.workload.queries.linear_queries import Workload
+from sparsehist.workload.queries.rows_of_ranges import Ranges
+from sparsehist.workload.queries.union import Union
 
 KeyNumbers = Callable[[Sequence[Any]], IntegerArray]
 """From keys of one column to the numbers of its cells, in the order of the domain; refuses what is no key."""

@@ -9,10 +9,10 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.agreement import Columns, largest_sum
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.gram.agreement import Columns, largest_sum
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 _PROBED = 2**16
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import AnswerArray, FloatArray, Workload
-from sparsehist.workload.cells import Cells, IntegerArray
-from sparsehist.workload.marginal_sums import marginal_sums
-from sparsehist.workload.matrix import MatrixWorkload
-from sparsehist.workload.rows_of_ranges import Identity, RangeRows, Ranges, Total
-from sparsehist.workload.union import Union
+from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.workload.queries.marginal_sums import marginal_sums
+from sparsehist.workload.queries.matrix import MatrixWorkload
+from sparsehist.workload.queries.rows_of_ranges import Identity, RangeRows, Ranges, Total
+from sparsehist.workload.queries.union import Union
 
 _MOST_QUERIES = 2**31
 _LARGEST_INTEGER = 2**20

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import Workload
-from sparsehist.workload.direct import Direct
-from sparsehist.workload.direct_marginals import DirectMarginals, WeightedMarginals
-from sparsehist.workload.haar import Haar
-from sparsehist.workload.hierarchical import Hierarchical, Tree
-from sparsehist.workload.invertible import IdentityStrategy
-from sparsehist.workload.kronecker import Kronecker
-from sparsehist.workload.kronecker_strategy import KroneckerStrategy
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.optimised import Optimised
-from sparsehist.workload.residual_basis import ResidualBasis
-from sparsehist.workload.spectral import Spectral
-from sparsehist.workload.strategy import Strategy
-from sparsehist.workload.toeplitz import Banded, SquareRoot
-from sparsehist.workload.union import Union
-from sparsehist.workload.union_strategy import UnionStrategy
+from sparsehist.workload.queries.kronecker import Kronecker
+from sparsehist.workload.queries.linear_queries import Workload
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.union import Union
+from sparsehist.workload.strategies.direct import Direct
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
+from sparsehist.workload.strategies.haar import Haar
+from sparsehist.workload.strategies.hierarchical import Hierarchical, Tree
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
+from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.spectral import Spectral
+from sparsehist.workload.strategies.strategy import Strategy
+from sparsehist.workload.strategies.toeplitz import Banded, SquareRoot
+from sparsehist.workload.strategies.union_strategy import UnionStrategy
 
 _MAKERS: dict[str, Callable[..., Strategy]] = {
     "banded": Banded,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import AnswerArray, FloatArray, Workload
-from sparsehist.workload.cells import Cells, IntegerArray
-from sparsehist.workload.rows_of_ranges import RangeRows
+from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.workload.queries.rows_of_ranges import RangeRows
 
 
 class Union(Workload):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.panels import on_panels
-from sparsehist.workload.rows_of_ranges import Prefix, Ranges
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.gram.panels import on_panels
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray
+from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 _NUMBERS_AT_ONCE = 2**22
 # Below this size, variances are taken row by row.

@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from sparsehist.workload.base import FloatArray
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.panels import chebyshev_nodes
-from sparsehist.workload.spectral_kernels import Entries, SpectralKernel
+from sparsehist.workload.gram.panels import chebyshev_nodes
+from sparsehist.workload.gram.spectral_kernels import Entries, SpectralKernel
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray
 
 # Panels of fewer cells are summed one by one.
 _SHORT = 32

@@ -12,8 +12,8 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import AnswerArray, FloatArray, Workload
-from sparsehist.workload.cells import Cells
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, FloatArray, Workload, attached
 
 # Integers up to this size times counts below 2**43 add up without overflow.
 _LARGEST_INTEGER = 2**20
@@ -54,6 +54,15 @@ class MatrixWorkload(Workload):
         self.non_negative = sparse.issparse(self._operator) and bool(np.all(self._operator.data >= 0))
         content, self.precise = _fingerprint(self._operator) if self.matrix is None else (self._content(), True)
         self._sha256 = hashlib.sha256(content).hexdigest()
+
+    @classmethod
+    def read(cls, *values: Any, attachments: Attachments, **named: Any) -> Workload:
+        """From its shape and the digest of what is attached."""
+
+        def matrix(rows: int, cells: int, *, sha256: str) -> Workload:
+            return _from_content(attached(attachments, sha256), rows, cells)
+
+        return matrix(*values, **named)
 
     precise: bool
     """Whether A·x is computed in double precision; an operator may do with less."""
@@ -109,7 +118,7 @@ class MatrixWorkload(Workload):
         return b"".join(part.tobytes() for part in (*places, self.matrix.data.astype("<f8")))
 
 
-def matrix_from(content: bytes, rows: int, cells: int) -> MatrixWorkload:
+def _from_content(content: bytes, rows: int, cells: int) -> MatrixWorkload:
     """Read what `attachments` gave."""
     indptr = np.frombuffer(content, "<i8", rows + 1)
     entries = int(indptr[-1])

@@ -7,11 +7,11 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.dense_gram import gram_of, largest_sum
-from sparsehist.workload.rows_of_ranges import RangeRows, Total
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
-from sparsehist.workload.union import Union
+from sparsehist.workload.gram.written_out import gram_of, largest_sum
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.rows_of_ranges import RangeRows, Total
+from sparsehist.workload.queries.union import Union
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 # Of AᵀA all eigenvalues are taken.
 _LARGEST_GRAM = 256

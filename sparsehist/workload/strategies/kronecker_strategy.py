@@ -24,11 +24,11 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.dense_gram import LARGEST_GRAM, upper_sums
-from sparsehist.workload.invertible import IdentityStrategy
-from sparsehist.workload.kronecker import Kronecker, along_axes
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.gram.written_out import LARGEST_GRAM, upper_sums
+from sparsehist.workload.queries.kronecker import Kronecker, along_axes
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 
 class KroneckerStrategy(Strategy):

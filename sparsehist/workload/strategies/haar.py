@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.hierarchical import squares_in_runs
-from sparsehist.workload.invertible import Invertible
-from sparsehist.workload.strategy import Sensitivity
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.strategies.hierarchical import squares_in_runs
+from sparsehist.workload.strategies.invertible import Invertible
+from sparsehist.workload.strategies.strategy import Sensitivity
 
 
 class Haar(Invertible):
@@ -31,7 +31,7 @@ class Haar(Invertible):
         >>> from sparsehist.workload import Ranges
         >>> strategy = Haar(Ranges(6))
         >>> strategy.n_noise, strategy.sensitivity(2).l1
-        (8, 8.0)
+        (8, 6.0)
 
     Source: Xiao, Wang and Gehrke 2010, without their weights.
     """

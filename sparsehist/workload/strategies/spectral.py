@@ -15,20 +15,20 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.causal_sums import causal_sums, inverse_diagonal
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.dense_gram import l1_by_columns
-from sparsehist.workload.invertible import Invertible
-from sparsehist.workload.panels import on_panels
-from sparsehist.workload.rank_bound import (
+from sparsehist.workload.gram.causal_sums import causal_sums, inverse_diagonal
+from sparsehist.workload.gram.panels import on_panels
+from sparsehist.workload.gram.rank_bound import (
     l1_sensitivity_bound,
     squared_sensitivity_bound,
     squared_sensitivity_reached,
 )
-from sparsehist.workload.rows_of_ranges import Prefix, Ranges
-from sparsehist.workload.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
-from sparsehist.workload.strategy import Sensitivity
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
+from sparsehist.workload.gram.written_out import l1_by_columns
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
+from sparsehist.workload.strategies.invertible import Invertible
+from sparsehist.workload.strategies.strategy import Sensitivity
 
 _CHECKED_WHOLE = 2**16
 # Up to so many cells R is written out for its L1 norms, if a unit has so few of them.
@@ -94,7 +94,7 @@ class Spectral(Invertible):
         return self.kernel.length
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Bounds by rank, in L2 and, by way of weighted squares, in L1 (`rank_bound`)."""
+        """Bounds by rank, in L2 and, by way of weighted squares, in L1 (`sparsehist.workload.gram.rank_bound`)."""
         if max_keys not in self._known:
             self._known[max_keys] = self._sensitivity(max_keys)
         return self._known[max_keys]

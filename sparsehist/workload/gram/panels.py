@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from sparsehist.workload.base import FloatArray
-from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray
 
 # Panels of up to this many cells are computed cell by cell.
 _PLAIN = 64

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import AnswerArray, FloatArray, Workload
-from sparsehist.workload.cells import Cells, IntegerArray
+from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, FloatArray, Workload, attached
 
 # Longer lists of ranges are kept beside the text that names them.
 _RANGES_IN_TEXT = 32
@@ -206,6 +206,17 @@ class Ranges(RangeRows):
         super().__init__(None if n is None else as_size(n, self.word))
         self._pairs = None if ranges is None else as_pairs(ranges, self._n)
         self.explicit = self._pairs is not None or self.keys is not None
+
+    @classmethod
+    def read(cls, *values: Any, attachments: Attachments, **named: Any) -> Workload:
+        """As it was made, or from the number of cells and the digest of an attached list of pairs."""
+
+        def ranges(n: Any = None, ranges: Any = None, *, keys: Any = None, sha256: str | None = None) -> Workload:
+            if sha256 is None:
+                return cls(n, ranges, keys=keys)
+            return cls(n, np.frombuffer(attached(attachments, sha256), "<i8").reshape(-1, 2))
+
+        return ranges(*values, **named)
 
     @property
     def n_queries(self) -> int:

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.dense_gram import gram_of, largest_l1, largest_sum
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.gram.written_out import gram_of, largest_l1, largest_sum
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 LARGEST = 512
 """Cells; a step takes a time that grows with their cube."""

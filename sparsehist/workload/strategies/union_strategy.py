@@ -16,9 +16,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
-from sparsehist.workload.union import Union
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.union import Union
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 
 class UnionStrategy(Strategy):
@@ -34,8 +34,8 @@ class UnionStrategy(Strategy):
 
     Example:
         >>> from sparsehist.workload import Identity, Total
-        >>> from sparsehist.workload.invertible import IdentityStrategy
-        >>> from sparsehist.workload.direct import Direct
+        >>> from sparsehist.workload.strategies.invertible import IdentityStrategy
+        >>> from sparsehist.workload.strategies.direct import Direct
         >>> both = Union(Total(100), Identity(100))
         >>> made = UnionStrategy(both, [Direct(both.parts[0]), IdentityStrategy(both.parts[1])])
         >>> made.name, round(made.sensitivity(1).l2, 12), made.query_variance()[:2].round(3)

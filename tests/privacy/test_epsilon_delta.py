@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, path_cost, poisson, pure, skellam, total_cost
 from sparsehist.privacy.composition import exact_rho, shared_by_one_person
-from sparsehist.privacy.joint import guarantee
+from sparsehist.privacy.epsilon_delta import guarantee
 
 HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
 

@@ -30,12 +30,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.agreement import Bounds, Columns, largest_sum
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.cells import Cells
-from sparsehist.workload.marginal_sums import Subset
-from sparsehist.workload.marginals import Marginals
-from sparsehist.workload.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.gram.agreement import Bounds, Columns, largest_sum
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.marginal_sums import Subset
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 Minimise = Literal["mean", "largest"]
 

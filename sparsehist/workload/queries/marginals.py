@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import AnswerArray, FloatArray, Workload
-from sparsehist.workload.cells import Cells, IntegerArray
-from sparsehist.workload.marginal_sums import Subset, marginal_sums
+from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.workload.queries.marginal_sums import Subset, marginal_sums
 
 _MOST_MARGINALS = 100_000
 _MOST_QUERIES = 2**31

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.rows_of_ranges import RangeRows
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.rows_of_ranges import RangeRows
 
 LARGEST_GRAM = 1024
 """Cells; beyond it, a matrix of cells by cells is not written out."""

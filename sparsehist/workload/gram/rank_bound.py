@@ -34,10 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from sparsehist.workload.base import FloatArray
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.dense_gram import bound_of_gram, largest_of_all_sets
-from sparsehist.workload.spectral_kernels import SpectralKernel
+from sparsehist.workload.gram.spectral_kernels import SpectralKernel
+from sparsehist.workload.gram.written_out import bound_of_gram, largest_of_all_sets
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray
 
 # For the rounding of tables and of their running sums.
 _ROUNDING = 1e-9

@@ -1,8 +1,17 @@
-"""What a workload has to say about itself: linear queries A·x on the counts x of a series."""
+"""What a workload has to say about itself: linear queries A·x on the counts x of a series; and its textual form.
+
+The form is read with Python's parser but never evaluated:
+
+workload := name(argument, …)      prefix, ranges, total, identity, matrix, union, marginals or kronecker
+argument := workload | name=value | value; values are integers, text in quotes, None, lists and tuples of values
+
+Each kind of workload makes itself known by its `word` when its class is defined, so that nothing here imports them.
+"""
 
 from __future__ import annotations
 
 import abc
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.cells import Cells, IntegerArray
+from sparsehist.workload.queries.cells import Cells, IntegerArray
 
 FloatArray = NDArray[np.float64]
 AnswerArray = NDArray[Any]
@@ -18,6 +27,13 @@ AnswerArray = NDArray[Any]
 
 
 _MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
+_KINDS: dict[str, type[Workload]] = {}
+_ADVICE = (
+    "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), ranges(keys=[(low, high), …]), "
+    "total(n), identity(n), marginals(k=2), union(…, …), kronecker(…, …)"
+)
+
+Attachments = Mapping[str, bytes]
 
 
 class _Called(abc.ABCMeta):
@@ -64,6 +80,11 @@ class Workload(metaclass=_Called):
 
     def __init__(self, *_arguments: object, **_named: object) -> None:
         super().__init__()
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "word" in cls.__dict__:
+            _KINDS[cls.word] = cls
 
     @property
     @abc.abstractmethod
@@ -201,9 +222,13 @@ class Workload(metaclass=_Called):
     @staticmethod
     def from_matrix(matrix: object) -> Workload:
         """The workload of a matrix; the same as `Workload(matrix)`."""
-        from sparsehist.workload.matrix import MatrixWorkload
+        made: Workload = _KINDS["matrix"](matrix)
+        return made
 
-        return MatrixWorkload(matrix)
+    @classmethod
+    def read(cls, *values: Any, attachments: Attachments, **named: Any) -> Workload:  # noqa: ARG003  some have any
+        """The workload of this kind with the arguments of the textual form; `attachments` as in `parse`."""
+        return cls(*values, **named)
 
     @staticmethod
     def parse(text: str, *, attachments: Mapping[str, bytes] | None = None) -> Workload:
@@ -221,9 +246,16 @@ class Workload(metaclass=_Called):
             >>> Workload.parse("union(total(12), identity(12))").shape
             (13, 12)
         """
-        from sparsehist.workload.text import parse  # the parser knows every workload, so it comes after them
-
-        return parse(text, attachments=attachments or {})
+        if not isinstance(text, str):
+            raise DeclarationError(f"a workload is written as text, got {text!r}; {_ADVICE}")
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+            return _workload(tree.body, attachments or {})
+        except DeclarationError:
+            raise
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = getattr(error, "msg", None) or str(error) or type(error).__name__
+            raise DeclarationError(f"cannot read the workload {_short(text)}: {reason}; {_ADVICE}") from None
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
         """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m).
@@ -235,3 +267,50 @@ class Workload(metaclass=_Called):
         if values.ndim not in {1, 2} or values.shape[0] != length:
             raise DeclarationError(f"{self.describe()} of shape {self.shape} does not fit an array {values.shape}")
         return values
+
+
+def attached(attachments: Attachments, sha256: str) -> bytes:
+    """What the textual form names by its digest.
+
+    Raises:
+        DeclarationError: If it is not there.
+    """
+    if sha256 not in attachments:
+        raise DeclarationError(f"the content with sha256 {sha256!r} is not at hand: hand in the workload itself")
+    return attachments[sha256]
+
+
+def _workload(node: ast.expr, attachments: Attachments) -> Workload:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise DeclarationError(f"{_short(ast.unparse(node))} is no workload; {_ADVICE}")
+    name = node.func.id.lower()
+    if name not in _KINDS:
+        raise DeclarationError(f"there is no workload {node.func.id!r}; {_ADVICE}")
+    values = [_value(argument, attachments) for argument in node.args]
+    named = {keyword.arg: _value(keyword.value, attachments) for keyword in node.keywords if keyword.arg}
+    try:
+        return _KINDS[name].read(*values, attachments=attachments, **named)
+    except TypeError as error:
+        raise DeclarationError(f"{name}(): {error}; {_ADVICE}") from None
+
+
+def _value(node: ast.expr, attachments: Attachments) -> Any:
+    if isinstance(node, ast.Call):
+        return _workload(node, attachments)
+    if isinstance(node, ast.Tuple | ast.List):
+        items = [_value(item, attachments) for item in node.elts]
+        return tuple(items) if isinstance(node, ast.Tuple) else items
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        number = node.operand.value
+        if type(number) is int:
+            return -number
+    if isinstance(node, ast.Constant) and (node.value is None or type(node.value) in {int, str}):
+        return node.value
+    raise DeclarationError(
+        f"{_short(ast.unparse(node))} is not a value; values are integers, text in quotes and lists"
+    )
+
+
+def _short(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:79]}…"

@@ -28,8 +28,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import fft
 
-from sparsehist.workload.base import FloatArray
-from sparsehist.workload.cells import IntegerArray
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray
 
 Entries = Callable[[IntegerArray], FloatArray]
 

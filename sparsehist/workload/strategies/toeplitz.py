@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.invertible import Invertible
-from sparsehist.workload.strategy import Sensitivity
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.strategies.invertible import Invertible
+from sparsehist.workload.strategies.strategy import Sensitivity
 
 # Windows of each rank are taken cell by cell up to this many; then ranks are bounded in groups.
 _WINDOWS = 2**27
@@ -181,7 +181,7 @@ class Banded(SquareRoot):
 def windows_by_rank(coefficients: FloatArray, norms: FloatArray, keys: int) -> float:
     """Bound 1ᵀ_S G 1_S for G = RᵀR, R Toeplitz with positive falling coefficients and columns divided by norms.
 
-    As in `rank_bound`: the Gram matrix before scaling, C[i, j] = Σ_{k < n − max(i, j)} c_k c_{k + |i − j|}, is
+    As in `gram.rank_bound`: the Gram matrix before scaling, C[i, j] = Σ_{k < n − max(i, j)} c_k c_{k + |i − j|}, is
     positive and falls away from the diagonal, so if i has a members of S on its left and b on its right, its row over
     S is at most that over the window from i − a to i + b. The sum over a window is a running sum over k.
     """

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
-from sparsehist.workload.cells import IntegerArray
-from sparsehist.workload.invertible import Invertible
-from sparsehist.workload.strategy import Kept, Sensitivity
+from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.strategies.invertible import Invertible
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity
 
 
 def squares_in_runs(keys: int, run: int) -> int:

@@ -13,7 +13,7 @@ touches l distinct cells moves R·x by at most the root of the largest sum of G 
   fastest). Pairs go to the largest values first within these caps. With more columns than can be enumerated, pairs
   that differ in three or more share one bound, taken over the three columns known to differ.
 
-A set of l cells written down gives a lower bound to stand beside them. Derived in `design/mathematics` §5.
+A set of l cells written down gives a lower bound to stand beside them. Derived here.
 """
 
 from __future__ import annotations

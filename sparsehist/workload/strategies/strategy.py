@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.base import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import FloatArray, Workload
 
 _LONG = 2**18
 

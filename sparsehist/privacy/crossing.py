@@ -30,9 +30,7 @@ def crossing(function: Callable[[float], float], low: float, high: float, *, tol
     if value_a == 0.0 or value_b == 0.0:
         return a if value_a == 0.0 else b
     if (value_a > 0) == (value_b > 0):
-        raise LawError(
-            f"no zero is enclosed between {low!r} and {high!r}, with values {value_b!r} and {value_a!r}"
-        )
+        raise LawError(f"no zero is enclosed between {low!r} and {high!r}, with values {value_b!r} and {value_a!r}")
     c, value_c, share = a, value_a, 0.5
     for _ in range(_MOST_STEPS):
         place = a + share * (b - a)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.privacy.exact import Number, at_least_zero
+from sparsehist.privacy.exact_numbers import Number, at_least_zero
 from sparsehist.privacy.levels import Level, as_level
 
 FloatArray = NDArray[np.float64]

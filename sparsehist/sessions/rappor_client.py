@@ -29,7 +29,7 @@ from sparsehist.errors import (
 from sparsehist.local.coins import BoolArray
 from sparsehist.local.histories import Degradation, coarser_reports, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
-from sparsehist.privacy.exact import Number, at_least_zero
+from sparsehist.privacy.exact_numbers import Number, at_least_zero
 from sparsehist.sessions.own_process import OwnProcess
 from sparsehist.store.private_files import disk_errors, write_file
 

@@ -21,7 +21,7 @@ from sparsehist.interactive.multiplicative_weights import (
     updated,
 )
 from sparsehist.interactive.noise_supply import NoiseSupply
-from sparsehist.privacy.exact import Number
+from sparsehist.privacy.exact_numbers import Number
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.sessions.own_process import OwnProcess
 

@@ -4,7 +4,7 @@ The bound at a release of threshold t is t - c for a cell of count c. Noise at a
 plus an independent bridge, so the noises of a cell all rise with the same independent variables: they are
 associated, and the probability of a history is at least the product of those of its parts. `rarity` turns that into a
 number that depends on counts, levels and thresholds alone, never on noise: where it passes `RAREST` the cells of a
-group are drawn explicitly (`sparsehist.histogram.exceeding`), so that no group drawn lazily ever has a rare history.
+group are drawn explicitly (`sparsehist.histogram.round`), so that no group drawn lazily ever has a rare history.
 
 Source: our own derivation; association is Harris's inequality.
 """

@@ -25,17 +25,13 @@ parameters and perhaps of one true count, so that no record here has a repr. Sou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -89,27 +85,6 @@ def log_between(times: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
     return float(_log_integral(_Tilted(_filter(t, low, high)[-1], np.zeros(1), 0.0))[0])
 
 
-def log_survival(times: npt.ArrayLike, upper: npt.ArrayLike) -> float:
-    """Compute ln P(S_i <= upper_i for all i): how rare the history of an unpublished cell is.
-
-    Args:
-        times: Variances of S, increasing; shape (m,).
-        upper: Bounds, +inf where there is none; shape (m,).
-
-    Returns:
-        A natural logarithm, with the error of `log_between`.
-
-    Raises:
-        DeclarationError: If the shapes do not agree or a bound is NaN.
-        LevelOrderError: If the times do not increase from above zero.
-
-    Example:
-        >>> round(math.exp(log_survival([1.0, 2.0], [0.0, 0.0])), 12)
-        0.375
-    """
-    return log_between(times, np.full(np.shape(upper), -math.inf), upper)
-
-
 def log_exceeding(times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, lower: float) -> float:
     """Compute ln P(S_i <= upper_i for all i, and S > lower at the new time).
 
@@ -120,92 +95,25 @@ def log_exceeding(times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, l
         lower: What S must exceed there.
 
     Returns:
-        A natural logarithm, with the error of `log_between`.
-
-    Raises:
-        DeclarationError: If the shapes do not agree or a bound is NaN.
-        LevelOrderError: If the times do not increase from above zero.
+        A natural logarithm, with the error and the refusals of `log_between`.
 
     Example:
         >>> round(math.exp(log_exceeding([1.0], [0.0], 2.0, 0.0)), 12)
         0.125
     """
-    return log_between(*exceeding_box(times, upper, new_time, lower))
+    return log_between(*_exceeding_box(times, upper, new_time, lower))
 
 
-def exceeding_box(
+def _exceeding_box(
     times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, lower: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Write "at or below all past bounds, and above a new one" as a box.
-
-    Args:
-        times: Past variances of S, increasing; shape (m,).
-        upper: Past bounds; shape (m,).
-        new_time: The new variance, anywhere.
-        lower: What S must exceed there.
-
-    Returns:
-        times, lower and upper, as `log_between` takes them; shape (m + 1,), or (m,) if the
-        new time is a past one, where the interval is then (lower, upper_i].
-
-    Raises:
-        DeclarationError: If the shapes do not agree or a bound is NaN.
-        LevelOrderError: If the times do not increase from above zero.
-
-    Example:
-        >>> exceeding_box([1.0, 3.0], [5.0, 6.0], 2.0, 4.0)[1]
-        array([-inf,   4., -inf])
-    """
+    """Write "at or below all past bounds, and above a new one" as a box."""
     t, low, high = _box(times, np.full(np.shape(upper), -math.inf), upper)
     place = int(np.searchsorted(t, new_time))
     if place < len(t) and t[place] == new_time:
         low[place] = lower
         return _box(t, low, high)
     return _box(np.insert(t, place, new_time), np.insert(low, place, lower), np.insert(high, place, math.inf))
-
-
-def exceed_probability(
-    levels: Sequence[float],
-    thresholds: Sequence[float],
-    level: float,
-    threshold: float,
-    sensitivity: float,
-    *,
-    count: float = 0,
-) -> float:
-    """Compute P[a cell exceeds the new threshold, given that it never exceeded an old one].
-
-    Args:
-        levels: Past levels (rho), in any order; a level may occur again with another threshold.
-        thresholds: Their thresholds, in counts.
-        level: The new level, anywhere among the past ones.
-        threshold: The new threshold, in counts.
-        sensitivity: L2 sensitivity; the noise at level rho has variance sensitivity**2/(2*rho).
-        count: True count of the cell.
-
-    Returns:
-        The probability, to a relative error of about 1e-12, as long as it is a normal double.
-
-    Raises:
-        DeclarationError: If the lengths differ or a threshold is NaN.
-        LevelOrderError: If a level is not positive and finite.
-
-    Source: the p of the papers' lazy sampler for empty cells, extended to any order of levels and any count.
-
-    Example:
-        >>> round(exceed_probability([0.1], [3 * 5**0.5], 0.2, 3 * 2.5**0.5, 1.0), 12)
-        0.001113346502
-    """
-    if len(levels) != len(thresholds):
-        raise DeclarationError(f"{len(levels)} levels but {len(thresholds)} thresholds")
-    # In units of sensitivity**2/2 times are levels, and the distance of two close ones is exact.
-    scale = math.sqrt(2) / sensitivity
-    times, place = np.unique(np.asarray(levels, dtype=np.float64), return_inverse=True)
-    lowest = np.full(len(times), math.inf)
-    np.minimum.at(lowest, place, np.asarray(thresholds, dtype=np.float64))
-    upper = times * (lowest - count) * scale
-    log_both = log_exceeding(times, upper, level, level * (threshold - count) * scale)
-    return math.exp(min(0.0, log_both - log_survival(times, upper))) if log_both > -math.inf else 0.0
 
 
 def _box(
@@ -321,16 +229,6 @@ class _LogDensity:
     slope: FloatArray
     curvature: FloatArray
 
-    @property
-    def low(self) -> float:
-        """Where the density begins."""
-        return float(self.edges[0])
-
-    @property
-    def high(self) -> float:
-        """Where the density ends."""
-        return float(self.edges[-1])
-
     def at(self, u: FloatArray, *tables: FloatArray) -> list[FloatArray]:
         """Evaluate some of the tables."""
         panel, x = self.locate(u)
@@ -397,12 +295,6 @@ class _Tilted:
     s: FloatArray
     precision: float
 
-    def value(self, u: FloatArray) -> FloatArray:
-        return np.asarray(self.density.at(u, self.density.value)[0] - self.precision * (u - self.s) ** 2 / 2)
-
-    def slope(self, u: FloatArray) -> FloatArray:
-        return np.asarray(self.density.at(u, self.density.slope)[0] + self.precision * (self.s - u))
-
     def value_and_slope(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         value, slope = self.density.at(u, self.density.value, self.density.slope)
         away = u - self.s
@@ -416,8 +308,8 @@ class _Tilted:
 def _peaks(integrand: _Tilted) -> FloatArray:
     """Find where each integrand is largest, to a hundredth of its standard deviation: it places a window."""
     s, density = integrand.s, integrand.density
-    low, high = np.full_like(s, density.low), np.full_like(s, density.high)
-    rises, falls = integrand.slope(high) >= 0, integrand.slope(low) <= 0
+    low, high = np.full_like(s, density.edges[0]), np.full_like(s, density.edges[-1])
+    rises, falls = integrand.slope_and_curvature(high)[0] >= 0, integrand.slope_and_curvature(low)[0] <= 0
     low, high = np.where(rises, high, low), np.where(falls & ~rises, low, high)
     u = np.clip(s, low, high)
     for _ in range(100):
@@ -435,7 +327,7 @@ def _peaks(integrand: _Tilted) -> FloatArray:
 
 def _reaches(integrand: _Tilted, peak: FloatArray, top: FloatArray, sign: int) -> FloatArray:
     """Find how far from the peak, upwards or downwards, the integrand has fallen by _DROP, or ends."""
-    end = integrand.density.high if sign > 0 else integrand.density.low
+    end = integrand.density.edges[-1 if sign > 0 else 0]
     kernel = math.sqrt(2 * _DROP / integrand.precision) if integrand.precision else math.inf
     distance = np.minimum(sign * (end - peak), kernel)
     for _ in range(60):
@@ -462,7 +354,7 @@ def _log_sums(integrand: _Tilted) -> FloatArray:
     """Sum up the integrands over pieces that cover all but e**-40 of them."""
     density, s = integrand.density, integrand.s
     peak = _peaks(integrand)
-    top = integrand.value(peak)
+    top = integrand.value_and_slope(peak)[0]
     down, up = (_reaches(integrand, peak, top, sign)[:, None] for sign in (-1, 1))
     share = np.arange(1, _STEPS + 1) / _STEPS
     # Distances from the peak, not places: they keep their digits however narrow the kernel or the density.

@@ -1,4 +1,24 @@
-"""One round of a sparse histogram as a pure function: state in, noise out."""
+"""One round: which untracked cells become tracked, and with which noise; exact, by groups of equal count.
+
+A cell that was never drawn has only a history A: its noise stayed at or below every past threshold. Untracked cells
+of the same count are therefore identically distributed and are drawn by the group, in one of two ways.
+
+Lazily: each of a binomial number of candidates takes part in a race of two coupled paths, X from the plain marginal
+at the new level and Y from the marginal above the threshold, made from one uniform so that Y >= X, and carried to
+every past level with shared randomness by monotone steps. Y inside A accepts, else X inside A rejects, else the race
+is run again. Y in A implies X in A, so the acceptance probability is P(A | exceed) / P(A) exactly, and an accepted
+path has the law given both: no integral is computed, and any order of levels will do. Drawing each step from its own
+truncated law instead (Andersson et al., Algorithm 6 as printed) has another joint law and is not private at the
+stated level.
+
+Explicitly: where the history would become rare with the new threshold (`sparsehist.histogram.history`), all untracked
+cells of the group are drawn now, whether they exceed or not. Their paths come from the plain law, again until they
+lie in A, and the new level from its law given the path. As this is decided by counts, levels and thresholds alone,
+the law is that of the dense mechanism all the same. Of m past points some is exceeded with a probability of at least
+1 - e**(-3/m), so explicit cells are at most m/3 + 1 times those expected to be published; the empty cells of a domain
+get there only where about as many as there are were let through by thresholds. A history is never less likely than
+e**-3, so that no race and no path takes more than 20 tries on average.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +26,275 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from numpy.random import Generator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.histogram.binomial import IntArray
+from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
+from sparsehist.histogram.binomial import IntArray, Sizes, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.histogram.exceeding import NewlyTracked, draw_exceeding
-from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.privacy.levels import as_level
+from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
+from sparsehist.noise.family import Family, FloatArray, NoiseArray
+from sparsehist.privacy.levels import Level, as_level
+
+# Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
+_BATCH = 1 << 19
+# Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
+_FEW, _FEW_TRIES = 1 << 8, 4
+_TRIES_AT_ONCE = 1 << 11
+_MOST_EXPLICIT = 2**31
+
+
+class NewlyTracked(NamedTuple):
+    """Noise of the cells that become tracked. Secret.
+
+    Attributes:
+        values: Noise at the new level, in counts; shape (q,).
+        paths: Noise at every past release, in the order given; shape (q, releases).
+        group: Which group each cell belongs to; shape (q,), int64, ascending.
+        exceeds: Whether its noise is above the threshold less its count; the others were drawn explicitly and
+            are not to be shown; shape (q,), bool.
+    """
+
+    values: NoiseArray
+    paths: NoiseArray
+    group: IntArray
+    exceeds: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        return "NewlyTracked()"
+
+
+def draw_exceeding(
+    family: Family,
+    past: Sequence[tuple[Level, float]],
+    level: Level,
+    threshold: float,
+    n_untracked: int | Sequence[int] | IntArray,
+    *,
+    count: ArrayLike = 0,
+    rng: Generator,
+) -> NewlyTracked:
+    """Draw the cells, among those never drawn before, that exceed the threshold now, and those drawn with them.
+
+    Args:
+        family: The noise; must be monotone.
+        past: (level, threshold) of every past release of this path, in any order. A cell of count c stayed
+            untracked because its noise was at most threshold - c each time.
+        level: The new level; anywhere among the past ones, or one of them again.
+        threshold: A cell of count c exceeds when its noise is above threshold - c, in counts.
+        n_untracked: Cells never drawn, one entry a group (or one for all); Python integers of any size.
+        count: True count of the cells of each group; scalar or one entry a group. Secret.
+        rng: Randomness.
+
+    Returns:
+        Values, paths, group and whether they exceed, of the q cells that become tracked. Of a group either cells
+        that exceed are returned, or all cells; which cells of a group they are is a uniform choice left to the
+        caller.
+
+    Raises:
+        DeclarationError: If the family is not monotone.
+        InputError: If groups and counts differ in number, a number of cells is negative, or untracked cells have a
+            history that is rarer than e**-3 by the bound of `sparsehist.histogram.history`: had all releases been
+            drawn by this function, those cells would be tracked.
+        ThresholdError: If more than 2**31 cells would have to be drawn.
+
+    Example:
+        >>> from sparsehist import entropy, noise
+        >>> drawn = draw_exceeding(noise.Gaussian(), [(0.1, 9.0)], 0.2, 8.0, 10**9, rng=entropy.seeded(1))
+        >>> bool((drawn.values > 8).all() and (drawn.paths[:, 0] <= 9).all() and drawn.exceeds.all())
+        True
+
+    Source: our own derivation; it replaces Algorithm 6 and Lemma 5.6 of Andersson et al.
+    """
+    if not family.monotone:
+        raise DeclarationError(f"{family!r} is not monotone, so cells cannot be drawn lazily with it")
+    new_level = as_level(level)
+    sizes, counts = _groups(n_untracked, count)
+    history = history_of(past)
+    margins = threshold - counts
+    occupied = sizes.high > 0
+    explicit = np.zeros(counts.size, bool)
+    explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
+    # The same sums as in the round before, but for an ulp or two of another machine.
+    if (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
+        raise InputError(
+            "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
+            "in an earlier round"
+        )
+    log_exceed = family.log_tail(margins, new_level)
+    candidates = binomial(sizes.without(explicit) if explicit.any() else sizes, log_exceed, rng=rng)
+    groups = np.repeat(np.arange(candidates.size), candidates)
+    parts: list[_Part] = []
+    for begin in range(0, groups.size, _BATCH):
+        group = groups[begin : begin + _BATCH]
+        parts.append(_race(family, history, new_level, margins, log_exceed, counts, group, rng=rng))
+    groups = _all_cells(sizes, explicit)
+    for begin in range(0, groups.size, _BATCH):
+        group = groups[begin : begin + _BATCH]
+        paths = _draw_all(family, history, new_level, counts[group], rng=rng)
+        parts.append(_Part(paths, group, np.asarray(paths[-1] > margins[group])))
+    return _collect(parts, family, history)
+
+
+class _Part(NamedTuple):
+    """Cells of one batch; rows of `paths` are the levels of the history, then the new level."""
+
+    paths: NoiseArray
+    group: IntArray
+    exceeds: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        return "_Part()"
+
+
+def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tuple[Sizes, FloatArray]:
+    counts = np.asarray(count, dtype=np.float64)
+    if isinstance(n_untracked, int | np.integer):
+        counts = np.atleast_1d(counts)
+        sizes = as_sizes([int(n_untracked)] * counts.size)
+    else:
+        sizes = as_sizes(n_untracked)
+        counts = np.broadcast_to(counts, sizes.high.shape) if counts.ndim == 0 else counts
+    if counts.shape != sizes.high.shape:
+        raise InputError(f"{sizes.high.size} groups but counts of shape {counts.shape}")
+    return sizes, counts
+
+
+def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
+    """The group of each cell that is drawn explicitly."""
+    groups = np.flatnonzero(explicit)
+    numbers = sizes.high[groups]
+    if not numbers.sum() <= _MOST_EXPLICIT:
+        raise ThresholdError(f"the thresholds would let nearly all of {numbers.sum():.2g} cells through; raise them")
+    return np.repeat(groups, numbers.astype(np.int64))
+
+
+def _race(
+    family: Family,
+    history: History,
+    level: Fraction,
+    margins: FloatArray,
+    log_exceed: FloatArray,
+    counts: FloatArray,
+    group: IntArray,
+    *,
+    rng: Generator,
+) -> _Part:
+    """Race the candidates of one batch: those that win."""
+    if not history.levels:
+        values = family.sample_tail(group.size, margins[group], level, rng=rng)
+        return _Part(values[np.newaxis], group, np.ones(group.size, bool))
+    least = _just_above(margins, integer=family.integer)
+    paths = _no_paths(family, history, group.size)
+    accepted = np.zeros(group.size, bool)
+    pending, tries = np.arange(group.size), _first_tries(group.size)
+    while pending.size:
+        runner = np.tile(pending, tries)
+        mine = group[runner]
+        log_uniform = np.negative(rng.standard_exponential(mine.size))
+        # None below the least value above its margin: rounding may land on the margin.
+        exceeding = np.maximum(family.inverse_log_tail(log_exceed[mine] + log_uniform, level), least[mine])
+        plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
+        inside, path = _carry_back(family, history, level, plain, exceeding, counts[mine], rng=rng)
+        settled, at = _first_of_each(runner, inside[0] | inside[1])
+        accepted[settled] = inside[1, at]
+        paths[:, settled] = path[:, at]
+        pending, tries = _undecided(pending, settled, tries)
+    return _Part(paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool))
+
+
+def _carry_back(
+    family: Family,
+    history: History,
+    level: Fraction,
+    plain: NoiseArray,
+    exceeding: NoiseArray,
+    counts: FloatArray,
+    *,
+    rng: Generator,
+) -> tuple[NDArray[np.bool_], NoiseArray]:
+    """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
+    pair = np.stack([plain, exceeding])
+    inside = np.ones(pair.shape, bool)
+    path = np.empty((len(history.levels) + 1, exceeding.size), pair.dtype)
+    path[-1] = exceeding
+    at = sum(known < level for known in history.levels)
+    for leg in (range(at - 1, -1, -1), range(at, len(history.levels))):
+        current, known = pair, level
+        for i in leg:
+            current = family.carry(current, known, history.levels[i], rng=rng)
+            known = history.levels[i]
+            inside &= current <= history.thresholds[i] - counts
+            path[i] = current[1]
+        if not (current[1] >= current[0]).all():
+            raise LawError(f"steps of {family!r} reversed an order, so that its cells cannot be drawn lazily")
+    return inside, path
+
+
+def _draw_all(family: Family, history: History, level: Fraction, counts: FloatArray, *, rng: Generator) -> NoiseArray:
+    """Draw cells given their history alone; rows are its levels, then the new level."""
+    if not history.levels:
+        return family.sample(counts.size, level, rng=rng)[np.newaxis]
+    paths = _no_paths(family, history, counts.size)
+    past, bounds = paths[:-1], history.bounds(counts)
+    pending, tries = np.arange(counts.size), _first_tries(counts.size)
+    while pending.size:
+        cell = np.tile(pending, tries)
+        path = _plain_path(family, history.levels, cell.size, rng=rng)
+        settled, at = _first_of_each(cell, np.all(path <= bounds[:, cell], axis=0))
+        past[:, settled] = path[:, at]
+        pending, tries = _undecided(pending, settled, tries)
+    known = dict(zip(history.levels, past, strict=True))
+    paths[-1] = known[level] if level in known else noise_at_level(family, level, known, counts.size, rng=rng)
+    return paths
+
+
+def _plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
+    """Noise at ascending levels, from the finest to the coarsest; shape (levels, size)."""
+    path = [family.sample(size, levels[-1], rng=rng)]
+    for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
+        path.append(family.coarsen(path[-1], fine, coarse, rng=rng))
+    return np.stack(path[::-1])
+
+
+def _first_tries(size: int) -> int:
+    return max(1, min(_FEW_TRIES, _FEW // max(1, size)))
+
+
+def _first_of_each(runner: IntArray, decided: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+    """Who is settled, and where the first of their tries that is decided stands."""
+    places = np.flatnonzero(decided)
+    settled, first = np.unique(runner[places], return_index=True)
+    return settled, places[first]
+
+
+def _undecided(pending: IntArray, settled: IntArray, tries: int) -> tuple[IntArray, int]:
+    """Who has to try again, and how often at once: when few are left, twice as often as before."""
+    left = np.setdiff1d(pending, settled, assume_unique=True)
+    return left, max(1, min(2 * tries, _TRIES_AT_ONCE // max(1, left.size)))
+
+
+def _no_paths(family: Family, history: History, size: int) -> NoiseArray:
+    return np.empty((len(history.levels) + 1, size), np.int64 if family.integer else np.float64)
+
+
+def _just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
+    return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
+
+
+def _collect(parts: list[_Part], family: Family, history: History) -> NewlyTracked:
+    if not parts:
+        parts = [_Part(_no_paths(family, history, 0), np.empty(0, np.int64), np.empty(0, bool))]
+    paths, group, exceeds = parts[0]
+    if len(parts) > 1:
+        paths = np.concatenate([part.paths for part in parts], axis=1)
+        group = np.concatenate([part.group for part in parts])
+        exceeds = np.concatenate([part.exceeds for part in parts])
+    if (group[1:] < group[:-1]).any():
+        order = np.argsort(group, kind="stable")
+        paths, group, exceeds = paths[:, order], group[order], exceeds[order]
+    return NewlyTracked(paths[-1], np.ascontiguousarray(paths[history.column].T), group, exceeds)
 
 
 class Round(NamedTuple):

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from sparsehist.entropy import seeded
-from sparsehist.histogram import DenseReleases, exceeding, history, release_dense
+from sparsehist.histogram import DenseReleases, history, release_dense
+from sparsehist.histogram import round as rounds_of_cells
 from sparsehist.noise import Gaussian
 from tests.attacks.stand_in import Drawn
 from tests.histogram.sparse_simulation import (
@@ -65,7 +66,7 @@ def test_counts_around_old_thresholds_have_the_dense_law() -> None:
 def test_where_groups_are_drawn_explicitly_is_no_matter(monkeypatch: pytest.MonkeyPatch, rarest: float) -> None:
     """Wherever the line between lazy and explicit drawing is drawn, the joint law is that of the dense mechanism."""
     monkeypatch.setattr(history, "RAREST", rarest)
-    monkeypatch.setattr(exceeding, "RAREST", rarest)
+    monkeypatch.setattr(rounds_of_cells, "RAREST", rarest)
     counts = np.repeat([0, 2], 15_000)
     sparse, dense = both([*MANY[:8]], counts, 15)
     for count in (0, 2):

@@ -13,8 +13,8 @@ from scipy.stats import binom
 from sparsehist import entropy
 from sparsehist.errors import InputError, LevelError, ThresholdError
 from sparsehist.histogram import draw_exceeding
-from sparsehist.histogram.recursion import exceed_probability
 from sparsehist.noise import Gaussian
+from tests.histogram.quadrature import exceed_probability
 from tests.stats import (
     assert_consistent,
     assert_detected,

@@ -108,7 +108,7 @@ def test_large_counts_have_the_dense_law(family: Family) -> None:
 def test_wrong_samplers_are_told_from_the_reference(family: Family) -> None:
     """A scale 5 % too wide, and one level redrawn for the tracked cells, are seen by the same comparison."""
     rounds = [(level, at(family, level, stds)) for level, stds in CASES["hidden, then nearly none"]]
-    counts = np.repeat([0, 1], 30_000)
+    counts = np.repeat([0, 1], 60_000)
     redrawn, dense = both(family, counts, rounds, 86, tracked_noise=independent_redraw)
     assert_detected(p_value(redrawn, dense), "one level redrawn")
     linear = isinstance(family, Laplace | DiscreteLaplace)  # in 1/level; the others go with its root

@@ -19,8 +19,9 @@ import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
 from sparsehist.cli.tables import MISSING, escape, printable
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
-from sparsehist.privacy import as_level, level_text
+from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
+from sparsehist.series.metadata import CellMetadata, read_metadata
 from sparsehist.series.release import Release
 from sparsehist.store.statements import shipped
 
@@ -177,14 +178,14 @@ def shown_demo(
         directory: Where the files are.
         cost: What the ledger of the store shows, exact text.
     """
-    metadata = released[0].metadata
-    size = _power(int(metadata["domain_size"]))
+    about = _about(released[0])
+    size = _power(int(about.domain_size or 0))
     return [
         "[bold]One log, one series, three releases out of order[/]",
         "",
         "Log: visits of 37,711 people to areas of www.microsoft.com in one week of 1998 (CC BY 4.0).",
         f"A unit is a visitor, a key is an area. Domain: printable ASCII of at most 32 bytes, {size} keys.",
-        f"max_keys = {metadata['max_keys']}: few people open more areas in a week, and noise grows with its root.",
+        f"max_keys = {about.max_keys}: few people open more areas in a week, and noise grows with its root.",
         counts_table(released, rows),
         *_reading(rows),
         ledger_table(released),
@@ -206,13 +207,13 @@ def counts_table(released: Sequence[Release], rows: pl.DataFrame) -> Table:
         table.add_column(column, overflow="fold")
     for release in ordered:
         made = _ORDINALS[[other.name for other in released].index(release.name)]
-        heading = f"{release.name}\nρ = {release.metadata['level']}\nmade {made}"
+        heading = f"{release.name}\nρ = {level_text(release.level)}\nmade {made}"
         table.add_column(heading, justify="right", no_wrap=True)
     known, unknown = rows.filter(pl.col("title").is_not_null()), rows.filter(pl.col("title").is_null())
     first, *finer = newly_published(known, names)
     _add_rows(table, first, _LARGEST, names)
     for release, new in zip(ordered[1:], finer, strict=True):
-        _add_heading(table, f"only from ρ = {release.metadata['level']} on", len(names))
+        _add_heading(table, f"only from ρ = {level_text(release.level)} on", len(names))
         _add_rows(table, new, _NEW, names)
     if unknown.height:
         _add_heading(table, "not in the site's catalogue", len(names), "false keys")
@@ -231,7 +232,7 @@ def ledger_table(released: Sequence[Release]) -> Table:
         table.add_column(heading, justify="right")
     finest = total = Fraction(0)
     for release in released:
-        level = as_level(release.metadata["level"])
+        level = release.level
         finest, total = max(finest, level), total + level
         table.add_row(release.name, level_text(level), f"[bold]{level_text(finest)}[/]", level_text(total))
     return table
@@ -247,13 +248,19 @@ def _reading(rows: pl.DataFrame) -> list[str]:
     ]
 
 
+def _about(release: Release) -> CellMetadata:
+    about = read_metadata(release.metadata)
+    assert isinstance(about, CellMetadata)
+    return about
+
+
 def _parameters(ordered: Sequence[Release], unknown: pl.DataFrame) -> dict[str, list[str]]:
     found = {release.name: unknown[release.name].count() for release in ordered}
     return {
         "rows published": [f"{len(release):,}" for release in ordered],
-        "std of the noise": [f"{release.metadata['std']:,.2f}" for release in ordered],
-        "threshold": [f"{release.metadata['threshold']:,.1f}" for release in ordered],
-        "false keys expected": [f"{release.metadata['expected_false_keys']:.2f}" for release in ordered],
+        "std of the noise": [f"{_about(release).std:,.2f}" for release in ordered],
+        "threshold": [f"{release.threshold:,.1f}" for release in ordered],
+        "false keys expected": [f"{_about(release).expected_false_keys:.2f}" for release in ordered],
         "false keys found": [str(found[release.name]) for release in ordered],
     }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from sparsehist.errors import NotFoundError, StoreError
+from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
     """
     alt = require_plots()
     ordered = coarse_to_fine(releases)
-    names = {release.name: f"{release.name}, ρ = {release.metadata['level']}" for release in ordered}
+    names = {release.name: f"{release.name}, ρ = {level_text(release.level)}" for release in ordered}
     rows = side_by_side(ordered).with_row_index("rank", offset=1)
     points = (
         rows.unpivot(list(names), index="rank", variable_name="release", value_name="noisy_count")
@@ -62,7 +63,7 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
     thresholds = pl.DataFrame(
         {
             "release": list(names.values()),
-            "threshold": [float(release.metadata["threshold"]) for release in ordered],
+            "threshold": [release.threshold for release in ordered],
         }
     )
     colour = alt.Color(

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sparsehist.privacy import as_level
-
 if TYPE_CHECKING:
     from sparsehist.series.release import Release
 
 
 def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
     """The releases by level, the most private first."""
-    return sorted(releases, key=lambda release: as_level(release.metadata["level"]))
+    return sorted(releases, key=lambda release: release.level)
 
 
 def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -110,6 +111,16 @@ class Release:
     def name(self) -> str:
         """Name of the release."""
         return str(self._metadata["name"])
+
+    @property
+    def level(self) -> Fraction:
+        """Level, exact."""
+        return as_level(self._metadata["level"])
+
+    @property
+    def threshold(self) -> float | None:
+        """Threshold as it was chosen, in counts; None where everything is published."""
+        return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
 
     def __len__(self) -> int:
         """Number of published rows."""

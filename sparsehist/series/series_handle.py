@@ -15,6 +15,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.declaration import Declaration
+from sparsehist.series.metadata import read_metadata
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, planned
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
@@ -218,13 +219,12 @@ class Series:
             LevelError: If a level is no level.
         """
         from sparsehist.series import workload_round
-        from sparsehist.series.workload_plan import planned_strategies
 
         request = workload_round.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None
         )
         assert request.workload is not None
-        return planned_strategies(self.declaration, request.workload, levels)
+        return workload_round.planned_strategies(self.declaration, request.workload, levels)
 
     def plan(
         self,
@@ -306,11 +306,12 @@ class Series:
         """Name, workload, level, threshold and time of each release, in the order they were made.
 
         Returns:
-            A row a release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
+            One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
             (both null for a workload), released_at.
         """
         with self.store._hold() as state:
             record = state.series(self.name)
             made = [] if record is None else state.series_releases(record)
-            rows = [{column: release.metadata.get(column) for column in _RELEASES} for release in made]
-            return pl.DataFrame(rows, schema=_RELEASES)
+            abouts = [read_metadata(release.metadata) for release in made]
+        rows = [{column: getattr(about, column, None) for column in _RELEASES} for about in abouts]
+        return pl.DataFrame(rows, schema=_RELEASES)

@@ -16,14 +16,13 @@ import numpy as np
 import polars as pl
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError, NotFoundError
+from sparsehist.errors import DeclarationError, NotFoundError, StoreError
 from sparsehist.ledger.budgets import budget, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, ledger_frame
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import checked_name, declaration_of
-from sparsehist.series.forking import refuse_in_broken_child
 from sparsehist.series.release import StoreOnDisk
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
@@ -149,7 +148,7 @@ class Store:
     @contextmanager
     def _hold(self, wait: float | None = None) -> Iterator[State]:
         """Hold the store: lock, check, connect."""
-        refuse_in_broken_child()
+        _refuse_in_broken_child()
         with open_state(
             self.path, wait=self.wait if wait is None else _checked_wait(wait), durable=not self._memory
         ) as state:
@@ -383,3 +382,45 @@ def _directory_in_memory(owner: object) -> Path:
 
 def _listed(state: State) -> str:
     return ", ".join(sorted(record.name for record in state.all_series())) or "none"
+
+
+# A store survives forks: no connection, lock or generator outlives a call. But a child forked after Polars has begun
+# to work hangs in the first parallel operation, perhaps with the store locked; so it is refused before that.
+_THREADS = Path("/proc/self/task")
+_lost = False
+_running = False
+
+
+def _polars_runs() -> bool:
+    """Whether Polars has started its threads; where the system does not say, it is taken to have."""
+    try:
+        names = [(thread / "comm").read_text().strip() for thread in _THREADS.iterdir()]
+    except OSError:
+        return True
+    return any(name.removeprefix("polars-").isdigit() for name in names)
+
+
+def _before() -> None:
+    global _running  # noqa: PLW0603 - threads belong to the process, and so does what is known of them
+    _running = _polars_runs()
+
+
+def _in_child() -> None:
+    global _lost  # noqa: PLW0603
+    _lost = _lost or _running
+
+
+os.register_at_fork(before=_before, after_in_child=_in_child)
+
+
+def _refuse_in_broken_child() -> None:
+    """Refuse to work in a process that was forked while Polars was running.
+
+    Raises:
+        StoreError: Saying how to start processes instead.
+    """
+    if _lost:
+        raise StoreError(
+            "this process was forked after Polars had started its threads, which a fork does not carry over; "
+            "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
+        )

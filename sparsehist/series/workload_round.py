@@ -15,11 +15,12 @@ from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import dense_slack, grid_step
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
-from sparsehist.privacy import Level, level_text
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration, checked_name
 from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
 from sparsehist.series.pipeline import AUTO, Held, adjacent
+from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
     cell_grid,
     check_noise,
@@ -34,15 +35,24 @@ from sparsehist.series.workload_answers import (
     post_process_cells,
 )
 from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
-from sparsehist.series.workload_plan import chosen_strategy
 from sparsehist.store import NewPath, NewRound, PathRecord
-from sparsehist.workload import Strategy, Workload, next_state, strategy_named
+from sparsehist.workload import Strategy, Workload, choose, compare, next_state, strategy_named
 from sparsehist.workload.queries.of_keys import with_cells
 
 _COLUMNS = ("noisy_answer", "std")
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
 _LONG = 2**20
+_SCHEMA: dict[str, type[pl.DataType]] = {
+    "strategy": pl.String,
+    "level": pl.String,
+    "std": pl.Float64,
+    "lower_bound": pl.Float64,
+    "ratio": pl.Float64,
+    "sensitivity": pl.Float64,
+    "sensitivity_lower": pl.Float64,
+    "chosen": pl.Boolean,
+}
 
 
 @dataclass(frozen=True)
@@ -310,3 +320,53 @@ def _variances(strategy: Strategy) -> tuple[float, float]:
         raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
     check_spread(strategy, float(asking.min()), float(asking.max()))
     return float(asking.min()), float(variance.mean())
+
+
+def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
+    """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to.
+
+    Raises:
+        DeclarationError: If the noise has no workloads, or no strategy measures whole numbers for discrete noise.
+    """
+    check_noise(declaration.family)
+    pure = sensitivity_norm(declaration.family) == "l1"
+    if not declaration.family.integer:
+        return choose(workload, declaration.max_keys, pure=pure)
+    for candidate in compare(workload, declaration.max_keys, pure=pure):
+        strategy = strategy_named(candidate.strategy, workload)
+        if strategy.integral:
+            return strategy
+    raise DeclarationError(f"no strategy for {workload.describe()} measures whole numbers: take noise='laplace'")
+
+
+def planned_strategies(
+    declaration: Declaration, workload: Workload, levels: Level | Iterable[Level] | None
+) -> pl.DataFrame:
+    """The table of `Series.plan_workload`."""
+    chosen = chosen_strategy(declaration, workload)
+    pure = sensitivity_norm(declaration.family) == "l1"
+    given = LEVELS if levels is None else levels
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    exact = [as_level(level) for level in listed]
+    rows: list[dict[str, object]] = []
+    for candidate in compare(workload, declaration.max_keys, pure=pure):
+        strategy = strategy_named(candidate.strategy, workload)
+        if declaration.family.integer and not strategy.integral:
+            continue
+        family = family_for(declaration.family, strategy, declaration.max_keys)
+        mean = strategy.mean_variance()
+        for level in exact:
+            std = family.std(level) * math.sqrt(mean)
+            rows.append(
+                {
+                    "strategy": candidate.strategy,
+                    "level": level_text(level),
+                    "std": std,
+                    "lower_bound": None if candidate.ratio is None else std / math.sqrt(candidate.ratio),
+                    "ratio": candidate.ratio,
+                    "sensitivity": candidate.sensitivity.l1 if pure else candidate.sensitivity.l2,
+                    "sensitivity_lower": None if pure else candidate.sensitivity.l2_lower,
+                    "chosen": candidate.strategy == chosen.name,
+                }
+            )
+    return pl.DataFrame(rows, schema=_SCHEMA)

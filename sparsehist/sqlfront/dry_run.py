@@ -16,7 +16,7 @@ from sparsehist.series.pipeline import AUTO
 from sparsehist.series.request import requested
 from sparsehist.series.spending import cell_release, cells_of, settled, spending
 from sparsehist.series.store_handle import Store
-from sparsehist.series.workload_plan import chosen_strategy
+from sparsehist.series.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.results import Outcome

@@ -16,7 +16,7 @@
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
     │   └── BudgetExceededError
-    ├── LawError                       draws that would not have their law; nothing was released (exit code 2)
+    ├── LawError                       a promise that would be broken; nothing was released (exit code 2)
     └── StoreError                     the durable state                              (exit code 2)
         ├── StoreInUseError            somebody else holds the lock                   (exit code 4)
         ├── StoreVersionError          written by another version of sparsehist
@@ -29,7 +29,9 @@ of it.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+_Value = TypeVar("_Value")
 
 
 class SparsehistError(Exception):
@@ -115,7 +117,11 @@ class BudgetExceededError(RefusedError):
 
 
 class LawError(SparsehistError):
-    """Draws would not have the law they are promised to have; nothing was released."""
+    """A promise would be broken: draws without their law, a record that does not fit its round. Nothing was released.
+
+    By an error of this package or in a family of noise. `promise`, `present` and `of_kind` raise it; an `assert`
+    would be gone under `python -O`.
+    """
 
 
 class StoreError(SparsehistError):
@@ -138,6 +144,38 @@ class StoreDamagedError(StoreError):
 
 class StoreRolledBackError(StoreError):
     """The store is older than what was already published from it, or a copy of another store."""
+
+
+def promise(condition: object, what: str) -> None:
+    """Go on only if what must hold does.
+
+    Raises:
+        LawError: If it does not.
+    """
+    if not condition:
+        raise LawError(what)
+
+
+def present(value: _Value | None) -> _Value:
+    """What the code before made sure is there.
+
+    Raises:
+        LawError: If it is not.
+    """
+    if value is None:
+        raise LawError("something is missing that was to be there")
+    return value
+
+
+def of_kind(value: object, kind: type[_Value]) -> _Value:
+    """What the code before made sure is of that kind.
+
+    Raises:
+        LawError: If it is not; names the kinds.
+    """
+    if not isinstance(value, kind):
+        raise LawError(f"{type(value).__name__} where only {kind.__name__} was to be")
+    return value
 
 
 def raise_alone(error: BaseException) -> NoReturn:

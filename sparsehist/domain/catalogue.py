@@ -15,7 +15,7 @@ from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.domain.integers import accepts_integers
 from sparsehist.domain.literal import write_call, write_literal
-from sparsehist.errors import DomainError, InputError
+from sparsehist.errors import DomainError, InputError, promise
 
 _LONGEST_INLINE = 1000
 """Longer catalogues are named by their sha256 in texts, which the parser could not hold otherwise."""
@@ -139,7 +139,7 @@ class Catalogue(Domain):
         numbers = pl.int_range(self.size, dtype=pl.Int64, eager=True)
         catalogue = pl.DataFrame({"key_0": self.values, "number": numbers})
         found = keys.select("key_0").join(catalogue, on="key_0", how="left", maintain_order="left")["number"]
-        assert not found.has_nulls(), "index() was given a key outside the catalogue"
+        promise(not found.has_nulls(), "index() was given a key outside the catalogue")
         return found.to_numpy()
 
     def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, key_names
+from sparsehist.errors import promise
 
 
 def draw_free(
@@ -45,7 +46,7 @@ def draw_free(
         ...           taken_keys=lambda: held, rng=seeded(1))["key_0"].to_list()
         [2]
     """
-    assert 0 <= n <= domain.size - n_taken, "more free cells wanted than there are"
+    promise(0 <= n <= domain.size - n_taken, "more free cells wanted than there are")
     if n == 0:
         return domain.draw(0, rng=rng)
     if 2 * (n_taken + n) <= domain.size:
@@ -78,7 +79,7 @@ def _rank_free(
 ) -> pl.DataFrame:
     """Draw n distinct ranks among the free cells, and step over the taken cells before each."""
     occupied = np.sort(domain.index(taken_keys))
-    assert occupied.size == n_taken, "the list of taken cells does not match their number"
+    promise(occupied.size == n_taken, "the list of taken cells does not match their number")
     ranks = rng.choice(domain.size - n_taken, size=n, replace=False, shuffle=True)
     free_before = occupied - np.arange(n_taken)
     return domain.keys(ranks + np.searchsorted(free_before, ranks, side="right"))

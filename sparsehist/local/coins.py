@@ -9,6 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from sparsehist.errors import promise
+
 BoolArray = NDArray[np.bool_]
 
 # A coin is decided by its first 62 bits but for one in 2**62; for that one, 62 more at a time.
@@ -29,7 +31,7 @@ class Coins:
     """
 
     def __init__(self, chances: Sequence[Fraction]) -> None:
-        assert all(0 <= chance <= 1 for chance in chances)
+        promise(all(0 <= chance <= 1 for chance in chances), "a chance that is no probability")
         self._chances = tuple(chances)
         self._limits = np.array([int(chance * 2**_BITS) for chance in chances], np.int64)
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from sparsehist.errors import present
 from sparsehist.noise import exact_table
 from sparsehist.noise.exact_table import (
     ONE,
@@ -159,8 +160,7 @@ class _Prepared:
         beyond = np.flatnonzero(owners >= 0)
         for b in np.unique(owners[beyond]).tolist() if beyond.size else ():
             branch, shift, where = self.mixture[b], self.shifts[b], np.flatnonzero(owners == b)
-            assert branch.rate is not None
-            out[where] += branch.step * (geometric(branch.rate * 2**shift, where.size, rng=rng) << shift)
+            out[where] += branch.step * (geometric(present(branch.rate) * 2**shift, where.size, rng=rng) << shift)
 
 
 def draw(mixture: tuple[Branch, ...], size: int, *, rng: Generator) -> IntArray:

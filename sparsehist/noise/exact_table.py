@@ -27,6 +27,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from sparsehist.errors import promise
+
 Operation = Literal["+", "-", "*", "/"]
 
 # Carried beyond the bits wanted, so that a second, longer attempt is needed only once in about 2^40.
@@ -106,7 +108,7 @@ class Exponential(Real):
 
     def __post_init__(self) -> None:
         """Growth is not needed anywhere, and the series below is proved for decay."""
-        assert self.exponent >= 0
+        promise(self.exponent >= 0, "an exponential that grows")
 
     def enclose(self, bits: int) -> Enclosure:
         return _exponential(self.exponent, bits)
@@ -295,7 +297,7 @@ def random_words(size: int, *, rng: Generator) -> NDArray[np.uint64]:
 @lru_cache(maxsize=64)
 def _table(cells: Cells, reading: Reading) -> Table:
     words = np.array(_leading_bits(cells, reading.word_bits), dtype=np.uint64)
-    assert words.size < _MOST_CELLS
+    promise(words.size < _MOST_CELLS, "a table of more cells than its numbers can name")
     first_pieces = (words >> np.uint64(reading.word_bits - reading.guide_bits)).astype(np.int64)
     guide = np.searchsorted(first_pieces, np.arange(1 << reading.guide_bits), side="right").astype(np.int16)
     guide[first_pieces] = UNSETTLED

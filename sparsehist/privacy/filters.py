@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, present
 from sparsehist.privacy import gaussian, poisson, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, as_rho
 from sparsehist.privacy.crossing import crossing
@@ -108,12 +108,12 @@ class Filter:
             return level
         if self.route == RHO_ROUTE:
             return as_rho(level) if law == PURE else level
-        assert self.order is not None
+        order = present(self.order)
         if law == PURE:
-            return coin_divergence(self.order, level)
+            return coin_divergence(order, level)
         if law == SKELLAM:
-            return Fraction(skellam.renyi(self.order, level, keys)) * _UP
-        return self.order * level
+            return Fraction(skellam.renyi(order, level, keys)) * _UP
+        return order * level
 
     def fits(self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> bool:
         """Whether a level is charged no more than there is room for."""

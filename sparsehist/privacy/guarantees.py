@@ -231,15 +231,14 @@ class EpsilonDelta:
 
         Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3 for one release.
         """
-        if (epsilon is None) == (delta is None):
-            raise DeclarationError("give either epsilon or delta, and not both")
-        if epsilon is not None:
+        if epsilon is not None and delta is None:
             asked = at_least_zero(epsilon, "epsilon")
             if asked >= self.epsilon:
                 return EpsilonDelta(asked, self.delta)
             rest = Fraction(pure.delta(asked, self.epsilon))
             return EpsilonDelta(asked, self.delta + (1 - self.delta) * rest)
-        assert delta is not None
+        if delta is None or epsilon is not None:
+            raise DeclarationError("give either epsilon or delta, and not both")
         wanted = probability(delta)
         if wanted < self.delta:
             raise DeclarationError(f"{self} implies nothing at a smaller delta, got {delta!r}")

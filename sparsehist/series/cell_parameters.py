@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.domain import Open
-from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError
+from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present
 from sparsehist.histogram import (
     draws_all_empty,
     effective_threshold,
@@ -47,8 +47,7 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
         ThresholdError: If the threshold would let too many empty cells through; says which would do.
         BudgetExceededError: If the delta of an open domain has no room for it.
     """
-    assert request.level is not None
-    family, level = declaration.family, request.level
+    family, level = declaration.family, present(request.level)
     std = family.std(level)
     _check_std(declaration, level, std)
     step = 1.0 if family.integer else grid_step(std)
@@ -82,13 +81,12 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
 
 def _closed_parameters(declaration: Declaration, request: CellRequest, past: Past, step: float) -> dict[str, Any]:
     """The threshold by the expected number of false keys."""
-    assert request.level is not None
     if request.delta is not None:
         raise DeclarationError(
             f"delta={request.delta!r} is for open domains; {declaration.domain.describe()} is declared as a whole: "
             "give false_keys= or threshold="
         )
-    family, size, level = declaration.family, declaration.domain.size, request.level
+    family, size, level = declaration.family, declaration.domain.size, present(request.level)
     max_false_keys = request.max_false_keys
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
@@ -125,13 +123,12 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
         DeclarationError: If false keys were asked for: there are none.
         BudgetExceededError: If delta has no room for the request; says which threshold would do.
     """
-    assert request.level is not None
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
-    family, level = declaration.family, request.level
+    family, level = declaration.family, present(request.level)
     before = open_budget(family, past, float(domain.delta), declaration.max_keys)
     share, threshold = request.delta, request.threshold
     if threshold is None:

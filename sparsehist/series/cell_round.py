@@ -44,8 +44,7 @@ class CellPath:
     def draw(
         self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
-        assert request.level is not None
-        state, files, level = self.held.state, self.held.files, request.level
+        state, files, level = self.held.state, self.held.files, present(request.level)
         domain = self.held.declaration.domain
         past = state.past(self.path_id)
         tracked = state.tracked(self.path_id)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, present, raise_alone
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
@@ -59,16 +59,15 @@ class StoreOnDisk:
             with open_state(self.path, wait=self.wait) as state:
                 if directory not in state.publications:
                     state.record_publication(directory)
-        assert metadata.store is not None and metadata.round is not None and metadata.generation is not None
         entry = PublishedEntry(
-            store_id=metadata.store,
+            store_id=present(metadata.store),
             series=metadata.series,
             release=metadata.name,
             level=as_level(metadata.level),
             noise=metadata.noise,
             threshold=metadata.threshold,
-            generation=metadata.generation,
-            round_id=metadata.round,
+            generation=present(metadata.generation),
+            round_id=present(metadata.round),
             digest=digest,
         )
         publish_ledger(directory, [entry])
@@ -300,9 +299,7 @@ class WorkloadRelease(Release):
         return found
 
     def _about(self) -> WorkloadMetadata:
-        about = read_metadata(self._metadata)
-        assert isinstance(about, WorkloadMetadata)
-        return about
+        return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
     def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
         key = self._about().key[0]
@@ -429,8 +426,7 @@ def _with_intervals(
     from sparsehist.histogram.intervals import count_limits  # reading a release should not load the families
     from sparsehist.series.own_noise import load_family
 
-    about = read_metadata(metadata)
-    assert isinstance(about, CellMetadata)
+    about = of_kind(read_metadata(metadata), CellMetadata)
     low, high = count_limits(
         load_family(about.noise, about.max_keys),
         as_level(about.level),

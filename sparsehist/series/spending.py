@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol, Self, TypeVar
 
-from sparsehist.errors import BudgetExceededError, LevelError
+from sparsehist.errors import BudgetExceededError, LevelError, present
 from sparsehist.ledger.budgets import Budget, Limits, Split
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Release, Spent, law_of
 from sparsehist.privacy import level_text
@@ -98,8 +98,7 @@ def spending(
         LevelError: If numerical slack alone would break what was asked.
         BudgetExceededError: If its open domain would.
     """
-    assert request.level is not None
-    release = Release(series_id, request.level, path, metadata.delta_spent, metadata.numerical_slack)
+    release = Release(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
     if request.goal is not None:
         before = max(known.delta_infinity for known in ledger.of_series(series_id))
         split = _split(request.goal, _budget(ledger, declaration), opens=declaration.domain.is_open)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.errors import DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import dense_slack, grid_step
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
@@ -156,8 +156,7 @@ class WorkloadPath:
     def draw(
         self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
-        assert request.level is not None
-        state, level = self._held.state, request.level
+        state, level = self._held.state, present(request.level)
         spent = set() if self.path_id is None else set(state.levels(self.path_id))
         neighbours = {at: self._state_at(at) for at in adjacent(spent, level)}
         self._drawn = (
@@ -193,24 +192,21 @@ class WorkloadPath:
             grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid,
         )  # fmt: skip
         std = metadata.noise_std * np.sqrt(strategy.query_variance())
-        queries = workload.queries()
-        assert queries is not None
+        queries = present(workload.queries())
         return queries_frame(queries, declaration.domain, declaration.key).with_columns(
             pl.Series("noisy_answer", post_process(workload, answers, std, metadata.post_processing)),
             pl.Series("std", std),
         )
 
     def _state_at(self, level: Fraction) -> NoiseArray:
-        assert self.path_id is not None
         size = self._strategy.state_size if is_linear(self._family) else self._strategy.n_noise
-        return self._held.state.noise(self.path_id, level, size)
+        return self._held.state.noise(present(self.path_id), level, size)
 
     def _variances(self) -> tuple[float, float]:
         """The least and the mean variance; all releases of a path share them."""
         if self.path_id is None:
             return _variances(self._strategy)
-        earlier = read_metadata(self._held.state.releases(self.path_id)[0].metadata)
-        assert isinstance(earlier, WorkloadMetadata)
+        earlier = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
         return (earlier.least_std / earlier.noise_std) ** 2, (earlier.std / earlier.noise_std) ** 2
 
     def _new_path(self) -> NewPath:
@@ -242,8 +238,7 @@ def workload_metadata(
     Raises:
         LevelError: If answers and noise at the level share no grid.
     """
-    assert request.level is not None
-    family, level = family_for(declaration.family, strategy, declaration.max_keys), request.level
+    family, level = family_for(declaration.family, strategy, declaration.max_keys), present(request.level)
     sensitivity = strategy.sensitivity(declaration.max_keys)
     euclidean = sensitivity_norm(family) == "l2"
     size = sensitivity.l2 if euclidean else sensitivity.l1
@@ -297,7 +292,7 @@ def open_path(
             content = {file.digest: (held.record.directory / file.name).read_bytes() for file in known.files}
             workload = Workload.parse(str(known.workload), attachments=content)
         return WorkloadPath(held, known, strategy_named(str(known.strategy), workload))
-    assert workload is not None
+    workload = present(workload)
     strategy = None if request.strategy == AUTO else strategy_named(request.strategy, workload)
     for path in held.record.paths:
         same = path.kind == "workload" and path.workload == str(workload)

@@ -24,6 +24,7 @@ from sparsehist.errors import (
     NameTakenError,
     NotFoundError,
     StoreDamagedError,
+    present,
     raise_alone,
 )
 from sparsehist.local.coins import BoolArray
@@ -264,7 +265,6 @@ class RapporClient(OwnProcess):
         return self._generator
 
     def _write(self) -> None:
-        assert self._path is not None
         history = self._history
         body = {
             "cap": self._cap,
@@ -276,7 +276,7 @@ class RapporClient(OwnProcess):
         }
         text = json.dumps(body).encode()
         digest = hashlib.sha256(text).hexdigest().encode()
-        write_file(self._path, _MAGIC, digest + b"\n", text, durable=True)
+        write_file(present(self._path), _MAGIC, digest + b"\n", text, durable=True)
 
 
 def _name(when: Hashable) -> str:

@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting import Query
-from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, raise_alone
+from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, of_kind, raise_alone
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, refuse_to_replace
 from sparsehist.series.series_handle import Series
@@ -164,8 +164,7 @@ class Session:
         return relation
 
     def _create(self, statement: Statement) -> Outcome:
-        head, piece, store = statement.head, statement.piece, self._existing()
-        assert isinstance(head, CreateSeries)
+        head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
         # Once more: in a script that goes on after errors, a view may be another one than the script says.
         wanted = check_series(piece, head, self._known(), self.connection)
         self._bring_releases(statement)
@@ -187,8 +186,7 @@ class Session:
         )
 
     def _release(self, statement: Statement) -> Outcome:
-        head, piece = statement.head, statement.piece
-        assert isinstance(head, MakeRelease)
+        head, piece = of_kind(statement.head, MakeRelease), statement.piece
         series = self._existing().series(head.series)
         if head.only_plan:
             return Outcome(piece.number, piece.line, "plan", _planned(series, head), said="planned; nothing is spent")
@@ -216,8 +214,7 @@ class Session:
         return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)
 
     def _drop(self, statement: Statement) -> Outcome:
-        head, piece = statement.head, statement.piece
-        assert isinstance(head, DropSeries)
+        head, piece = of_kind(statement.head, DropSeries), statement.piece
         if head.if_exists and self._series_if_any(head.name) is None:
             return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
         self._existing().drop(head.name, who=self._who)
@@ -228,8 +225,7 @@ class Session:
     def _show(self, statement: Statement) -> Outcome:
         from sparsehist.sqlfront.showing import explained, shown
 
-        head, piece = statement.head, statement.piece
-        assert isinstance(head, Show)
+        head, piece = of_kind(statement.head, Show), statement.piece
         return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
 
     def _check_target(self, head: MakeRelease) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from sparsehist.errors import StatementError
+from sparsehist.errors import StatementError, present
 from sparsehist.sqlfront.reserved import RESERVED
 from sparsehist.sqlfront.script import Piece, Place, is_word, pointed, spelled
 
@@ -258,8 +258,7 @@ class Words:
             raise self.error("expected a number", place) from None
 
     def _tuple(self) -> tuple[str, ...]:
-        opened = self.token()
-        assert opened is not None
+        opened = present(self.token())
         self.skip()
         found = []
         while True:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import NameTakenError, StoreInUseError
+from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
@@ -229,16 +229,21 @@ def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], Roun
     levels = [*history.levels, *([record.level] if spends else [])]
     n_new = len(record.positions)
     is_workload = history.kind == "workload"
-    assert set(record.paths) == (set() if is_workload else set(levels))
-    assert n_new == 0 or not is_workload
-    assert len(record.counts) == n_new and all(len(noise) == n_new for noise in record.paths.values())
-    assert (record.level_noise is not None) == spends
+    promise(set(record.paths) == (set() if is_workload else set(levels)), "new cells without noise at every level")
+    promise(n_new == 0 or not is_workload, "new cells on a path that is not of cells")
+    promise(len(record.counts) == n_new, "new cells without counts")
+    promise(all(len(noise) == n_new for noise in record.paths.values()), "noise of other cells than the new ones")
+    promise(
+        (record.level_noise is not None) == spends, "noise of a level that spends nothing, or none of one that does"
+    )
     n_past = history.n_tracked
     if is_workload and record.level_noise is not None and not history.rounds:
         n_past = len(record.level_noise)
-    assert record.level_noise is None or len(record.level_noise) == n_past
+    promise(
+        record.level_noise is None or len(record.level_noise) == n_past, "noise of other cells than those tracked"
+    )
     n_empty = int((record.positions == -1).sum())
-    assert record.empty_keys.height == n_empty
+    promise(record.empty_keys.height == n_empty, "empty cells without keys")
     shape = RoundShape(n_past, n_new, n_empty, len(levels), spends, history.integer_noise)
     return levels, shape
 

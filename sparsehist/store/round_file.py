@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparsehist.errors import StoreDamagedError
+from sparsehist.errors import StoreDamagedError, promise
 from sparsehist.store.private_files import check_file, disk_errors, write_file
 from sparsehist.store.records import IntArray, NoiseArray, RegisteredFile
 
@@ -93,7 +93,9 @@ def write_round(
         *(_bytes_of(array, np.int64) for array in (positions, counts)),
         *(_bytes_of(array, shape.noise_dtype) for array in noise),
     ]
-    assert [len(block) for block in blocks] == shape.block_sizes()
+    promise(
+        [len(block) for block in blocks] == shape.block_sizes(), "blocks of a round of other sizes than its head says"
+    )
     blocks.append(_as_stream(empty_keys))
     words = [*shape.words(len(blocks[-1])), *(zlib.crc32(block) for block in blocks)]
     head = np.array(words, dtype="<u8").tobytes()

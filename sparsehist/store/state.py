@@ -18,7 +18,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreRolledBackError
+from sparsehist.errors import (
+    NotFoundError,
+    StoreDamagedError,
+    StoreError,
+    StoreInUseError,
+    StoreRolledBackError,
+    promise,
+)
 from sparsehist.privacy.levels import as_level
 from sparsehist.store import committing
 from sparsehist.store.database import Database, now
@@ -137,7 +144,7 @@ class State:
     def tracked(self, path_id: int) -> Tracked:
         """The cells of a path of cells whose noise was drawn, published or not."""
         history = self._history(path_id)
-        assert history.kind == "cells"
+        promise(history.kind == "cells", "tracked cells of a path that is not of cells")
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
         for number, cells in history.new_cells():
             with history.open_round(number) as file:

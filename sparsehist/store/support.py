@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparsehist.errors import StoreDamagedError
+from sparsehist.errors import StoreDamagedError, promise
 from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import AtomicFile, disk_errors
 from sparsehist.store.records import IntArray, RegisteredFile
@@ -61,7 +61,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes) -> Words:
     seeds = np.frombuffer(digest, dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
     for column in keys.iter_columns():
-        assert column.null_count() == 0
+        promise(column.null_count() == 0, "a key without a value")
         _absorb_column(state, column)
     return _finish(state, seeds[1])
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, present
 from sparsehist.workload.queries.cells import Cells, IntegerArray
 from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, FloatArray, Workload, attached
 
@@ -259,8 +259,7 @@ class Ranges(RangeRows):
         return Ranges(filled.columns[0], self._pairs) if filled is not self else self
 
     def _digest(self) -> str:
-        assert self._pairs is not None
-        return hashlib.sha256(self._pairs.astype("<i8").tobytes()).hexdigest()
+        return hashlib.sha256(present(self._pairs).astype("<i8").tobytes()).hexdigest()
 
 
 LARGEST_LISTED = 4096

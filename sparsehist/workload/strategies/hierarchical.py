@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, present
 from sparsehist.workload.queries.cells import IntegerArray
 from sparsehist.workload.queries.linear_queries import FloatArray, Workload
 from sparsehist.workload.strategies.invertible import Invertible
@@ -191,8 +191,7 @@ class Tree(Hierarchical):
 
     def _nodes(self) -> list[tuple[int, IntegerArray, IntegerArray]]:
         """For each level: some queries, and a node that each of them takes in; at most twice a level."""
-        described = self.workload.queries()
-        assert described is not None
+        described = present(self.workload.queries())
         low, end = described["low"].copy(), described["high"] + 1
         # Where the column ends, its last node on each level ends too, however short it is.
         taken: list[tuple[int, IntegerArray, IntegerArray]] = []

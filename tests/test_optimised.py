@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CORE = [f"tests/{folder}" for folder in ("noise", "dense", "histogram", "workload", "privacy", "local")]
+CORE = [
+    f"tests/{folder}"
+    for folder in ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
+]
 
 BROKEN_PROMISES = """
 from fractions import Fraction

@@ -18,7 +18,7 @@ from rich.terminal_theme import TerminalTheme
 import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
 from sparsehist.cli.tables import MISSING, escape, printable
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, of_kind
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
 from sparsehist.series.metadata import CellMetadata, read_metadata
@@ -249,9 +249,7 @@ def _reading(rows: pl.DataFrame) -> list[str]:
 
 
 def _about(release: Release) -> CellMetadata:
-    about = read_metadata(release.metadata)
-    assert isinstance(about, CellMetadata)
-    return about
+    return of_kind(read_metadata(release.metadata), CellMetadata)
 
 
 def _parameters(ordered: Sequence[Release], unknown: pl.DataFrame) -> dict[str, list[str]]:

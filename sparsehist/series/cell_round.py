@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, draw_free
+from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from sparsehist.errors import DeclarationError, NotFoundError
+from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.ledger.budgets import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
@@ -223,8 +223,7 @@ class Series:
         request = workload_round.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None
         )
-        assert request.workload is not None
-        return workload_round.planned_strategies(self.declaration, request.workload, levels)
+        return workload_round.planned_strategies(self.declaration, present(request.workload), levels)
 
     def plan(
         self,

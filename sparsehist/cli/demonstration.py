@@ -244,6 +244,7 @@ def _reading(rows: pl.DataFrame) -> list[str]:
     return [
         f"{MISSING} is not published: the noisy count is at or below that release's threshold.",
         f"Each threshold lets one empty key of the whole domain through on average; here {found}.",
+        "That is on purpose: by default it is one in a hundred releases.",
         "The noise is the same for every key of a release; its standard deviation (std) is in visitors.",
     ]
 

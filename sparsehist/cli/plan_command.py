@@ -48,6 +48,17 @@ def plan(
     count: Annotated[
         list[int] | None, Parameter(help="True count to show the error at; repeat it. 10 to 10000 by default.")
     ] = None,
+    shows: Annotated[
+        int | None, Parameter(help="Instead of levels: the least one that shows a key of so many units.")
+    ] = None,
+    probability: Annotated[float, Parameter(help="With which --shows shows it.")] = 0.95,
+    equal: Annotated[
+        int | None, Parameter(help="Instead of levels: the cap that leaves room for so many series alike.")
+    ] = None,
+    within: Annotated[
+        str | None,
+        Parameter(help="Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho."),
+    ] = None,
     plot: Annotated[
         Path | None, Parameter(help="Also draw it: a file .svg or .png; needs sparsehist[plots].")
     ] = None,
@@ -65,19 +76,23 @@ def plan(
       sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01 \
           --level 0.5
       sparsehist plan logs.sparsehist --series queries --level 0.5 --plot plan.svg
+      sparsehist plan --cells 1e9 --max-keys 20 --shows 50
+      sparsehist plan --cells 1e9 --max-keys 20 --equal 52 \
+          --within 'epsilon_delta(4, 1e-6)'
     """
     from sparsehist.errors import DeclarationError
 
     asked: dict[str, Any] = {"false_keys": false_keys, "threshold": threshold, "delta": delta}
-    asked |= {name: value for name, value in (("levels", level), ("counts", count)) if value is not None}
+    given = {"levels": level, "counts": count, "shows": shows, "equal": equal, "within": within}
+    asked |= {name: value for name, value in given.items() if value is not None} | {"probability": probability}
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise DeclarationError(f"--plot writes .svg or .png, got {str(plot)!r}")
     if (store is None) != (series is None):
         raise DeclarationError("give a store and --series, or neither and --cells or --domain with --max-keys")
     if store is not None:
-        if cells is not None or domain is not None or max_keys is not None:
+        if any(value is not None for value in (cells, domain, max_keys, within)):
             raise DeclarationError(
-                "a series has its own domain and max_keys: leave out --cells, --domain, --max-keys"
+                "a series has its own domain, max_keys and budget: leave out --cells, --domain, --max-keys, --within"
             )
         from sparsehist.cli.commands import opening
 

@@ -309,10 +309,10 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
 class Limits:
     """What the events of a store declare."""
 
-    def __init__(self, events: pl.DataFrame | None = None) -> None:
-        """Read events as `State.events` gives them; no limits without."""
+    def __init__(self, events: pl.DataFrame | None = None, *, budgets: Mapping[str, Budget] | None = None) -> None:
+        """Read events as `State.events` gives them; no limits without, but for budgets given by population."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
-        self._budgets: dict[str, list[tuple[int, Budget]]] = {}
+        self._budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         if events is None:
             return

@@ -251,6 +251,23 @@ class Ledger:
             return None
         return max(min(rooms), known.finest or _NOTHING, _NOTHING)
 
+    def largest_equal_cap(self, population: str, family: str, max_keys: int, times: int) -> Fraction | None:
+        """The largest cap, rounded down to 12 digits, that so many further series of a population may have alike.
+
+        Returns:
+            None where nothing limits; 0 where there is none.
+        """
+        budget: Budget | None = self.limits.budget(population).now
+        if budget is None:
+            return None
+        law = law_of(family)
+        charges = budget.filter_for(law)
+        if charges is None:
+            return _NOTHING
+        earlier = len(self._order_of_charge(charges, population))
+        room = charges.limit - self.charged(charges, population)
+        return charges.largest_of_equal(room, law, times, max_keys, earlier=earlier)
+
     def remaining(self, population: str) -> Fraction | None:
         """What is left of a budget in the currency of its route, its share for Poisson noise apart.
 

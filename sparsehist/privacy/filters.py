@@ -136,6 +136,24 @@ class Filter:
             return _largest(lambda level: _excess(_poisson_delta(level, room, keys), share))
         return _largest(lambda level: _excess(float(self.charge(law, level, keys)), float(room)))
 
+    def largest_of_equal(self, room: Fraction, law: str, times: int, keys: int = 1, *, earlier: int = 0) -> Fraction:
+        """The largest level that so many series may be charged alike, rounded down to 12 digits; 0 if none."""
+        if law != POISSON:
+            return self.largest(room / times, law, keys)
+        if room <= 0:
+            return Fraction(0)
+        # The last one has the smallest share of delta, and with it the largest charge.
+        order = range(earlier, earlier + times)
+
+        def excess(level: Fraction) -> float:
+            try:
+                charged = sum(self.charge(law, level, keys, earlier=known) for known in order)
+            except DeclarationError:  # no epsilon at so small a delta
+                return math.inf
+            return _excess(float(charged), float(room))
+
+        return _largest(excess)
+
     def _share(self, earlier: int) -> Fraction:
         return self.delta * Fraction(1, 1 << (earlier + 1))
 

@@ -13,13 +13,17 @@ import polars as pl
 
 from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
-from sparsehist.errors import DeclarationError, RefusedError
+from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
-from sparsehist.ledger.ledger import Ledger, Release, cost_of
+from sparsehist.ledger.budgets import Budget, Limits, budget
+from sparsehist.ledger.ledger import Ledger, Release, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.privacy import Cost as Sum
 from sparsehist.privacy import Level, level_text
+from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
+from sparsehist.privacy.exact_numbers import rounded_down
+from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.metadata import CellMetadata
@@ -31,7 +35,9 @@ from sparsehist.store import Past
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
-_MOST_COUNTS = 1000
+_MOST_COUNTS, _MOST_EQUAL = 1000, 100_000
+# The search for a level: ln of the farthest and nearest two it tells apart, and the digits it is rounded up to.
+_WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 _ALONE = "alone"
 
 
@@ -103,7 +109,7 @@ class Plan:
 
 
 def plan(
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
     *,
     d: int | None = None,
     domain: Domain | str | None = None,
@@ -113,11 +119,15 @@ def plan(
     threshold: float | None = None,
     delta: float | None = None,
     counts: Sequence[int] = COUNTS,
+    shows: int | None = None,
+    probability: float = 0.95,
+    equal: int | None = None,
+    within: EpsilonDelta | Level | None = None,
 ) -> Plan:
     """Say what releases of a histogram would do, without a log and without a store.
 
     Args:
-        levels: Candidate levels, exact; larger is finer.
+        levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
         d: Cells of the domain; a whole number of any size.
         domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
@@ -126,6 +136,11 @@ def plan(
         threshold: In counts, instead.
         delta: For an open domain, instead: what the release may take of its delta; half of it by default.
         counts: True counts to show the error at.
+        shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
+            published with `probability`.
+        probability: For `shows`.
+        equal: Instead of levels: the cap, rounded down to 12 digits, that so many such series may have alike.
+        within: For `equal`: an `EpsilonDelta`, or a rho, that they share.
 
     Returns:
         The plan.
@@ -139,6 +154,10 @@ def plan(
         >>> planned = plan(["0.01", "0.5"], d=10**69, max_keys=20)
         >>> planned.levels.select("level", "published_95").rows()
         [('0.01', 618), ('0.5', 88)]
+        >>> plan(d=10**69, max_keys=20, shows=50).levels.select("level", "published_95").rows()
+        [('1.524', 50)]
+        >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
+        '0.00660058939782'
     """
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
@@ -148,7 +167,11 @@ def plan(
     )  # fmt: skip
     chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
     ledger = Ledger().with_series(cells_of(_ALONE, declaration))
-    return planned(ledger, _ALONE, declaration, (), levels, chosen, counts)
+    if within is not None:
+        shared = _budget_within(within, declaration)
+        ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
+    wanted = Wanted(levels, shows, probability, equal)
+    return planned(ledger, _ALONE, declaration, (), wanted, chosen, counts)
 
 
 def planned(
@@ -156,7 +179,7 @@ def planned(
     series_id: str,
     declaration: Declaration,
     past: Past,
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
+    wanted: Wanted,
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
@@ -167,14 +190,14 @@ def planned(
         series_id: Of the series.
         declaration: Of the series.
         past: Its levels spent so far, each with the lowest effective threshold it was released at.
-        levels: Candidate levels.
+        wanted: Candidate levels, or what they are found by.
         chosen: How the threshold is chosen.
         counts: True counts to show the error at.
     """
     shown = _checked_counts(counts)
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
-    for level in _checked_levels(levels):
+    for level in _levels_wanted(ledger, series_id, declaration, past, wanted, chosen):
         request = replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
         parameters, release = cell_release(ledger, series_id, declaration, request, past)
         by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
@@ -263,6 +286,98 @@ def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
     if isinstance(d, bool) or not isinstance(d, int) or d < 1:
         raise DeclarationError(f"d must be a whole number of cells, 1 or more, got {d!r}")
     return AnyOfSize(d)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Candidate levels of a plan, or a question that has one for its answer.
+
+    Attributes:
+        levels: As they were given; None where there are none.
+        shows: A true count that is to be published with `probability`.
+        probability: For `shows`.
+        equal: How many further series are to have the cap alike.
+    """
+
+    levels: Any = None
+    shows: int | None = None
+    probability: float = 0.95
+    equal: int | None = None
+
+
+def _levels_wanted(
+    ledger: Ledger,
+    series_id: str,
+    declaration: Declaration,
+    past: Past,
+    wanted: Wanted,
+    chosen: CellRequest,
+) -> list[Fraction | EpsilonDelta]:
+    found: list[Fraction | EpsilonDelta] = []
+    if wanted.levels is not None:
+        found += _checked_levels(wanted.levels)
+    if wanted.shows is not None:
+        found.append(_level_that_shows(ledger, series_id, declaration, past, wanted, chosen))
+    if wanted.equal is not None:
+        found.append(_cap_of_equal(ledger, declaration, wanted.equal))
+    return found or _checked_levels(LEVELS)
+
+
+def _level_that_shows(
+    ledger: Ledger,
+    series_id: str,
+    declaration: Declaration,
+    past: Past,
+    wanted: Wanted,
+    chosen: CellRequest,
+) -> Fraction:
+    """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
+    (count,) = _checked_counts([wanted.shows if wanted.shows is not None else 0])
+    if not 0 < wanted.probability < 1:
+        raise DeclarationError(f"probability must lie strictly between 0 and 1, got {wanted.probability!r}")
+
+    def enough(level: Fraction) -> bool:
+        try:
+            parameters, _ = cell_release(ledger, series_id, declaration, replace(chosen, level=level), past)
+        except LevelError:  # beyond the levels whose noise shares a grid with counts
+            return level > 1
+        family, effective = declaration.family, parameters.effective_threshold
+        return float(publication_probability(family, level, effective, [count])[0]) >= wanted.probability
+
+    low, high = -_WIDEST, _WIDEST
+    while high - low > _CLOSE:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
+    level = -rounded_down(-Fraction(math.exp(high)), _DIGITS) if high < _WIDEST - 1 else Fraction(0)
+    if not level:
+        raise LevelError(f"no level shows a key of {count} units with a probability of {wanted.probability:g}")
+    return level
+
+
+def _cap_of_equal(ledger: Ledger, declaration: Declaration, times: int) -> Fraction:
+    """The cap that so many further series of the population may have alike."""
+    if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_EQUAL:
+        raise DeclarationError(f"equal must be a whole number of series from 1 to {_MOST_EQUAL}, got {times!r}")
+    cap = ledger.largest_equal_cap(declaration.population, declaration.noise, declaration.max_keys, times)
+    if cap is None:
+        raise DeclarationError(
+            "equal= divides a budget: set one for the population, or give within=, an EpsilonDelta or a rho"
+        )
+    if not cap:
+        raise DeclarationError(f"the budget leaves nothing for {times} series of {declaration.noise} noise")
+    return cap
+
+
+def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:
+    """A budget by the route that suits the noise."""
+    if not isinstance(within, EpsilonDelta) and not (isinstance(within, str) and "(" in within):
+        return budget(rho=within)
+    goal = level_or_goal(within)
+    if not isinstance(goal, EpsilonDelta):
+        raise DeclarationError(f"within is an EpsilonDelta or a rho, got {within!r}")
+    law = law_of(declaration.noise)
+    route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
+    return budget(epsilon=goal.epsilon, delta=goal.delta, route=route, opens=declaration.domain.is_open)
 
 
 def _checked_levels(

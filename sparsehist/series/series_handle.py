@@ -16,7 +16,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import read_metadata
-from sparsehist.series.planning import COUNTS, LEVELS, Plan, planned
+from sparsehist.series.planning import COUNTS, Plan, Wanted, planned
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
 from sparsehist.store import SeriesRecord, State
@@ -227,12 +227,15 @@ class Series:
 
     def plan(
         self,
-        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
+        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
         *,
         false_keys: float | None = None,
         threshold: float | None = None,
         delta: float | None = None,
         counts: Sequence[int] = COUNTS,
+        shows: int | None = None,
+        probability: float = 0.95,
+        equal: int | None = None,
         wait: float | None = None,
     ) -> Plan:
         """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
@@ -240,11 +243,16 @@ class Series:
         Depends on the declaration and on what was released before, never on the counts.
 
         Args:
-            levels: Candidate levels, exact.
+            levels: Candidate levels, exact; 0.001, 0.01, 0.1 and 1 by default.
             false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
             threshold: In counts, instead.
             delta: For an open domain, instead: what the release may take of its delta.
             counts: True counts to show the error at.
+            shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
+                published with `probability`.
+            probability: For `shows`.
+            equal: Instead of levels: the cap, rounded down to 12 digits, that so many further series like this one
+                may have alike under the budget of the population.
             wait: Seconds to wait for the store; the store's own by default.
 
         Returns:
@@ -270,8 +278,9 @@ class Series:
         chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
         with self._hold(wait) as (state, record):
             past = state.past(record.path_id)
+            wanted = Wanted(levels, shows, probability, equal)
             return planned(
-                Ledger.of(state), record.series_id, self.declaration, past, levels, chosen, counts
+                Ledger.of(state), record.series_id, self.declaration, past, wanted, chosen, counts
             )  # fmt: skip
 
     def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:

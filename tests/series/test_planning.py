@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -121,6 +122,43 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
         series.plan(["0.2"], threshold=1.0)
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
+@pytest.mark.parametrize("probability", [0.5, 0.95])
+def test_the_level_that_shows_a_key_shows_it(noise, probability):
+    """At the level found a key of 50 units is published with the probability, at a tenth less it is not."""
+    planned = plan(d=10**9, max_keys=3, noise=noise, shows=50, probability=probability, counts=[50])
+    level = Fraction(planned.levels["level"].item())
+    assert planned.counts["probability"].item() >= probability
+    less = plan([level * Fraction(9, 10)], d=10**9, max_keys=3, noise=noise, counts=[50])
+    assert less.counts["probability"].item() < probability
+    assert planned.levels[f"published_{100 * probability:.0f}"].item() <= 50
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "skellam", "poisson"])
+def test_the_cap_of_equal_series_leaves_room_for_all_and_for_no_more(noise):
+    """Five weeks at the cap are served; a thousandth more of it, and the fifth is refused."""
+    within = sh.EpsilonDelta(2, "1e-6")
+    route = {"gaussian": "gaussian", "laplace": "pure", "skellam": "renyi", "poisson": "poisson"}[noise]
+    cap = Fraction(plan(d=10**9, max_keys=4, noise=noise, equal=5, within=within).levels["level"].item())
+    for factor, served in ((Fraction(1), 5), (Fraction(1001, 1000), 4)):
+        store = sh.open(":memory:", seed=1)
+        store.set_budget("default", epsilon=2, delta="1e-6", route=route)
+        made = []
+        for week in range(5):
+            frame = pl.DataFrame({"page": ["a", "b"], "users": [5, 7]})
+            series = sh.create(
+                store, sh.Counts(frame, count="users"), name=f"week_{week}", key="page", max_keys=4, noise=noise,
+                cap=cap * factor, domain=sh.Strings(max_bytes=4),
+            )  # fmt: skip
+            if week == 0 and factor == 1:
+                assert Fraction(series.plan(equal=5).levels["level"].item()) == cap
+            try:
+                made.append(series.release("all", level=cap * factor, threshold=5000))
+            except BudgetExceededError:
+                break
+        assert len(made) == served
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -138,6 +176,11 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
         ({"counts": []}, DeclarationError),
         ({"false_keys": 1, "threshold": 2}, DeclarationError),
         ({"delta": 1e-7}, DeclarationError),
+        ({"levels": None, "shows": 0}, DeclarationError),
+        ({"levels": None, "shows": 50, "probability": 1}, DeclarationError),
+        ({"levels": None, "equal": 52}, DeclarationError),
+        ({"levels": None, "equal": 0, "within": 1}, DeclarationError),
+        ({"levels": None, "equal": 2, "within": "epsilon_delta(1)"}, LevelError),
     ],
 )
 def test_what_cannot_be_planned_is_refused(wrong, error):

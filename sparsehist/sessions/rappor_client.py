@@ -45,14 +45,14 @@ class _History:
         settings: Coarse to fine.
         true_bits: The filter of the value; shape (bits,).
         memos: One a setting.
-        days: Names of the reports, in the order drawn.
+        days: Names of the reports, in the order drawn, and their numbers.
         reports: One list a setting, in the order of `days`.
     """
 
     settings: list[Rappor]
     true_bits: BoolArray
     memos: list[BoolArray]
-    days: list[str] = field(default_factory=list)
+    days: dict[str, int] = field(default_factory=dict)
     reports: list[list[BoolArray]] = field(default_factory=list)
 
 
@@ -106,7 +106,7 @@ class RapporClient(OwnProcess):
         self._generator: Generator | None = None
         bits = setting.filter(value)
         memo = draw_memo(setting, bits, rng=self._rng())
-        self._history = _History([setting], bits, [memo], [], [[]])
+        self._history = _History([setting], bits, [memo], {}, [[]])
         if self._path is not None:
             with _locked(self._path):
                 if self._path.exists():
@@ -155,7 +155,7 @@ class RapporClient(OwnProcess):
             row = history.settings.index(self._known(setting))
             if day not in history.days:
                 self._draw(day)
-            return history.reports[row][history.days.index(day)].copy()
+            return history.reports[row][history.days[day]].copy()
 
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
         """All reports so far at a setting, by day, in the order they were first asked for."""
@@ -210,13 +210,13 @@ class RapporClient(OwnProcess):
             step = Degradation(before.settings[row], before.settings[row + 1])
             flipped = before.memos[row] ^ before.memos[row + 1]
             drawn.insert(0, coarser_reports(step, flipped, drawn[0], rng=rng))
-        before.days.append(day)
+        before.days[day] = len(before.days)
         for reports, report in zip(before.reports, drawn, strict=True):
             reports.append(report)
         try:
             self._keep(before)
         except BaseException:
-            before.days.pop()
+            del before.days[day]
             for reports in before.reports:
                 reports.pop()
             raise
@@ -271,7 +271,7 @@ class RapporClient(OwnProcess):
             "settings": [_as_json(setting) for setting in history.settings],
             "true": _packed(history.true_bits),
             "memos": [_packed(memo) for memo in history.memos],
-            "days": history.days,
+            "days": list(history.days),
             "reports": [[_packed(report) for report in reports] for reports in history.reports],
         }
         text = json.dumps(body).encode()
@@ -316,7 +316,7 @@ def _read(path: Path) -> tuple[float | None, _History]:
             settings,
             _unpacked(body["true"], bits),
             [_unpacked(memo, bits) for memo in body["memos"]],
-            body["days"],
+            {day: number for number, day in enumerate(body["days"])},
             [[_unpacked(report, bits) for report in reports] for reports in body["reports"]],
         )
     except (ValueError, KeyError, TypeError, IndexError):

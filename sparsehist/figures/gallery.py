@@ -1,0 +1,79 @@
+"""Writing the figures, and a page that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import polars as pl
+
+from sparsehist.errors import NameTakenError, StoreError
+from sparsehist.figures.charts import Data, Figure, all_figures
+from sparsehist.report.plots import require_plots, save_plot
+
+PAGE = "index.html"
+_STYLE = "body{font:16px/1.5 sans-serif;max-width:52em;margin:2em auto;padding:0 1em}img{max-width:100%}"
+
+
+def write_figures(directory: Path, *, seed: int = 1) -> list[Path]:
+    """Draw all figures as SVG and write the gallery beside them.
+
+    Args:
+        directory: Made if it is not there; files of the same names are replaced.
+        seed: Of the figures that are drawn at random. They show public data only.
+
+    Returns:
+        The files, the page last.
+
+    Raises:
+        NotFoundError: If the extra `plots` is not installed; nothing was written then.
+        NameTakenError: If the directory is a file.
+        StoreError: If a file cannot be written.
+    """
+    require_plots()
+    if directory.exists() and not directory.is_dir():
+        raise NameTakenError(f"{directory} is a file; choose another place for the figures")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        drawn = all_figures(_shipped(), seed)
+        paths = [directory / f"{figure.name}.svg" for figure in drawn]
+        for figure, path in zip(drawn, paths, strict=True):
+            save_plot(figure.chart, path)
+        page = directory / PAGE
+        page.write_text(gallery(drawn), encoding="utf-8")
+    except OSError as problem:
+        raise StoreError(f"cannot write to {directory}: {problem.strerror}") from None
+    return [*paths, page]
+
+
+def gallery(figures: Sequence[Figure]) -> str:
+    """The page: every title and caption escaped.
+
+    Example:
+        >>> "<b>" in gallery([Figure("f", "<b>", "a & b", None)])
+        False
+    """
+    parts = [
+        f'<figure id="{escape(figure.name)}"><h2>{escape(figure.title)}</h2>'
+        f'<img src="{escape(figure.name)}.svg" alt="{escape(figure.title)}">'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        for figure in figures
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Figures of sparsehist</title>'
+        f"<style>{_STYLE}</style></head><body>\n<h1>Figures</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
+
+
+def _shipped() -> Data:
+    data = files("sparsehist.data")
+    with (
+        as_file(data / "karate_club.csv") as club,
+        as_file(data / "msweb_1998.csv") as log,
+        as_file(data / "msweb_catalogue.csv") as areas,
+    ):
+        visits = pl.read_csv(log)
+        start = visits.group_by("user_id", maintain_order=True).agg(pl.col("url").first()).select("url")
+        return Data(pl.read_csv(club), start, pl.read_csv(areas).select("url"))

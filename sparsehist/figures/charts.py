@@ -231,8 +231,8 @@ def audience(alt: Any, data: Data, _: int) -> Figure:
         "A value shown to a social network",
         "After Koufogiannis, Han and Pappas, Figures 5 to 7, on the karate club of Zachary (1977): everybody reads "
         f"the owner's value at ε = 1/distance. A coalition of all {len(coalition.readers)} members at distance 2 or "
-        f"more knows it with a standard deviation of {coalition.std:.2f}, as the nearest of them does alone. Had each "
-        f"an answer of their own, it would be {coalition.std_if_independent:.2f}, at a cost of "
+        f"more knows it with a standard deviation of {coalition.std:.2f}, as the nearest of them does alone. Had "
+        f"each an answer of their own, it would be {coalition.std_if_independent:.2f}, at a cost of "
         f"ε = {float(coalition.sum_of_levels):.2f}.",
         _canvas(lines + points),
     )

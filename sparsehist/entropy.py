@@ -10,11 +10,12 @@ from __future__ import annotations
 import secrets
 
 import numpy as np
-from randomgen import AESCounter
 
 
 def generator() -> np.random.Generator:
     """Make a generator keyed by the operating system, for one piece of work."""
+    from randomgen import AESCounter
+
     return np.random.Generator(AESCounter(key=secrets.randbits(128)))
 
 
@@ -24,4 +25,6 @@ def seeded(seed: int) -> np.random.Generator:
     Args:
         seed: Any non-negative integer below 2**128.
     """
+    from randomgen import AESCounter
+
     return np.random.Generator(AESCounter(seed))

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import wrightomega
 
 from sparsehist.noise.binomial_poisson import poisson
 from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import level_float
+from sparsehist.privacy.special_functions import wrightomega
 
 
 class Jumps(NamedTuple):

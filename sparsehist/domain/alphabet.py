@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.domain.literal import show
@@ -127,6 +126,8 @@ def _decode(data: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _string_series(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> pl.Series:
+    import pyarrow as pa
+
     offsets = np.ascontiguousarray(bounds, dtype=np.int64)
     array = pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
     return pl.Series("key_0", array, dtype=pl.String)

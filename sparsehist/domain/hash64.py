@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -63,6 +62,8 @@ class Hash64(Domain):
         Raises:
             DomainError: If the series holds anything but text.
         """
+        import duckdb
+
         if not any(strings.dtype == kind for kind in TEXT_DTYPES):
             raise DomainError(f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()

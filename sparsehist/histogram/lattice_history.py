@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import FloatArray
@@ -70,6 +69,8 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
         >>> round(conditional_survival(Poisson(), {Fraction(1): 0}, Fraction(1, 2), 0), 12)  # P[N(1) = 0 | N(2) > 0]
         0.26894142137
     """
+    from scipy import fft
+
     if upper.get(level, margin + 1) <= margin:
         return 0.0
     nearest = sorted(upper, key=lambda known: max(known / level, level / known))

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import betainc, chdtrc, erfc, kolmogorov, xlogy
 
 from sparsehist.errors import LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.special_functions import betainc, chdtrc, erfc, kolmogorov, xlogy
 
 # A right family fails one of its checks with this probability at most.
 _ALARM = 1e-6

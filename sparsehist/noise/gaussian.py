@@ -15,11 +15,11 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+from sparsehist.privacy.special_functions import log_ndtr, ndtr, ndtri, ndtri_exp
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
 _LEAST_TAIL = 1e-250

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, ndtri
+
+from sparsehist.privacy.special_functions import betainc, ndtri
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

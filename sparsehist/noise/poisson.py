@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc, gammaincc, ndtri_exp
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
@@ -28,6 +27,7 @@ from sparsehist.noise.integer_tails import (
 )
 from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.special_functions import gammainc, gammaincc, ndtri_exp
 
 IntArray = NDArray[np.int64]
 

@@ -22,7 +22,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri_exp
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error, saddle_point
@@ -38,6 +37,7 @@ from sparsehist.noise.integer_tails import (
 from sparsehist.noise.poisson import FARTHEST, poisson_mean, share_between, thinned
 from sparsehist.privacy import skellam as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.special_functions import ndtri_exp
 
 IntArray = NDArray[np.int64]
 

@@ -27,11 +27,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
+from sparsehist.privacy.special_functions import ndtr
 
 FloatArray = NDArray[np.float64]
 

@@ -27,11 +27,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
 
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.crossing import crossing
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
+from sparsehist.privacy.special_functions import erfcx, ndtr
 
 FloatArray = NDArray[np.float64]
 

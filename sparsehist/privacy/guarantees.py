@@ -18,12 +18,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
-from scipy.special import erfinv, expit, ndtri
-
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import gaussian, pure, zcdp
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.special_functions import erfinv, expit, ndtri
 
 _SMALLEST_EXPONENT = 400
 # An event that nearly always happens leaves no guarantee to speak of.

@@ -24,7 +24,6 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import probability
@@ -313,6 +312,8 @@ class _Composed:
 
 @lru_cache(maxsize=8)
 def _composed(mean: float, keys: int, sign: float, aim: float) -> _Composed:
+    from scipy import fft
+
     law = _losses(mean, sign)
     if sign < 0:
         law = _without_lowest(law, keys, aim)

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
+
+from sparsehist.privacy.special_functions import gammaln
 
 FloatArray = NDArray[np.float64]
 

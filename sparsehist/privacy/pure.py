@@ -37,10 +37,10 @@ from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
+from sparsehist.privacy.special_functions import gammaln
 
 FloatArray = NDArray[np.float64]
 

@@ -18,11 +18,11 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import i0e, i1e
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.privacy.special_functions import i0e, i1e
 from sparsehist.privacy.zcdp import best_order_given_delta, best_order_given_epsilon, epsilon_at, log_delta
 
 # The logarithm of the ratio of the Bessel functions: of their quotient below, by their integrals between, and from

@@ -24,9 +24,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from sparsehist.errors import DeclarationError
+from sparsehist.privacy.special_functions import log_ndtr
 
 FloatArray = NDArray[np.float64]
 _MOST_KEYS = 10**6

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import polars as pl
-import pyarrow as pa
 
 from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
@@ -21,6 +20,9 @@ from sparsehist.store.private_files import check_file
 from sparsehist.store.reading import PathHistory
 from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile
 from sparsehist.store.round_file import RoundShape, write_round
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class _Spent(TypedDict):

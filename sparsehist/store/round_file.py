@@ -20,15 +20,18 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, promise
 from sparsehist.store.private_files import check_file, disk_errors, write_file
 from sparsehist.store.records import IntArray, NoiseArray, RegisteredFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 _MAGIC = int.from_bytes(b"SHROUND1", "little")
 _FIXED_WORDS = 7
@@ -109,6 +112,8 @@ def _bytes_of(array: NoiseArray, dtype: type[np.int64 | np.float64]) -> memoryvi
 
 
 def _as_stream(table: pa.Table) -> memoryview:
+    import pyarrow as pa
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -159,6 +164,8 @@ class RoundFile:
 
     def empty_keys(self) -> pa.Table:
         """The keys of the new cells that are empty, in order."""
+        import pyarrow as pa
+
         stream = np.empty(self._keys_bytes, dtype=np.uint8)
         self._block(len(self._checksums) - 1, stream)
         return pa.ipc.open_stream(pa.py_buffer(stream)).read_all()

@@ -11,11 +11,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, raise_alone
@@ -30,6 +29,10 @@ from sparsehist.store.private_files import (
 )
 from sparsehist.store.records import IntArray, RegisteredFile
 from sparsehist.store.support import SUPPORT, Support, hash_keys, write_support
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 COUNTS, GROUPS = "counts", "groups"
 BATCH_ROWS = 1 << 17
@@ -78,6 +81,8 @@ def write_series_files(
     Raises:
         StoreError: If the disk refuses.
     """
+    import pyarrow as pa
+
     counts = counted[_COUNT].cast(pl.Int64).to_numpy()
     order = _order_by_count(counts, rng=rng)
     groups = write_file(directory / GROUPS, _as_npy(_group(counts, order)), durable=durable)
@@ -131,6 +136,8 @@ class SeriesFiles:
     """The files of a series, memory-mapped; made by `open` in constant time."""
 
     def __init__(self, directory: Path, record: Registered) -> None:
+        import pyarrow as pa
+
         self._directory, self._record = directory, record
         files = {file.name: file for file in record.files}
         if not {COUNTS, GROUPS, SUPPORT} <= set(files):
@@ -209,12 +216,16 @@ class SeriesFiles:
         return self._whole([*self._columns, _COUNT])
 
     def _whole(self, columns: list[str]) -> pl.DataFrame:
+        import pyarrow as pa
+
         try:
             return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(columns)))
         except (pa.ArrowException, OSError):
             raise_alone(_altered(self._directory / COUNTS))
 
     def _take(self, positions: IntArray) -> pa.Table:
+        import pyarrow as pa
+
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise _altered(self._directory / COUNTS)
         batch = positions // self._batch_rows
@@ -233,6 +244,8 @@ class SeriesFiles:
 
     def _parts(self, positions: IntArray, batch: IntArray) -> Iterator[pa.RecordBatch]:
         """One piece for each batch that is asked for, copied out of the mapped file."""
+        import pyarrow as pa
+
         bounds = np.flatnonzero(np.diff(batch, prepend=-1, append=-1 if len(batch) else []))
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             number = int(batch[low])
@@ -245,6 +258,8 @@ class SeriesFiles:
 
 def _indices(values: IntArray) -> pa.Array:
     """The same numbers as an Arrow array; `pa.array` would import pandas where that is installed."""
+    import pyarrow as pa
+
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 

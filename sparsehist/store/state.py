@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from sparsehist.errors import (
     NotFoundError,
@@ -158,6 +157,8 @@ class State:
         Returns:
             Columns cell (its number), key_0 …, in the order of cells.
         """
+        import pyarrow as pa
+
         history = self._history(path_id)
         tables, cells = [], []
         for number, made in enumerate(history.rounds):

@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, promise
@@ -78,6 +77,8 @@ def _absorb_column(state: Words, column: pl.Series) -> None:
 
 
 def _absorb_texts(state: Words, column: pl.Series) -> None:
+    import pyarrow as pa
+
     array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         _, offsets_buffer, data_buffer = chunk.buffers()

@@ -1,0 +1,59 @@
+"""A command imports what it uses and nothing else that takes long: what is listed here is paid for at every start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+
+SLOW = {"cyclopts", "duckdb", "numpy", "polars", "pyarrow", "randomgen", "rich", "scipy", "sqlglot", "sqlite3"}
+SHELL, FRAMES = {"cyclopts", "rich"}, {"numpy", "polars", "sqlite3"}
+RUN = """
+import contextlib, io, json, sys
+from sparsehist.cli import main
+ended = None
+with contextlib.redirect_stdout(io.StringIO()):
+    try:
+        main(sys.argv[1:])
+    except SystemExit as end:
+        ended = end.code
+print(json.dumps([ended, sorted(sys.modules)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a series and a release."""
+    path = tmp_path_factory.mktemp("imports") / "logs"
+    log = pl.DataFrame({"user": range(500), "key": [f"k{i % 9}" for i in range(500)]})
+    series = sh.create(path, log, name="visits", unit="user", key="key", max_keys=1, domain=sh.Strings(max_bytes=4))
+    series.release("one", level="0.5", threshold=20)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        (["--help"], SHELL),
+        (["show", "--help"], SHELL),
+        (["show", "STORE"], SHELL | FRAMES),
+        (["ledger", "STORE"], SHELL | FRAMES | {"scipy"}),
+        (["plan", "STORE", "--series", "visits", "--level", "0.1"], SHELL | FRAMES | {"scipy"}),
+        (["release", "STORE", "--series", "visits", "--name", "one"], SHELL | FRAMES | {"pyarrow", "randomgen"}),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_a_command_imports_only_what_it_uses(store: Path, command: list[str], allowed: set[str]) -> None:
+    """No engine of SQL, no Arrow and no special functions where nothing is queried, read or computed."""
+    words = [str(store) if word == "STORE" else word for word in command]
+    done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, text=True, check=True, timeout=60)
+    ended, modules = json.loads(done.stdout.splitlines()[-1])
+    assert ended in (0, None), done.stderr
+    assert SLOW & set(modules) <= allowed
+    assert "cyclopts" in modules

@@ -108,17 +108,20 @@ def count_slack(expected: float) -> float:
     return 384.0 * 2.0**-53 + 2.0**-64 * math.sqrt(expected)
 
 
-def binomial(trials: ArrayLike | Number, probability: ArrayLike | Fraction, *, rng: Generator) -> IntArray:
+def binomial(
+    trials: ArrayLike | Number, probability: ArrayLike | Fraction, size: int | None = None, *, rng: Generator
+) -> IntArray:
     """Draw Binomial(n, p) for many n, or many (n, p), at once, each within `count_slack` of its law.
 
     Args:
         trials: n, whole and at least 0, of any size; shape (g,) or one number.
         probability: p, in [0, 1]; shape (g,) or one number. A fraction is taken exactly. Of p near 1 a double knows
             1 - p exactly, but no better: where that matters, draw the failures.
+        size: Number of draws of one law; one for each law if not given.
         rng: Randomness.
 
     Returns:
-        Successes; shape (g,), int64.
+        Successes; shape (g,) or (size,), int64.
 
     Raises:
         InputError: If n p (1 - p) or what is returned would be too large for 64 bits, or p is no probability.
@@ -132,7 +135,7 @@ def binomial(trials: ArrayLike | Number, probability: ArrayLike | Fraction, *, r
         # Exact, as p is at least one half.
         rarer = 1.0 - p.high
         p = Number(np.where(flip, rarer - p.low, p.high), np.where(flip, (rarer - (rarer - p.low)) - p.low, p.low))
-    drawn = _rarer(n, p, rng=rng)
+    drawn = _rarer(n, p, size, rng=rng)
     if not flip.any():
         return drawn
     trials_high, trials_low = np.where(flip, n.high, 0.0), np.where(flip, n.low, 0.0)
@@ -187,12 +190,13 @@ def _of(field: NDArray[_Scalar], which: NDArray[np.intp] | NDArray[np.bool_] | s
     return field if field.size == 1 else field[which]
 
 
-def _rarer(n: Number, p: Number, *, rng: Generator) -> IntArray:
+def _rarer(n: Number, p: Number, size: int | None, *, rng: Generator) -> IntArray:
     """Draw with p at most one half."""
     if not np.all((n.high >= 0.0) & (n.high <= _MOST_TRIALS)):
         raise InputError("a number of trials must be at least 0, and at most 2**900")
     mean = n.high * p.high
-    return _draw(_Laws(mean, n.low * p.high + n.high * p.low, n.high, p.high), mean.size, rng=rng)
+    laws = _Laws(mean, n.low * p.high + n.high * p.low, n.high, p.high)
+    return _draw(laws, mean.size if size is None else size, rng=rng)
 
 
 def _draw(laws: _Laws, size: int, *, rng: Generator) -> IntArray:

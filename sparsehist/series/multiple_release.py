@@ -97,8 +97,9 @@ class MultipleRelease:
     Memory: 8 bytes an entry for the vector, for each level drawn, and for each release the caller keeps;
     everything else works on pieces of 65,536 entries.
 
-    What is exact: for integer families everything is; values and sums are 64-bit integers. For real families
-    the law is that of 53-bit draws, rounded before the truth is added, to a grid that divides the truth's.
+    What is exact: for discrete Laplace everything is, and each number of Poisson or Skellam noise is within
+    `draw_slack` of its law; values and sums are 64-bit integers. For real families the law is that of 53-bit draws,
+    rounded before the truth is added, to a grid that divides the truth's.
 
     The same rule holds for every copy of an object (a saved file, a pickle): **only one of them may be used to
     draw new levels from then on.** Two copies that draw one level draw different noise for it, and together

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
+import sparsehist
 from sparsehist import entropy
 from sparsehist.errors import InputError
 from sparsehist.noise.binomial_poisson import Number, as_number, binomial, count_slack, poisson
@@ -145,6 +148,18 @@ def test_the_binomial_of_numpy_fails_the_same_test() -> None:
     """At a mean of 300 it is off by 1e-4; a third of the draws see it."""
     rng = entropy.seeded(45)
     assert_detected(p_value(10**6, 3e-4, MANY // 3, lambda size: rng.binomial(10**6, 3e-4, size)), "numpy's binomial")
+
+
+def test_no_law_rests_on_the_discrete_draws_of_numpy() -> None:
+    """Nobody in the package asks a generator for a discrete law that it gets from its binomial or Poisson draws."""
+    asked = re.compile(
+        r"(?:rng|generator\(\))\.(?:binomial|poisson|multinomial|hypergeometric|multivariate_hypergeometric|"
+        r"negative_binomial|geometric|logseries|zipf|dirichlet|gamma|standard_gamma|beta)\("
+    )
+    files = list(Path(sparsehist.__file__).parent.rglob("*.py"))
+    assert [file.name for file in files if asked.search(file.read_text())] == []
+    assert len(files) > 100
+    assert asked.search("rng.binomial(3, 0.5)")
 
 
 def test_groups_keep_their_own_laws() -> None:

@@ -32,7 +32,7 @@ _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
 
 
 @dataclass(frozen=True)
-class Release:
+class Spending:
     """What a release would add to the ledger: public parameters, known before anything is drawn.
 
     Attributes:
@@ -115,8 +115,8 @@ class Ledger:
 
     Example:
         >>> empty = Ledger().with_series(Spent("1", "visits", "default", "gaussian", 20, cap=Fraction(1)))
-        >>> once = empty.with_release(Release("1", Fraction(1, 2)))
-        >>> once.largest_level("1"), once.with_release(Release("1", Fraction(1, 4))).paths[0].finest
+        >>> once = empty.with_release(Spending("1", Fraction(1, 2)))
+        >>> once.largest_level("1"), once.with_release(Spending("1", Fraction(1, 4))).paths[0].finest
         (Fraction(1, 1), Fraction(1, 2))
     """
 
@@ -138,7 +138,7 @@ class Ledger:
         kept = (path for path in self.paths if path.series_id != series_id or path.releases)
         return replace(self, paths=tuple(kept))
 
-    def with_release(self, release: Release) -> Ledger:
+    def with_release(self, release: Spending) -> Ledger:
         """The ledger once a release was made."""
         known = self._path(release.series_id, release.path)
         spent = replace(
@@ -173,7 +173,7 @@ class Ledger:
 
     # What is allowed.
 
-    def check(self, release: Release) -> None:
+    def check(self, release: Spending) -> None:
         """Refuse a release beyond the cap of its series or the budget of its population.
 
         Raises:
@@ -351,7 +351,7 @@ class Ledger:
         fits = charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
         return shortened(whole - others) if fits else _NOTHING
 
-    def _check_cap(self, release: Release, known: Spent) -> None:
+    def _check_cap(self, release: Spending, known: Spent) -> None:
         cap: Fraction | None = self.limits.cap(release.series_id, known.cap).now
         others = self._others(known)
         if cap is None or others + release.level <= cap:
@@ -363,7 +363,7 @@ class Ledger:
             f"{_text(remaining)}, difference {_text(release.level - remaining)}; {self._advice(release)}"
         )
 
-    def _check_noise(self, budget: Budget, release: Release, known: Spent) -> None:
+    def _check_noise(self, budget: Budget, release: Spending, known: Spent) -> None:
         charges = budget.filter_for(known.law)
         if charges is None:
             raise BudgetExceededError(
@@ -389,7 +389,7 @@ class Ledger:
         )
 
     def _fits_exactly(
-        self, charges: Filter, release: Release, known: Spent, cap: Fraction | None, others: Fraction
+        self, charges: Filter, release: Spending, known: Spent, cap: Fraction | None, others: Fraction
     ) -> bool:
         """Whether a level fits that lies between the largest and its rounding to 12 digits."""
         after = self.with_release(release)
@@ -402,7 +402,7 @@ class Ledger:
         within = others + release.level <= whole
         return within and charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
 
-    def _check_delta(self, budget: Budget, release: Release, known: Spent) -> None:
+    def _check_delta(self, budget: Budget, release: Spending, known: Spent) -> None:
         """Open domains and numerical slack, each within its share."""
         before = self.of_population(known.population)
         after = self.with_release(release).of_population(known.population)
@@ -421,7 +421,7 @@ class Ledger:
                 "of numerical slack", slack_after - slack_before, beginning, budget.split.slack, slack_before
             )
 
-    def _advice(self, release: Release) -> str:
+    def _advice(self, release: Spending) -> str:
         largest = self.largest_level(release.series_id, release.path)
         if largest:
             return f"the largest level that would fit is {_text(largest)}; nothing was spent"
@@ -440,7 +440,7 @@ class Ledger:
 def check_release(
     state: State,
     ledger: Ledger,
-    release: Release,
+    release: Spending,
     *,
     path_id: int | None = None,
     name: str | None = None,

@@ -16,10 +16,9 @@ from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.ledger.budgets import Budget, Limits, budget
-from sparsehist.ledger.ledger import Ledger, Release, cost_of, law_of
+from sparsehist.ledger.ledger import Ledger, Spending, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
-from sparsehist.privacy import Cost as Sum
-from sparsehist.privacy import Level, level_text
+from sparsehist.privacy import Cost, Level, level_text
 from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.exact_numbers import rounded_down
@@ -42,7 +41,7 @@ _ALONE = "alone"
 
 
 @dataclass(frozen=True)
-class Cost:
+class Effect:
     """What a planned release would do to the ledger, on its own.
 
     Attributes:
@@ -211,7 +210,7 @@ def planned(
     )
 
 
-def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Cost) -> dict[str, Any]:
+def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Effect) -> dict[str, Any]:
     family, effective = declaration.family, parameters.effective_threshold
     shown = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
@@ -244,7 +243,7 @@ def _count_rows(
     ]
 
 
-def cost_in(ledger: Ledger, release: Release) -> Cost:
+def cost_in(ledger: Ledger, release: Spending) -> Effect:
     """What a release would do to a ledger."""
     population = ledger.of_series(release.series_id)[0].population
     after = ledger.with_release(release)
@@ -254,10 +253,10 @@ def cost_in(ledger: Ledger, release: Release) -> Cost:
     except RefusedError as refusal:
         refused = str(refusal)
     was, then = (cost_of(one.of_population(population)) for one in (ledger, after))
-    return Cost(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
+    return Effect(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
 
 
-def _difference(before: Sum, after: Sum) -> tuple[str, str]:
+def _difference(before: Cost, after: Cost) -> tuple[str, str]:
     """What was added, exact where both are in one currency, else as rho; and in which."""
     if (
         before.amount is not None

@@ -10,7 +10,7 @@ from typing import Protocol, Self, TypeVar
 
 from sparsehist.errors import BudgetExceededError, LevelError, present
 from sparsehist.ledger.budgets import Budget, Limits, Split
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Release, Spent, law_of
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import (
     GAUSSIAN_ROUTE,
@@ -91,14 +91,14 @@ def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Req
 
 def spending(
     ledger: Ledger, series_id: str, declaration: Declaration, path: PathName, request: _Request, metadata: Metadata
-) -> Release:
+) -> Spending:
     """What a release would add to the ledger.
 
     Raises:
         LevelError: If numerical slack alone would break what was asked.
         BudgetExceededError: If its open domain would.
     """
-    release = Release(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
+    release = Spending(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
     if request.goal is not None:
         before = max(known.delta_infinity for known in ledger.of_series(series_id))
         split = _split(request.goal, _budget(ledger, declaration), opens=declaration.domain.is_open)
@@ -108,7 +108,7 @@ def spending(
 
 def cell_release(
     ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past
-) -> tuple[CellMetadata, Release]:
+) -> tuple[CellMetadata, Spending]:
     """The public parameters of a release of cells, and what it would add to the ledger.
 
     Args:
@@ -175,7 +175,7 @@ def _alike(charges: Filter, epsilon: Fraction, delta: Fraction) -> Filter | None
     return poisson_filter(epsilon, delta) if charges.route == POISSON_ROUTE else None
 
 
-def _check_goal(goal: EpsilonDelta, split: Split, release: Release, before: float) -> None:
+def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: float) -> None:
     """Hold what a release takes beside its level against its shares of delta."""
     slack = (1 + Fraction(goal.odds)) * Fraction(release.numerical_slack)
     if goal.delta and split.slack is not None and slack > split.slack:

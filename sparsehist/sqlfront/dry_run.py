@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sparsehist.errors import NotFoundError, SparsehistError
-from sparsehist.ledger.ledger import Ledger, Release, cost_of
+from sparsehist.ledger.ledger import Ledger, Spending, cost_of
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.declaration import Declaration, declaration_of
@@ -114,7 +114,7 @@ class DryRun:
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
         return said
 
-    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata, Release]:
+    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata, Spending]:
         """The release as it would stand in the store, but for what only drawing tells."""
         request = requested(
             str(head.name), level=head.levels[0], threshold=head.threshold, false_keys=head.false_keys,
@@ -122,7 +122,7 @@ class DryRun:
         )  # fmt: skip
         return cell_release(self._ledger, series.series_id, series.declaration, request, series.cells)
 
-    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Release]:
+    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Spending]:
         request = workload_round.requested(
             series.declaration, str(head.name), head.workload, level=head.levels[0], strategy=head.strategy or "auto",
             post_processing=None,

@@ -12,7 +12,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
-from sparsehist.ledger.ledger import Ledger, Release, check_release
+from sparsehist.ledger.ledger import Ledger, Spending, check_release
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.series import cell_round
@@ -33,7 +33,7 @@ def a_workload(series, name, level, family="gaussian"):
     with series.store._hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
-        release = Release(record.series_id, level, ("workload", "total", "identity"))
+        release = Spending(record.series_id, level, ("workload", "total", "identity"))
         check_release(state, Ledger.of(state), release, name=name)
         path = NewPath("workload", record.series_id, "total", "identity", family)
         state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
@@ -164,6 +164,48 @@ def test_a_level_is_reckoned_after_the_shares_of_delta(store):
     assert made.metadata["delta_infinity"] <= 0.25e-6
     with pytest.raises(BudgetExceededError, match="are for it"):
         opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=0.3e-6)
+
+
+def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
+    """A Gaussian at 0.0209, then one at 0.1887 or a coin of 2.149; 68 % of rho, then the rest or all of delta."""
+    for route in ("gaussian", "renyi"):
+        store.set_budget(route, epsilon=3, delta=1e-6, route=route)
+        a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
+        with pytest.raises(BudgetExceededError, match="largest level that would fit"):
+            a_series(store, f"second_{route}", population=route).release("a", level="0.1887", threshold=500)
+    with pytest.raises(BudgetExceededError, match="cannot charge laplace"):
+        a_series(store, "coin", population="gaussian", noise="laplace", cap="2.149")
+    coin = a_series(store, "coin", population="renyi", noise="laplace", cap="2.149")
+    with pytest.raises(BudgetExceededError, match="largest cap that would fit"):
+        coin.release("a", level="2.149", threshold=500)
+
+    opened = a_series(store, "open", population="split", domain=sh.Open(delta="1e-6"))
+    store.set_budget("split", epsilon=1, delta=1e-6)
+    whole = Fraction(gaussian.largest_rho(1, 1e-6))
+    assert opened.release("a", level=whole * Fraction("0.68"), delta=1e-12).metadata["delta_infinity"] < 2e-12
+    with pytest.raises(BudgetExceededError, match="remaining gaussian"):
+        opened.release("b", level=whole, delta=1e-12)
+    with pytest.raises(BudgetExceededError, match="of open domains"):
+        opened.release("b", level="0.001", delta=9e-7)
+    assert opened.release("b", level="0.001").metadata["delta_infinity"] < 1.3e-7
+
+
+def test_slack_refuses_under_epsilon_and_delta_and_only_there(store, monkeypatch):
+    """Its share of delta is its own; in rho and in pure epsilon it is shown and refuses nothing."""
+    monkeypatch.setattr("sparsehist.series.cell_parameters.round_slack", lambda *_: 1e-8)
+    store.set_budget("both", epsilon=2, delta=1e-6)
+    store.set_budget("rho", rho=1)
+    store.set_budget("pure", epsilon=1, delta=0)
+    for population, noise in (("both", "gaussian"), ("rho", "gaussian"), ("pure", "laplace")):
+        series = a_series(store, population, population=population, noise=noise)
+        for name in ("a", "b"):  # (1 + e**2) * 1e-8 each
+            series.release(name, level="0.05", threshold=900)
+        if population == "both":
+            with pytest.raises(BudgetExceededError, match="of numerical slack"):
+                series.release("c", level="0.05", threshold=900)
+        else:
+            series.release("c", level="0.05", threshold=900)
+        assert spent(store, "series", series=population)["numerical_slack"] >= 2e-8
 
 
 def test_a_charged_cap_is_not_raised(store):

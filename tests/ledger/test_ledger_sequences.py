@@ -15,7 +15,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError, StoreError
-from sparsehist.ledger.ledger import Ledger, Release, check_release
+from sparsehist.ledger.ledger import Ledger, Spending, check_release
 from sparsehist.store import NewPath, NewRound, State, committing
 from tests.ledger.ledger_beside import (
     DELTA,
@@ -138,7 +138,7 @@ class Beside:
                 known = [known.path_id for known in state.paths(record)]
                 path_id = known[number] if number < len(known) else None
                 which = ("workload", f"prefix({number})", "identity")
-                check_release(state, Ledger.of(state), Release(record.series_id, level, which))
+                check_release(state, Ledger.of(state), Spending(record.series_id, level, which))
                 new = NewPath("workload", record.series_id, f"prefix({number})", "identity", path.family)
                 noise = None if level in path.levels else np.zeros(M)
                 state.commit_round(

@@ -67,7 +67,9 @@ def create(
             pure DP), "poisson" or "skellam" (level 1/mean). Or its class, or an instance with the sensitivity that
             max_keys implies, such as `sh.noise.Laplace(sensitivity=20)`. A class of your own stands at the top of a
             module, has all that `sh.noise.Family` lists, and a classmethod `for_histogram(max_keys)`.
-        cap: Refuse releases beyond this level (the sum over the series' paths).
+        cap: Refuse releases beyond this level (the sum over the series' paths). A budget of the population charges a
+            series that is not Gaussian its cap, whole, at its first release, but for pure noise on the pure route;
+            without a cap the level of its first release is charged as one, and nothing finer is released after it.
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
@@ -89,6 +91,8 @@ def create(
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule; never quotes a key or a unit.
         NameTakenError: If the name stands for another series.
+        BudgetExceededError: If the route of the population's budget cannot charge such noise, or it has no delta for
+            an open domain; names a route that could.
     """
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,

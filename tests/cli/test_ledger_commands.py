@@ -90,3 +90,34 @@ def test_units_that_differ_are_warned_about(sparsehist, store, declared, here):
     made = sparsehist("create", store, *other)
     assert made.code == 0 and "'device', 'user_id'" in made.out
     assert "'device', 'user_id'" in " ".join(sparsehist("ledger", store).out.split())
+
+
+def test_a_budget_says_its_route_and_split_and_a_level_may_be_an_epsilon_and_delta(sparsehist, store, declared):
+    """A fresh (1, 1e-6) serves the level that stands for it; what cannot be charged is refused at create with 3."""
+    told = sparsehist("budget", store, "--epsilon", "1", "--delta", "1e-6").out
+    assert "route gaussian" in told and "7.5e-07 for noise" in told and "2.5e-07 for slack" in told
+    release = ("release", store, "--series", "visits", "--name")
+    made = sparsehist(*release, "a", "--level", "epsilon_delta(1, 1e-6)", "--json")
+    assert made.code == 0 and made.json["metadata"]["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
+    again = sparsehist(*release, "a", "--level", "epsilon_delta(1, 1e-6)", "--json")
+    assert again.json["metadata"] == made.json["metadata"]
+    level = made.json["metadata"]["level"]
+    assert f"largest level that would fit is {level}" in sparsehist(*release, "b", "--level", "0.03").err
+    assert sparsehist(*release, "b", "--level", "epsilon_delta(1)").code == 2
+    other = sparsehist("create", store, *declared[:-1], "other", "--noise", "skellam")
+    assert other.code == 3 and "route='renyi' could" in other.err
+    short = sparsehist("ledger", store, "--short", "--json").json["ledger"]
+    assert [row["scope"] for row in short] == ["population", "everybody"]
+    assert sparsehist("ledger", store, "--since", "2999-01-01", "--json").json["ledger"][0]["scope"] == "everybody"
+    assert sparsehist("ledger", store, "--since", "soon").code == 2
+    of_series = sparsehist("ledger", store, "--series", "visits", "--json").json["ledger"]
+    assert (of_series[0]["scope"], of_series[0]["remaining"]) == ("path", level)
+
+
+def test_a_missing_cap_is_explained_where_a_budget_charges_one(sparsehist, store, declared):
+    """At create, for noise that is charged as a whole."""
+    asked = ("--epsilon", "3", "--delta", "1e-6", "--route", "renyi", "--population", "south")
+    assert sparsehist("budget", store, *asked).code == 0
+    uncapped = [word for i, word in enumerate(declared) if "--cap" not in (word, declared[max(i - 1, 0)])]
+    made = sparsehist("create", store, *uncapped[:-1], "other", "--noise", "laplace", "--population", "south")
+    assert made.code == 0 and "level of the first release will be its cap" in " ".join(made.out.split())

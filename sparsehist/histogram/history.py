@@ -104,14 +104,18 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> NDArray[np.bool_]:
-    """Which groups have so rare a history, by their counts; shape (g,). It takes few evaluations: rarity rises."""
+    """Which groups have so rare a history, by their counts; shape (g,)."""
+    if len(history.levels) == 1:
+        return rarity(family, history, counts) > RAREST
+    # Rarity rises with the count, so that few evaluations find where it passes.
     distinct = np.unique(counts)
     first, end = 0, distinct.size
     while first < end:
-        probes = np.unique(np.linspace(first, end - 1, _PROBES).astype(np.int64))
+        probes = np.arange(first, end, -((first - end) // _PROBES))
         rare = rarity(family, history, distinct[probes]) > RAREST
-        first = max([first, *(probes[~rare] + 1).tolist()])
-        end = min([end, *probes[rare & (probes >= first)].tolist()])
+        passed = int(np.argmax(rare)) if rare.any() else probes.size
+        end = int(probes[passed]) if passed < probes.size else end
+        first = int(probes[passed - 1]) + 1 if passed else first
     return counts >= (distinct[first] if first < distinct.size else np.inf)
 
 

@@ -31,7 +31,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
-from sparsehist.histogram.binomial import IntArray, Sizes, as_sizes, binomial
+from sparsehist.histogram.binomial import MOST_SUCCESSES, IntArray, Sizes, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
 from sparsehist.noise.family import Family, FloatArray, NoiseArray
@@ -42,7 +42,6 @@ _BATCH = 1 << 19
 # Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-_MOST_EXPLICIT = 2**31
 
 
 class NewlyTracked(NamedTuple):
@@ -164,10 +163,9 @@ def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tu
 def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
-    numbers = sizes.high[groups]
-    if not numbers.sum() <= _MOST_EXPLICIT:
-        raise ThresholdError(f"the thresholds would let nearly all of {numbers.sum():.2g} cells through; raise them")
-    return np.repeat(groups, numbers.astype(np.int64))
+    if not sizes.high[groups].sum() <= MOST_SUCCESSES:
+        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
+    return np.repeat(groups, sizes.high[groups].astype(np.int64))
 
 
 def _race(

@@ -76,9 +76,8 @@ def law_slack(
     Of all groups and cells that is the slack of the round's whole law; their number is secret, so that it is for the
     curator only.
     """
-    levels = {as_level(at) for at, _ in past}
-    new = as_level(level)
-    return n_groups * count_slack(MOST_SUCCESSES) + n_cells * _cell_slack(family, levels, new)
+    cell = _cell_slack(family, {as_level(at) for at, _ in past}, as_level(level))
+    return n_groups * count_slack(MOST_SUCCESSES) + n_cells * cell
 
 
 def dense_slack(family: Family, level: Level, n_noise: int, n_answers: int, std: float, step: float) -> float:

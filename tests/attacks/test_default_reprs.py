@@ -49,6 +49,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "domain.exact_choice.ExactChoice",
         "histogram.lattice_history._Chain",
         "histogram.lattice_history._Waves",
+        "figures.charts.Data",
         "histogram.history.History",
         "histogram.laplace_history._Panels",
         "noise.check._Setting",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sparsehist.errors import NameTakenError, NotFoundError, StoreInUseError
 from sparsehist.store import create_store, open_state
+from sparsehist.store.database import Database
 from tests.store.example import SALT, Model, add_series, make_store
 
 rounds = st.lists(
@@ -141,10 +142,40 @@ def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
         add_series(state, "queries")
         for name in ("other", "queries"):
             state.drop_series(name)
-    content = b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
+    content = everything_in(path)
     assert b"queries" in content
     for planted in (b"planted-key", b"empty-key", SALT, b'"threshold"'):
         assert planted not in content
+
+
+def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path, monkeypatch):
+    """A run that dies once the drop is committed leaves bytes and files behind: the next opening removes them all."""
+    path = make_store(tmp_path / "s")
+    with open_state(path) as state:
+        model = Model(state.series("queries").path_id)
+        for _ in range(40):  # several pages of the state, so that rows have moved
+            state.commit_round(model.make_round("1/3", 2, 1))
+    run = Database.rows
+
+    def die(self, name, /, **values):
+        if name == "write_anew":
+            raise KeyboardInterrupt
+        return run(self, name, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "rows", die)
+        with open_state(path) as state, pytest.raises(KeyboardInterrupt):
+            state.drop_series("queries")
+    assert b"planted-key" in everything_in(path)
+    with open_state(path) as state:
+        assert state.all_series() == [] and state.ledger()["n_releases"].to_list() == [40]
+    for planted in (b"planted-key", b"empty-key", SALT, b'"threshold"'):
+        assert planted not in everything_in(path)
+
+
+def everything_in(path):
+    """The bytes of all files of a store, its free pages and journals included."""
+    return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
 
 
 def test_records_show_no_secret(tmp_path):

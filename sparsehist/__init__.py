@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
+    from sparsehist.guarantee.check import check_query
     from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store, open
     from sparsehist.sqlfront.analyst import AnalystSession, open_analyst
-    from sparsehist.sqlfront.guarantee import check_query
     from sparsehist.sqlfront.results import SqlResult
     from sparsehist.sqlfront.running import sql
     from sparsehist.store import adopt, backup, migrate
@@ -85,6 +85,7 @@ _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local",
 _HOME = {
     "sparsehist.counting": ("Counts", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
+    "sparsehist.guarantee.check": ("check_query",),
     "sparsehist.series.creation": ("create",),
     "sparsehist.series.multiple_release": ("MultipleRelease",),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
@@ -94,7 +95,6 @@ _HOME = {
     "sparsehist.series.store_handle": ("Store", "open"),
     "sparsehist.store": ("adopt", "backup", "migrate"),
     "sparsehist.sqlfront.analyst": ("AnalystSession", "open_analyst"),
-    "sparsehist.sqlfront.guarantee": ("check_query",),
     "sparsehist.sqlfront.results": ("SqlResult",),
     "sparsehist.sqlfront.running": ("sql",),
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),

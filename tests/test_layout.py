@@ -40,13 +40,13 @@ SHELL = (
     *(
         "store",
         "domain",
+        "guarantee",
         "counting",
         "report",
         "ledger",
         "series",
         "sessions",
         "figures",
-        "guarantee",
         "sqlfront",
         "cli",
     ),
@@ -54,7 +54,7 @@ SHELL = (
 # What is still to be put right; nothing is added here.
 UPWARDS: set[tuple[str, str]] = set()
 CIRCLES_WITHIN = {"domain"}
-LARGER_FOLDERS = {"sqlfront": 36, "noise": 20, "series": 18, "counting": 17, "domain": 17}
+LARGER_FOLDERS = {"sqlfront": 27, "noise": 20, "series": 18, "counting": 17, "domain": 17}
 SAME_MODULE_NAME = {
     *("check", "gaussian", "ordering", "parameters", "poisson", "reading", "running", "skellam", "words"),
 }

@@ -25,6 +25,7 @@ class Query:
         sql: One SELECT statement.
         connection: DuckDB connection to run it on; a fresh one in memory if None.
         parameters: Values for $name.
+        public_tables: Tables and files it reads that hold nothing of any unit, by the names it reads them by.
 
     Example:
         >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
@@ -34,6 +35,11 @@ class Query:
     sql: str
     connection: Any = None
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)
+    public_tables: Sequence[str] = ()
+
+
+class CheckedQuery(Query):
+    """A query that was found to keep units apart, on its connection as it is now."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import Choice
+from sparsehist.counting.contract import CheckedQuery, Choice, Query
 from sparsehist.counting.count import Engine
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
+from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.budgets import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
@@ -111,6 +112,11 @@ def create(
             if record is not None:
                 return _reused(home, record, declaration, if_exists)
             Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+            if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not unverified:
+                check_query(
+                    source.sql, unit=unit or (), key=declaration.key, connection=source.connection,
+                    parameters=source.parameters, public_tables=source.public_tables,
+                )  # fmt: skip
             rng = home._generator()
             salt = rng.bytes(16)
             counted = count_keys(

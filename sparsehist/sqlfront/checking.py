@@ -12,6 +12,7 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError
+from sparsehist.guarantee.places import Place
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.request import requested
 from sparsehist.sqlfront.declaring import Declared, declared
@@ -20,7 +21,8 @@ from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeReleas
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.reading import meant, read_head
-from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
+from sparsehist.sqlfront.rehearsal import Rehearsal
+from sparsehist.sqlfront.script import Piece, pieces, pointed
 from sparsehist.sqlfront.series_query import check_series_query
 
 
@@ -47,15 +49,13 @@ class Known:
         series: Names of the series; None where there is no store to ask.
         lineage: What tables and views were made from.
         store: Directory of the store, which no release is written into.
-        made: Pairs of series and release that the script makes.
-        is_release: Whether the store has a release of a series.
+        in_transaction: Whether a transaction is open.
     """
 
     series: set[str] | None
     lineage: Lineage = field(default_factory=Lineage)
     store: Path | None = None
-    made: set[tuple[str, str]] = field(default_factory=set)
-    is_release: Callable[[str, str], bool] = lambda _series, _name: False
+    in_transaction: bool = False
 
 
 def checked(
@@ -77,18 +77,18 @@ def checked(
     except StatementError as problem:
         return [], [Problem(0, 1, problem)]
     statements, problems = [], []
-    for piece in found:
-        try:
-            head = read_head(piece, parameters)
-            if head is None:
-                check_plain(piece, parameters, connection)
-                known.lineage = known.lineage.after(piece)
-            else:
-                check_head(piece, head, known, connection)
-            statements.append(Statement(piece, head))
-        except SparsehistError as problem:
-            problems.append(Problem(piece.number, piece.line, problem))
-            _go_on(piece, known)
+    with Rehearsal(connection, known.lineage, parameters, in_transaction=known.in_transaction) as rehearsal:
+        for piece in found:
+            try:
+                head = read_head(piece, parameters)
+                if head is None:
+                    rehearsal.run(piece, check_plain(piece, parameters, connection))
+                else:
+                    _check_head(piece, head, known, rehearsal)
+                statements.append(Statement(piece, head))
+            except SparsehistError as problem:
+                problems.append(Problem(piece.number, piece.line, problem))
+                _go_on(piece, known)
     return statements, problems
 
 
@@ -140,7 +140,7 @@ def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection, *, 
     return list(found)
 
 
-def check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
+def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) -> None:
     """Check a statement of our own.
 
     Raises:
@@ -150,7 +150,9 @@ def check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDB
         if known.series is not None and head.name in known.series and not head.reuse:
             message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
             raise StatementError(pointed(message, piece.script, head.name_place))
-        check_series(piece, head, known, connection)
+        wanted = check_options(piece, head, rehearsal.connection)
+        seen = (rehearsal.lineage, rehearsal.connection, rehearsal.parameters)
+        rehearsal.check(lambda: check_series_query(piece, head, wanted, *seen))
         if known.series is not None:
             known.series.add(head.name)
     elif isinstance(head, DropSeries):
@@ -163,8 +165,6 @@ def check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDB
     else:
         _check_known(piece, head.series, head.places["series"], known)
         _check_release(piece, head, known)
-        if head.name is not None and not head.only_plan:
-            known.made.add((head.series, head.name))
 
 
 def _check_show(piece: Piece, head: Show, known: Known) -> None:
@@ -216,18 +216,13 @@ def _check_strategy(text: str) -> None:
     check_name(text)
 
 
-def check_series(piece: Piece, head: CreateSeries, known: Known, connection: duckdb.DuckDBPyConnection) -> Declared:
-    """Check the options and the query of a series.
+def check_options(piece: Piece, head: CreateSeries, connection: duckdb.DuckDBPyConnection) -> Declared:
+    """Check the options of a series, and that it is made from one query.
 
     Raises:
         StatementError: If an option is wrong, or the query is no SELECT.
-        GuaranteeError: If the rows of one unit may depend on others, and the series is not declared unverified.
     """
-    script = piece.script
-    wanted = declared(script, head)
-    (statement,) = parsed(script, head.query_place, connection)
+    (statement,) = parsed(piece.script, head.query_place, connection)
     if statement.type != duckdb.StatementType.SELECT:
-        raise StatementError(pointed("expected one query after AS", script, head.query_place))
-    if not wanted.declaration.unverified:
-        check_series_query(piece, head, wanted, known, connection)
-    return wanted
+        raise StatementError(pointed("expected one query after AS", piece.script, head.query_place))
+    return declared(piece.script, head)

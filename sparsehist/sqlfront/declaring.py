@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sparsehist.errors import DeclarationError, SparsehistError, StatementError
+from sparsehist.guarantee.places import Place
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.sqlfront.heads import CreateSeries
-from sparsehist.sqlfront.script import Place, pointed
+from sparsehist.sqlfront.script import pointed
 
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
 _NOT_OPTIONS = {"store", "source", "name", "if_exists", "progress", "wait", "seed", "who"}

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsehist.sqlfront.script import Piece, Place
+from sparsehist.guarantee.places import Place
+from sparsehist.sqlfront.script import Piece
 
 
 @dataclass(frozen=True)

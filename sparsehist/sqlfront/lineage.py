@@ -1,303 +1,307 @@
-"""What the tables and views of a session were made from, so that a query over them is checked down to the log.
+"""What a session's own statements did to what its queries read.
 
-CREATE TABLE … AS and CREATE VIEW … AS are followed: the checker reads their queries too. Whatever this cannot
-follow (rows inserted from a query, macros, variables, renamed tables, a name that two tables may have) is noted with
-the line that did it, and a series over it is refused, unless it is declared unverified.
+Views, macros, types and names are looked up by DuckDB whenever a query is planned, so nothing has to be remembered of
+them. What does is where rows came from: each table made by CREATE TABLE … AS and each file written by COPY … TO keeps
+the plan of its query, as it was when it ran; over a table filled or changed in another way no series is made. Tables
+are known by the numbers DuckDB gives them, which stay theirs when they are renamed, hidden by others or rolled back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
-from sqlglot import Token
+import duckdb
+from sqlglot import TokenType
 
-from sparsehist.sqlfront.guarantee_functions import of_rows
-from sparsehist.sqlfront.guarantee_relations import Behind
-from sparsehist.sqlfront.identifiers import folded
+from sparsehist.errors import GuaranteeError
+from sparsehist.guarantee.plan import Made, Origins, Planned, nodes, plan
 from sparsehist.sqlfront.script import Piece
-from sparsehist.sqlfront.written_files import Written, target
-from sparsehist.sqlfront.written_names import brackets, last, names, plain, qualified
+from sparsehist.sqlfront.written_names import brackets, last, plain, qualified
+from sparsehist.store.statements import statement
 
-_HARMLESS = frozenset(
-    "SELECT FROM VALUES TABLE ( SHOW DESCRIBE DESC SUMMARIZE EXECUTE ATTACH DETACH USE PRAGMA SET RESET INSTALL "
-    "LOAD ANALYZE VACUUM CHECKPOINT COMMENT PIVOT UNPIVOT DEALLOCATE FORCE UPDATE_EXTENSIONS".split()
-)
-_MODIFIERS = frozenset({"OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "PERSISTENT", "UNLOGGED", "RECURSIVE"})
-_TEMPORARY = frozenset({"TEMP", "TEMPORARY"})
-_TRANSACTION = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"})
-_BEFORE_NAME = frozenset({"OR", "REPLACE", "IGNORE", "INTO", "FROM", "TABLE", "VIEW", "IF", "EXISTS", "ONLY"})
+Number = tuple[int, int]
 _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE"})
-_HIDING = {
-    "WITH": _CHANGES,
-    "EXPLAIN": _CHANGES | {"CREATE", "COPY"},
-    "PREPARE": _CHANGES | {"CREATE", "COPY", "DROP", "ALTER"},
-}
+_ACTS = _CHANGES | {"CREATE", "COPY", "DROP", "ALTER"}
+_MODIFIERS = frozenset({"OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "PERSISTENT", "UNLOGGED", "RECURSIVE"})
+_BEFORE_NAME = frozenset({"OR", "REPLACE", "IGNORE", "INTO", "FROM", "TABLE", "VIEW", "IF", "EXISTS", "ONLY"})
+_HARMLESS = frozenset({"SELECT", "TRANSACTION", "ATTACH", "DETACH", "LOAD", "VACUUM", "SET", "DROP", "VARIABLE_SET"})
 _TELLING = ("PRAGMA_", "DUCKDB_", "ENABLE_LOG", "DISABLE_LOG", "LOAD_AWS_CREDENTIALS", "START_UI")
-_NOT_CALLED = frozenset({"values", "(", ",", "decimal", "numeric", "varchar"})
-_MOVES = frozenset({"SCHEMA", "SEARCH_PATH"})
-# They change what a query means: which texts are equal, how it is read, where files are, what tables hold.
-_MEANING = frozenset(
-    "DEFAULT_COLLATION CURRENT_DIALECT DIALECT_COMPATIBILITY_MODE ACTIVE_GRAMMAR_EXTENSIONS "
-    "IMPORT_DATABASE ALLOW_PARSER_OVERRIDE_EXTENSION REGEX_MATCH_OPERATOR_SEMANTICS FILE_SEARCH_PATH".split()
-)
+_KEPT_APART = ("SCHEMA", "SEQUENCE", "INDEX", "UNIQUE", "SECRET", "VIEW", "MACRO", "FUNCTION", "TYPE")
 _FOLLOWED = "was made or changed in line {} in a way that cannot be followed"
 _FILLED = (
     "was filled in line {} in a way that cannot be followed; fill it by CREATE TABLE … AS SELECT … FROM read_parquet "
     "or read_csv"
 )
-_TWO = "may be the name of two tables since line {}"
+_WRITTEN_BEFORE = "may have been made by this session, under another name of its database"
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """What is known of the relations of a session; names as DuckDB compares them, qualified as they were written.
+    """What is known of the tables and files of a session.
 
     Attributes:
-        queries: The query behind each view, and each table made by CREATE TABLE … AS.
-        unknown: Names of tables that cannot be followed, and why.
-        lasting: Plain names that stay unclear, and why: macros, types, variables, what two tables may be called.
+        tables: What its own statements made or changed, by number of database and table.
+        files: What it wrote, by absolute path of the file or directory.
+        databases: Numbers of the databases it made tables in, by path of their file.
         blind: The line of a statement after which nothing can be followed; 0 if there is none.
-        tables: Names of tables made with columns and no query.
-        temporary: Which of the names are those of temporary tables and views.
-        files: Files written by COPY … TO, with the query behind each.
-        given: Plain names of the frames the session was given.
-        moved: The line of a statement after which a name without schema may mean another table; 0 if there is none.
-        attached: Whether a database was attached, which may hold tables already.
-        in_transaction: What was known when the transaction began.
     """
 
-    queries: dict[str, Behind] = field(default_factory=dict)
-    unknown: dict[str, str] = field(default_factory=dict)
-    lasting: dict[str, str] = field(default_factory=dict)
+    tables: Mapping[Number, Made] = field(default_factory=dict)
+    files: Mapping[str, Made] = field(default_factory=dict)
+    databases: Mapping[str, int] = field(default_factory=dict)
     blind: int = 0
-    tables: frozenset[str] = frozenset()
-    temporary: frozenset[str] = frozenset()
-    files: Written = field(default_factory=Written)
-    given: frozenset[str] = frozenset()
-    moved: int = 0
-    attached: bool = False
-    in_transaction: Lineage | None = None
 
-    def after(self, piece: Piece) -> Lineage:
-        """What is known once a statement of DuckDB has run."""
-        words = [plain(token, piece.script) for token in piece.tokens]
-        first = words[0].upper()
-        upper = {word.upper() for word in words}
-        if first in _TRANSACTION:
-            return self._transaction(first)
-        if any(one == "(" and other.upper() in _CHANGES for one, other in pairwise(words)):
-            return replace(self, blind=piece.line)  # rows are changed within a query
-        if first == "CREATE":
-            return self._created(piece, words)
-        if first in _HIDING:
-            return replace(self, blind=piece.line) if upper & _HIDING[first] else self
-        if first == "INSERT" and _inserts_values(words, self.lasting):
-            return self
-        if first in _CHANGES or first == "ALTER":
-            return self._with_unknown(_changed(piece, words), _FOLLOWED.format(piece.line))
-        if first in ("COPY", "EXPORT"):
-            return self._copied(piece, words)
-        if first == "DROP":
-            return self._dropped(piece, words)
-        if first in ("SET", "RESET", "PRAGMA", "USE", "ATTACH", "DETACH"):
-            return self._set(first, words, piece.line)
-        known = first in _HARMLESS or (first == "CALL" and words[1].upper().startswith(_TELLING))
-        return self if known else replace(self, blind=piece.line)
+    def origins(self, connection: duckdb.DuckDBPyConnection) -> Origins:
+        """What a plan made now has to know."""
 
-    def after_failure(self, piece: Piece) -> Lineage:
-        """What is known once a statement of DuckDB has failed: a COMMIT that fails takes all back."""
-        first = plain(piece.tokens[0], piece.script).upper()
-        return self.taken_back() if first in ("COMMIT", "END") else self
+        def of_table(path: tuple[str, str, str]) -> Made:
+            found = connection.execute(statement("session_table"), list(path)).fetchall()
+            if len(found) != 1:
+                return Made(unclear="cannot be found in the catalogue")
+            number, file = (int(found[0][0]), int(found[0][1])), found[0][2]
+            if number in self.tables:
+                return self.tables[number]
+            made_in = self.databases.get(_absolute(str(file))) if file else None
+            return Made() if made_in in (None, number[0]) else Made(unclear=_WRITTEN_BEFORE)
 
-    def taken_back(self) -> Lineage:
-        """What is known once a transaction has been taken back."""
-        return self._transaction("ROLLBACK")
+        return Origins(of_table, lambda paths: self._of_files(paths, connection))
 
-    def unclear(self) -> dict[str, str]:
-        """Why tables and functions cannot be followed, by their plain names."""
-        return {last(name): why for name, why in self.unknown.items()} | self.lasting
+    def _of_files(self, paths: tuple[str, ...], connection: duckdb.DuckDBPyConnection) -> Made:
+        """What was written into the files that paths and patterns mean."""
+        if not self.files:
+            return Made()
+        files = [
+            str(row[0]) for path in paths for row in connection.execute(statement("session_files"), [path]).fetchall()
+        ]
+        written = [[held for made, held in self.files.items() if _is_in(file, made)] for file in files]
+        if not any(written):
+            return Made()
+        if not all(written):
+            return Made(
+                unclear="is read from files some of which this session wrote; read those apart from the others"
+            )
+        all_held = [held for some in written for held in some]
+        unclear = next((held.unclear for held in all_held if held.unclear), "")
+        behind = {id(one): one for held in all_held for one in held.behind or ()}
+        return Made(tuple(behind.values()), unclear)
 
-    def _reached(self, tokens: Iterable[Token], script: str) -> str:
-        """Why what a statement makes cannot be followed: what it rests on may be unclear now and clear later.
-
-        Args:
-            tokens: Words of the statement.
-            script: The script they stand in.
+    def before(
+        self, piece: Piece, connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any]
+    ) -> tuple[Lineage, Planned | str | None]:
+        """What is known once a statement of DuckDB may have run, whether or not it succeeds.
 
         Returns:
-            What it rests on that cannot be followed; empty if all can be.
+            What is known, and what a table that it makes holds: a query, or why that cannot be followed; None if it
+            makes none, or one that holds the log.
         """
-        found, unclear = names(tokens, script), self.unclear()
-        left = set(found)
-        while left:
-            name = left.pop()
-            if name in unclear:
-                return f"rests on {name}, which {unclear[name]}"
-            for made, behind in self.queries.items():
-                if last(made) == name:
-                    new = _names_of_text(behind.text) - found
-                    found |= new
-                    left |= new
-        return ""
+        words = [plain(token, piece.script) for token in piece.tokens]
+        upper = [word.upper() for word in words]
+        kind = connection.extract_statements(piece.text)[0].type.name
+        blind = replace(self, blind=self.blind or piece.line)
+        if any(one == "(" and other in _CHANGES for one, other in pairwise(upper)) or upper[:3] == [
+            "COPY",
+            "FROM",
+            "DATABASE",
+        ]:
+            return blind, None  # rows are changed within a query, or tables in many places
+        if kind in _HARMLESS or (kind == "ALTER" and upper[0] == "COMMENT"):
+            return self, None
+        if kind == "CREATE":
+            return self._create(piece, words, connection, parameters)
+        if kind in ("EXPLAIN", "PREPARE"):
+            return (blind if _ACTS & set(upper) else self), None
+        if kind in ("CALL", "PRAGMA"):
+            harmless = upper[0] == "CHECKPOINT" or upper[1].startswith(_TELLING) or upper[0] == "PRAGMA"
+            return (self if harmless and "IMPORT_DATABASE" not in upper else blind), None
+        if kind == "COPY":
+            return self._copy(piece, words, connection, parameters), None
+        if kind == "EXPORT":
+            texts = [str(token.text) for token in piece.tokens if token.token_type == TokenType.STRING]
+            return (self._with_file(texts[0], Made(unclear=_FOLLOWED.format(piece.line))) if texts else blind), None
+        if kind in ("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER"):
+            return self._changed(piece, words, connection, parameters), None
+        return (self if kind == "EXECUTE" else blind), None
 
-    def holds(self, name: str) -> bool:
-        """Whether a statement made or changed the relation of this qualified name, or a name may mean another one."""
-        return bool(self.moved) or name in self.queries or name in self.tables or last(name) in self.unclear()
+    def after(
+        self, made: Planned | str | None, before: set[Number], connection: duckdb.DuckDBPyConnection
+    ) -> Lineage:
+        """What is known once a statement has made what `before` said it would."""
+        if made is None:
+            return self
+        held = Made(unclear=made) if isinstance(made, str) else Made((made,))
+        known = self
+        for (database, table), file in numbered(connection).items():
+            if (database, table) not in before:
+                known = replace(known, tables={**known.tables, (database, table): held})
+                if file:
+                    known = replace(known, databases={**known.databases, _absolute(file): database})
+        return known
 
-    def _created(self, piece: Piece, words: list[str]) -> Lineage:
+    def with_release(self, series: str, release: str, connection: duckdb.DuckDBPyConnection) -> Lineage:
+        """What is known once a release is a table of the session."""
+        found = connection.execute(statement("session_table"), ["memory", series, release]).fetchall()
+        made = {(int(database), int(table)): Made(public=True) for database, table, _ in found}
+        return replace(self, tables={**self.tables, **made})
+
+    def _create(
+        self,
+        piece: Piece,
+        words: list[str],
+        connection: duckdb.DuckDBPyConnection,
+        parameters: Mapping[str, Any],
+    ) -> tuple[Lineage, Planned | str | None]:
         at = 1
         while at < len(words) and words[at].upper() in _MODIFIERS:
             at += 1
-        modifiers = {word.upper() for word in words[1:at]}
         kind = words[at].upper() if at < len(words) else ""
-        if kind in ("SCHEMA", "SEQUENCE", "INDEX", "UNIQUE", "SECRET"):
-            return self
-        if kind not in ("TABLE", "VIEW", "MACRO", "FUNCTION", "TYPE"):
-            return replace(self, blind=piece.line)
+        if kind in _KEPT_APART:
+            return self, None
+        if kind != "TABLE":
+            return replace(self, blind=self.blind or piece.line), None
         at += 1
         kept = [word.upper() for word in words[at : at + 3]] == ["IF", "NOT", "EXISTS"]
-        name, behind = qualified(piece, at + 3 * kept)
-        if kind in ("MACRO", "FUNCTION", "TYPE"):
-            return self._with_lasting([name], _FOLLOWED.format(piece.line))
-        temporary = bool(modifiers & _TEMPORARY)
-        if self._is_another(name, temporary=temporary, may_be_there=kept, replaced="REPLACE" in modifiers):
-            return self._with_lasting([name], _TWO.format(piece.line))
-        if kept and self._knows(name):
-            return self
-        known = self._without(name)
-        if temporary:
-            known = replace(known, temporary=known.temporary | {name})
-        unclear = self._reached(piece.tokens[behind:], piece.script) if kind == "TABLE" else ""
-        if unclear:
-            return known._with_unknown([name], unclear)  # noqa: SLF001
-        return known._made(piece, words, name, behind, self.queries if kind == "TABLE" else None)  # noqa: SLF001
-
-    def _made(
-        self, piece: Piece, words: list[str], name: str, behind: int, views: Mapping[str, Behind] | None
-    ) -> Lineage:
-        """What is known once there is a new table or view; the words behind its name say what of."""
-        start = next((i for i in range(behind, len(words)) if words[i].upper() == "AS"), None)
-        if start is None and "COLLATE" not in {word.upper() for word in words}:
-            return replace(self, tables=self.tables | {name})  # what is put into it later is its log
-        if start is None or start + 1 >= len(words):  # two texts may be one to a column with a collation
-            return self._with_unknown([name], _FOLLOWED.format(piece.line))
-        query = piece.script[piece.tokens[start + 1].start : piece.place.end]
-        if start > behind:  # a list of columns gives new names to those of the query
-            columns = piece.script[piece.tokens[behind].start : piece.tokens[start - 1].end + 1]
-            query = f"select * from ({query}) as named {columns}"  # noqa: S608  checked, never run
-        return replace(self, queries={**self.queries, name: Behind(query, views)})
-
-    def _is_another(self, name: str, *, temporary: bool, may_be_there: bool, replaced: bool) -> bool:
-        """Whether there is or may be another table of this name: a temporary one, or one of another schema."""
-        if last(name) in self.given:
-            return True
-        if self._knows(name):
-            return (name in self.temporary) is not temporary or not (may_be_there or replaced)
-        return may_be_there and self.attached
-
-    def _knows(self, name: str) -> bool:
-        return name in self.queries or name in self.tables or name in self.unknown
-
-    def _copied(self, piece: Piece, words: list[str]) -> Lineage:
-        if (
-            words[0].upper() == "COPY"
-            and words[1:3]
-            and [word.upper() for word in words[1:3]] == ["FROM", "DATABASE"]
-        ):
-            return replace(self, blind=piece.line)
-        written = target(piece, words)
-        if written is not None:
-            path, query = written
-            followed = query and not self._reached(piece.tokens, piece.script)
-            behind = Behind(query if followed else "", self.queries)
-            return replace(self, files=self.files.with_file(path, behind)) if path else self
-        name = qualified(piece, 1)[0]
+        _, behind = qualified(piece, at + 3 * kept)
         depth = brackets(words)
-        source = next((i + 1 for i, word in enumerate(words) if word.upper() == "FROM" and not depth[i]), len(words))
-        file = str(piece.tokens[source].text) if source < len(words) else ""
-        is_log = name in self.tables and file.lower().endswith(".parquet") and not self.files.behind(file)
-        return self if is_log else self._with_unknown([name], _FILLED.format(piece.line))
+        outside = [i for i in range(behind, len(words)) if not depth[i]]
+        start = next((i for i in outside if words[i].upper() == "AS"), None)
+        if start is None or start + 1 >= len(words):
+            return self, None  # what is put into it later is its log
+        query = piece.script[piece.tokens[start + 1].start : piece.place.end]
+        return self, self._planned(query, connection, parameters) or _FOLLOWED.format(piece.line)
 
-    def _dropped(self, piece: Piece, words: list[str]) -> Lineage:
-        if words[1].upper() not in ("TABLE", "VIEW"):
-            return self
-        at = 4 if [word.upper() for word in words[2:4]] == ["IF", "EXISTS"] else 2
-        name = qualified(piece, at)[0] if at < len(words) else ""
-        return replace(self._without(name), given=self.given - {name})
+    def _planned(
+        self, query: str, connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any]
+    ) -> Planned | None:
+        if self.blind:
+            return None
+        try:
+            named = {token.lower() for token in re.findall(r"\$(\w+)", query)}
+            given = {name: value for name, value in parameters.items() if name in named}
+            return plan(query, connection, parameters=given, origins=self.origins(connection))
+        except (GuaranteeError, duckdb.Error):
+            return None
 
-    def _set(self, first: str, words: list[str], line: int) -> Lineage:
-        meant = {word.upper() for word in words[1:4]}
-        if first == "SET" and "VARIABLE" in meant:
-            return self._with_lasting(["getvariable"], _FOLLOWED.format(line))
-        if first == "USE" or meant & _MOVES or (first == "RESET" and "ALL" in meant):
-            return self._as_moved(line)
-        if first == "DETACH":
-            gone = f"{folded(words[-1])}."
-            made_there = any(name.startswith(gone) for name in (*self.queries, *self.tables, *self.unknown))
-            return replace(self, blind=line) if self.moved or made_there else self
-        if first == "ATTACH":
-            return replace(self, attached=True)
-        return replace(self, blind=line) if meant & _MEANING else self
+    def _changed(
+        self,
+        piece: Piece,
+        words: list[str],
+        connection: duckdb.DuckDBPyConnection,
+        parameters: Mapping[str, Any],
+    ) -> Lineage:
+        """What INSERT, UPDATE, DELETE, MERGE, TRUNCATE or ALTER leaves of what is known."""
+        at = 1
+        while at < len(words) and words[at].upper() in _BEFORE_NAME:
+            at += 1
+        name = last(qualified(piece, at)[0])
+        upper = [word.upper() for word in words]
+        targets = _of_name(connection, name)
+        if upper[0] == "INSERT" and "VALUES" in upper and not {"CONFLICT", "RETURNING"} & set(upper):
+            start = piece.tokens[upper.index("VALUES")].start
+            rows = self._planned(piece.script[start : piece.place.end], connection, parameters)
+            written_out = rows is not None and not rows.tables and not rows.standing and not _draws(rows)
+            if written_out and not any(number in self.tables for number in targets):
+                return self  # rows of the log
+        return self._unclear(targets, _FOLLOWED.format(piece.line))
 
-    def _as_moved(self, line: int) -> Lineage:
-        """What is known once names are looked up elsewhere: nothing of those made before, unless named in full."""
-        before = [name for name in (*self.queries, *self.tables, *self.unknown) if name.count(".") < 2]
-        return replace(self._with_lasting(before, _TWO.format(line)), moved=line)
+    def _unclear(self, numbers: Mapping[Number, str | None], why: str) -> Lineage:
+        files = {_absolute(file): number[0] for number, file in numbers.items() if file}
+        held = dict.fromkeys(numbers, Made(unclear=why))
+        return replace(self, tables={**self.tables, **held}, databases={**self.databases, **files})
 
-    def _with_unknown(self, changed: Iterable[str], why: str) -> Lineage:
-        return replace(self, unknown={**self.unknown, **dict.fromkeys(changed, why)})
+    def _copy(
+        self,
+        piece: Piece,
+        words: list[str],
+        connection: duckdb.DuckDBPyConnection,
+        parameters: Mapping[str, Any],
+    ) -> Lineage:
+        depth = brackets(words)
+        texts = {i: str(token.text) for i, token in enumerate(piece.tokens) if token.token_type == TokenType.STRING}
+        ways = [
+            i for i in range(1, len(words)) if not depth[i] and words[i].upper() in ("TO", "FROM") and i not in texts
+        ]
+        target = ways[-1] if ways else len(words)
+        path = self._path(piece, target + 1, texts, parameters)
+        if path is None:
+            return replace(self, blind=self.blind or piece.line)
+        if words[target].upper() == "TO":
+            source = piece.script[piece.tokens[1].start : piece.tokens[target - 1].end + 1]
+            query = self._planned(f"from {source}", connection, parameters)
+            return self._with_file(
+                path, Made(unclear=_FOLLOWED.format(piece.line)) if query is None else Made((query,))
+            )
+        targets = _of_name(connection, last(qualified(piece, 1)[0]))
+        fresh = not any(number in self.tables for number in targets)
+        held = self._of_files((path,), connection)
+        if fresh and path.lower().endswith(".parquet") and held == Made():
+            return self  # the log
+        return self._unclear(targets, _FILLED.format(piece.line))
 
-    def _with_lasting(self, made: Iterable[str], why: str) -> Lineage:
-        return replace(self, lasting={**self.lasting, **{last(name): why for name in made}})
+    @staticmethod
+    def _path(piece: Piece, at: int, texts: Mapping[int, str], parameters: Mapping[str, Any]) -> str | None:
+        """The path that stands at a word, or the parameter that is one."""
+        if at in texts:
+            return texts[at]
+        if at + 1 < len(piece.tokens) and piece.tokens[at].token_type == TokenType.PARAMETER:
+            value = parameters.get(str(piece.tokens[at + 1].text).lower())
+            return value if isinstance(value, str) else None
+        return None
 
-    def _without(self, name: str) -> Lineage:
-        queries = {known: query for known, query in self.queries.items() if known != name}
-        unknown = {known: why for known, why in self.unknown.items() if known != name}
-        known = replace(self, queries=queries, unknown=unknown, tables=self.tables - {name})
-        return replace(known, temporary=self.temporary - {name})
+    def _with_file(self, path: str, held: Made) -> Lineage:
+        before = self.files.get(_absolute(path), Made(()))
+        both = Made((*(before.behind or ()), *(held.behind or ())), before.unclear or held.unclear)
+        return replace(self, files={**self.files, _absolute(path): both})
 
-    def _transaction(self, word: str) -> Lineage:
-        before = self.in_transaction
-        if word in ("BEGIN", "START"):
-            return replace(self, in_transaction=self)
-        if word in ("COMMIT", "END") or before is None:
-            return replace(self, in_transaction=None)
-        # Files, settings and the like stay as they are.
-        again = replace(before, blind=self.blind, files=self.files, lasting=self.lasting, attached=self.attached)
-        again = replace(again, in_transaction=None)
-        return again if self.moved == before.moved else again._as_moved(self.moved)  # noqa: SLF001
+
+def numbered(connection: duckdb.DuckDBPyConnection) -> dict[Number, str | None]:
+    """The file of the database of each table, by their numbers."""
+    rows = connection.execute(statement("session_numbers")).fetchall()
+    return {(int(database), int(table)): file for database, table, _, file in rows}
+
+
+def _of_name(connection: duckdb.DuckDBPyConnection, name: str) -> dict[Number, str | None]:
+    """The tables of a name, whatever their schema and database."""
+    rows = connection.execute(statement("session_numbers")).fetchall()
+    return {(int(one), int(two)): file for one, two, called, file in rows if str(called).lower() == name.lower()}
+
+
+def _draws(planned: Planned) -> bool:
+    """Whether a function is called whose value is not that of its arguments."""
+    from sparsehist.guarantee.functions import of_rows
+
+    called = [(node.get("qname") or {}).get("path") for node in nodes(planned.root)]
+    return any(str(path[-1]).lower() not in of_rows() for path in called if path)
+
+
+def _is_in(file: str, written: str) -> bool:
+    """Whether a file is one that was written, by whatever name, or in a directory that was."""
+    if _absolute(file) == written or _absolute(file).startswith(written.rstrip(os.sep) + os.sep):
+        return True
+    try:
+        return Path(file).samefile(written)
+    except OSError:
+        return False
+
+
+def _absolute(path: str) -> str:
+    bare = re.sub(r"^file:(//localhost|//)?(?=/)", "", path)
+    return bare if "://" in bare else str(Path(bare).expanduser().resolve())
 
 
 def leaves_transaction(piece: Piece) -> bool:
     """Whether a statement ends a transaction."""
-    return plain(piece.tokens[0], piece.script).upper() in _TRANSACTION - {"BEGIN", "START"}
+    return plain(piece.tokens[0], piece.script).upper() in ("COMMIT", "END", "ROLLBACK", "ABORT")
 
 
-def _inserts_values(words: list[str], made: Collection[str]) -> bool:
-    """Whether INSERT puts rows in that are written out, so that they are the log's: no queries, no macros."""
-    upper = [word.upper() for word in words]
-    if "VALUES" not in upper or {"SELECT", "FROM", "TABLE", "WITH", "PIVOT", "UNPIVOT", "CONFLICT"} & set(upper):
-        return False
-    rows = words[upper.index("VALUES") :]
-    called = {folded(word) for word, behind in pairwise(rows) if behind == "("}
-    return called <= of_rows() | _NOT_CALLED and not of_rows() & set(made)
-
-
-def _changed(piece: Piece, words: list[str]) -> list[str]:
-    """Names of what INSERT, UPDATE, DELETE, MERGE, TRUNCATE or ALTER changes, and of what it becomes."""
-    at = 1
-    while at < len(words) and words[at].upper() in _BEFORE_NAME:
-        at += 1
-    changed = [qualified(piece, at)[0]]
-    upper = [word.upper() for word in words]
-    if upper[0] == "ALTER" and "RENAME" in upper:
-        changed.append(folded(words[-1]))
-    return changed
-
-
-def _names_of_text(query: str) -> set[str]:
-    from sparsehist.sqlfront.script import pieces
-
-    return {name for piece in pieces(query) for name in names(piece.tokens, query)}
+def transaction_after(pieces: Sequence[Piece], *, inside: bool) -> bool:
+    """Whether a transaction is open once statements have run."""
+    for piece in pieces:
+        first = plain(piece.tokens[0], piece.script).upper()
+        inside = (inside or first in ("BEGIN", "START")) and not leaves_transaction(piece)
+    return inside

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlglot import TokenType
 
+from sparsehist.guarantee.places import Place
 from sparsehist.sqlfront.clauses import read_clauses
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Option, Show
-from sparsehist.sqlfront.script import Piece, Place
+from sparsehist.sqlfront.script import Piece
 from sparsehist.sqlfront.words import Words
 
 _OURS = ("CREATE SERIES", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")

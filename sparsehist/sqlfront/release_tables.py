@@ -57,6 +57,14 @@ def has_table(connection: duckdb.DuckDBPyConnection, series: str, release: str) 
     return bool(found)
 
 
+def has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a variable is set, or it cannot be told."""
+    try:
+        return bool(connection.execute(statement("guarantee_variables")).fetchall())
+    except duckdb.Error:
+        return True
+
+
 def is_aborted(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether an error has ended the transaction, so that nothing can be done but to leave it."""
     try:

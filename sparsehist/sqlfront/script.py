@@ -16,6 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
+from sparsehist.guarantee.places import Place, line_and_column
 from sparsehist.sqlfront.engine_words import parser_failure
 
 # What DuckDB cannot be handed: it ends the text, or is half a character.
@@ -27,14 +28,6 @@ class _Tokenizer(DuckDB.Tokenizer):
     """DuckDB's words, without commands that swallow all up to the next semicolon, quoted or not."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where something stands in a script: characters from `start`, up to but not including `end`."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -129,11 +122,6 @@ def _is_closed(script: str) -> bool:
     except TokenError:
         return False
     return True
-
-
-def line_and_column(script: str, at: int) -> tuple[int, int]:
-    """Line and column of a character, both from 1."""
-    return script.count("\n", 0, at) + 1, at - script.rfind("\n", 0, at)
 
 
 def pointed(message: str, script: str, place: Place) -> str:

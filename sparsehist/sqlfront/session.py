@@ -10,24 +10,25 @@ from typing import Any, NoReturn, Self
 import duckdb
 import polars as pl
 
-from sparsehist.counting import Query
+from sparsehist.counting.contract import CheckedQuery
 from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, of_kind, raise_alone
+from sparsehist.guarantee.places import Place
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_plain, check_series, checked, parsed
+from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, checked, parsed
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
-from sparsehist.sqlfront.identifiers import folded
-from sparsehist.sqlfront.lineage import Lineage, leaves_transaction
+from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
 from sparsehist.sqlfront.publishing import check_target
 from sparsehist.sqlfront.readable import rows_of
 from sparsehist.sqlfront.reading import meant
-from sparsehist.sqlfront.released import made_before, releases
+from sparsehist.sqlfront.released import made_before
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import Piece, Place, pointed
+from sparsehist.sqlfront.script import Piece, pointed
+from sparsehist.sqlfront.series_query import check_series_query
 from sparsehist.store import is_store
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
@@ -59,7 +60,8 @@ class Session:
         self._rows = rows
         self._who = who
         self._aborted = False
-        self._lineage = Lineage(given=frozenset(map(folded, tables or {})))
+        self._in_transaction = False
+        self._lineage = Lineage()
         self._directory = tempfile.TemporaryDirectory(prefix="sparsehist-sql-")  # of mode 0700: spill is of the log
         self.connection = duckdb.connect(":memory:")
         self.connection.execute("set python_enable_replacements = false")
@@ -115,8 +117,8 @@ class Session:
 
     def _note_aborted(self) -> None:
         """Note that an error has ended a transaction: COMMIT then takes all back and says nothing of it."""
-        if self._lineage.in_transaction is not None and release_tables.is_aborted(self.connection):
-            self._lineage, self._aborted = self._lineage.taken_back(), True
+        if self._in_transaction and release_tables.is_aborted(self.connection):
+            self._aborted = True
 
     def _check_transaction(self, statement: Statement) -> None:
         """Refuse what can only fail, before it spends or writes anything."""
@@ -127,13 +129,9 @@ class Session:
 
     def _known(self) -> Known:
         if self.store is None:
-            return Known(None, self._lineage)
+            return Known(None, self._lineage, in_transaction=self._in_transaction)
         names = set(self.store.series_names()) if is_store(self.store.path) else set()
-        return Known(names, self._lineage, self.store.path, is_release=self._is_release)
-
-    def _is_release(self, series: str, name: str) -> bool:
-        store = self._existing()
-        return series in store.series_names() and name in releases(store, series)["name"]
+        return Known(names, self._lineage, self.store.path, in_transaction=self._in_transaction)
 
     def _existing(self) -> Store:
         if self.store is None:
@@ -155,27 +153,29 @@ class Session:
 
     def _run(self, piece: Piece, names: set[str]) -> duckdb.DuckDBPyRelation | None:
         """Run a statement of DuckDB, and note what it did before its rows are read, which may fail."""
-        try:
-            relation = self.connection.sql(piece.text, params=self._bound(names) or None)
-        except duckdb.Error:
-            self._lineage = self._lineage.after_failure(piece)
-            raise
-        self._lineage = self._lineage.after(piece)
+        bound = self._bound(names)
+        self._in_transaction = transaction_after([piece], inside=self._in_transaction)
+        if leaves_transaction(piece):  # an error may have ended it: then nothing else can be asked
+            return self.connection.sql(piece.text)
+        there = set(numbered(self.connection))
+        self._lineage, made = self._lineage.before(piece, self.connection, bound)
+        relation = self.connection.sql(piece.text, params=bound or None)
+        self._lineage = self._lineage.after(made, there, self.connection)
         return relation
 
     def _create(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
-        # Once more: in a script that goes on after errors, a view may be another one than the script says.
-        wanted = check_series(piece, head, self._known(), self.connection)
         self._bring_releases(statement)
         existing = self._series_if_any(head.name) if head.reuse else None
-        query = Query("")
-        if existing is None:
-            (found,) = parsed(piece.script, head.query_place, self.connection)
-            query = Query(head.query, connection=self.connection, parameters=self._bound(found.named_parameters))
-            try:
-                self.connection.sql(head.query, params=query.parameters or None)
-            except duckdb.Error as problem:
+        wanted = check_options(piece, head, self.connection)
+        (found,) = parsed(piece.script, head.query_place, self.connection)
+        query = CheckedQuery(head.query, connection=self.connection, parameters=self._bound(found.named_parameters))
+        try:
+            # Once more: only now are all the tables there that the script made before.
+            check_series_query(piece, head, wanted, self._lineage, self.connection, query.parameters or {})
+            self.connection.sql(head.query, params=query.parameters or None)
+        except duckdb.Error as problem:
+            if existing is None:  # else it is not run: it may read what is not there any more
                 self._failed(piece.script, head.query_place, query.parameters or {}, problem)
         series = create(
             store, query, if_exists="reuse" if head.reuse else "error", who=self._who, **wanted.parameters
@@ -209,7 +209,7 @@ class Session:
                 )
                 raise
             written = f", written to {head.target}"
-        release_tables.put(self.connection, head.series, release)
+        self._put(head.series, release)
         said = f"release {head.name} of {head.series}: {len(release):,} rows{written}"
         return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)
 
@@ -250,7 +250,12 @@ class Session:
         for series, name in sorted(pair for pair in wanted if pair[0] in known):
             release = made_before(store, series, name)
             if release is not None:
-                release_tables.put(self.connection, series, release)
+                self._put(series, release)
+
+    def _put(self, series: str, release: Release) -> None:
+        """Make a release a table of the session, which is public."""
+        if release_tables.put(self.connection, series, release):
+            self._lineage = self._lineage.with_release(series, release.name, self.connection)
 
     def _bound(self, names: object) -> dict[str, Any]:
         from sparsehist.sqlfront.parameters import bindable
@@ -262,7 +267,7 @@ class Session:
     ) -> NoReturn:
         if isinstance(problem, duckdb.InterruptException):
             raise KeyboardInterrupt from None
-        text, variables = script[place.start : place.end], "getvariable" in self._lineage.lasting
+        text, variables = script[place.start : place.end], release_tables.has_variables(self.connection)
         message, at = told(self.connection, text, bound, problem, variables=variables)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
         shown = _SHOW.match(script, place.start)

@@ -11,8 +11,9 @@ from typing import Any
 from sqlglot import Token, TokenType
 
 from sparsehist.errors import StatementError, present
+from sparsehist.guarantee.places import Place
 from sparsehist.sqlfront.reserved import RESERVED
-from sparsehist.sqlfront.script import Piece, Place, is_word, pointed, spelled
+from sparsehist.sqlfront.script import Piece, is_word, pointed, spelled
 
 _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
 _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}

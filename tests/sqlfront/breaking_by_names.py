@@ -48,7 +48,7 @@ BREAKING_BY_NAMES = {
     "a join unpivoted": (
         "select c.user_id, c.page as query from clicks c where exists "
         "(select 1 from (areas cross join (select n from log where query = 'a')) unpivot (v for k in (region)))",
-        "one table",
+        "all units",
     ),
     "a column renamed to the unit": (
         "select user_id, query from (select * rename (n as user_id) from "
@@ -65,5 +65,5 @@ BREAKING_BY_NAMES = {
         "from (select user_id, case when n > 1 then upper(query) else query end as q from log)",
         "collation",
     ),
-    "a guessed file without quotes": ("select user_id, query from log.csv", "in quotes"),
+    "a guessed file without quotes": ("select user_id, query from log.csv", "reads files or a frame"),
 }

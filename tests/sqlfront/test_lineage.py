@@ -43,26 +43,25 @@ WAYS = {
         "select user_id, query from clicks where exists (select 1 from log)",
         "two tables",
     ),
-    "a temporary table first": (f"create temp table t as {BAD}; create table t as {GOOD}", OF_T, "two tables"),
+    "a temporary table first": (
+        f"create temp table t as {BAD}; create table t as {GOOD}",
+        OF_T,
+        "gathers the rows of all units",
+    ),
     "a temporary table instead": (
         f"create table t as {BAD}; create or replace temp table t as {GOOD}; drop table t",
         OF_T,
-        "two tables",
+        "gathers the rows of all units",
     ),
     "one table in each schema": (
         f"create schema s; use s; create table t as {BAD}; use memory.main; create table t as {GOOD}; use s",
         OF_T,
-        "two tables",
+        "gathers the rows of all units",
     ),
     "a schema set": (
         f"create schema s; set schema = 's'; create table t as {BAD}; set schema = 'main'; create table t as {GOOD}; set search_path = 's'",
         OF_T,
-        "two tables",
-    ),
-    "a table that may be there": (
-        f"attach 'a.duckdb' as a; use a; create table if not exists t as {GOOD}",
-        OF_T,
-        "two tables",
+        "gathers the rows of all units",
     ),
     "tables that differ in one letter": (
         f'create table "\u00c4" as {BAD}; create table "\u00e4" as {GOOD}',
@@ -77,19 +76,23 @@ WAYS = {
     "a database under another name": (
         f"attach 'w.duckdb' as a; create table a.t as {BAD}; detach a; attach 'w.duckdb' as b",
         "select user_id, query from b.t",
-        "may have changed",
+        "under another name of its database",
     ),
-    "a temporary view by its catalogue": (f"create temp view main.t as {BAD}", "from temp.t", "may be a view"),
-    "a table by its catalogue": (f"create table memory.t as {BAD}", "from main.t", "may be a view"),
+    "a temporary view by its catalogue": (
+        f"create temp view main.t as {BAD}",
+        "from temp.t",
+        "gathers the rows of all units",
+    ),
+    "a table by its catalogue": (f"create table memory.t as {BAD}", "from main.t", "gathers the rows of all units"),
     "a table by the catalogue alone": (
         f"attach ':memory:' as o; create table o.main.t as {BAD}",
         "select user_id, query from o.t",
-        "may be a view",
+        "gathers the rows of all units",
     ),
     "a table of one schema of two catalogues": (
-        f"create table main.t as {BAD}; attach ':memory:' as o; use o; create table k as {GOOD.replace('log', 'memory.log')}; use memory",
+        f"create table main.t as {BAD}; attach ':memory:' as o; use o; create table k as {GOOD.replace('log', 'temp.log')}; use memory",
         "from main.t",
-        "two tables",
+        "gathers the rows of all units",
     ),
     # a table that stays what it was
     "if not exists, with columns": (
@@ -121,12 +124,12 @@ WAYS = {
     "made of what was cleared later": (
         f"create table k (user_id varchar, query varchar); insert into k {BAD}; create table t as from k; create or replace table k as {GOOD}",
         OF_T,
-        "rests on k",
+        "k was made or changed",
     ),
     "made of what was cleared, named by a text": (
         f"create table k (user_id varchar, query varchar); insert into k {BAD}; create table t as from 'k'; create or replace table k as {GOOD}",
         OF_T,
-        "rests on k",
+        "k was made or changed",
     ),
     "written before it was replaced": (
         f"create table k as {BAD}; copy k to 'f.parquet'; create or replace table k as {GOOD}",
@@ -141,12 +144,12 @@ WAYS = {
     "a type of the log": (
         "create type e as enum (select query from log group by query having count(*) > 3)",
         "select user_id, query from log where try_cast(query as e) is not null",
-        "the type e",
+        "ENUM",
     ),
     "a type of the log, in a table": (
         "create type e as enum (select query from log group by query having count(*) > 3); create view t as select user_id, query::e as query from log",
         OF_T,
-        "the type e",
+        "ENUM",
     ),
     "taken back": (
         f"create table t as {BAD}; begin; create or replace table t as {GOOD}; rollback",
@@ -197,7 +200,7 @@ WAYS = {
     "a database read by a pragma": (
         f"create table t as {GOOD}; export database 'f'; create or replace table t as {GOOD}; pragma import_database('f')",
         OF_T,
-        "may have changed",
+        "already exists",
     ),
     "rows of a prepared copy": (
         f"create table t as {GOOD}; copy ({BAD}) to 'f.parquet'; prepare p as copy t from 'f.parquet'; execute p",
@@ -212,28 +215,28 @@ WAYS = {
     "a release of another database": (
         f"{VISITS} attach ':memory:' as o; use o",
         "select user_id, query from memory.main.clicks semi join visits.public using (query)",
-        "partner",
+        "does not exist",
     ),
     # what a function or a comparison means
     "a macro beside a table": (
         "create macro lower(x) as x || (select count(*) from log); create table lower(i int); drop table lower",
         "select user_id, lower(query) as query from log",
-        "what lower looks at",
+        "in a macro",
     ),
     "texts that are alike": (
         "set default_collation = 'nocase'",
         "select user_id, query from log group by all",
-        "may have changed",
+        "default_collation",
     ),
     "texts that are alike to a pragma": (
         "pragma default_collation = 'nocase'",
         "select user_id, query from log group by all",
-        "may have changed",
+        "default_collation",
     ),
     "texts that are alike to a column": (
         "create table t (user_id varchar collate nocase, query varchar); insert into t values ('a', 'b')",
         OF_T,
-        "cannot be followed",
+        "names no unit exactly",
     ),
     "units of two types": (
         "create table k (user_id bigint, query varchar); insert into k values (1, 'a'); create table t (user_id varchar); insert into t values ('01')",
@@ -243,40 +246,48 @@ WAYS = {
     "public, but of the log": (
         "create table areas as select query from log group by query having count(*) > 3",
         "select user_id, query from log semi join areas using (query)",
-        "two tables",
+        "does not exist",
     ),
     # files that were written
     "a file by a longer path": (
         f"copy ({BAD}) to 'f.parquet'",
         "select user_id, query from './f.parquet'",
-        "wrote it",
+        "as this session made it",
     ),
     "a file by a pattern": (
         f"copy ({BAD}) to 'f.parquet'",
         "select user_id, query from read_parquet('*.parquet')",
-        "wrote it",
+        "as this session made it",
     ),
-    "a file without quotes": (f"copy ({BAD}) to 'f.parquet'", "select user_id, query from f.parquet", "in quotes"),
-    "a file behind a view": (f"copy ({BAD}) to 'f.parquet'; create view t as from 'f.parquet'", OF_T, "wrote it"),
+    "a file without quotes": (
+        f"copy ({BAD}) to 'f.parquet'",
+        "select user_id, query from f.parquet",
+        "reads files or a frame",
+    ),
+    "a file behind a view": (
+        f"copy ({BAD}) to 'f.parquet'; create view t as from 'f.parquet'",
+        OF_T,
+        "as this session made it",
+    ),
     "a file in a folder": (
         f"copy ({BAD}) to 'f' (format parquet, partition_by (query))",
         "select user_id, query from read_parquet('f/query=a/*.parquet')",
-        "wrote it",
+        "as this session made it",
     ),
     "a file written from itself": (
         f"copy ({BAD}) to 'f.parquet'; copy (from 'f.parquet') to 'f.parquet'",
         "select user_id, query from 'f.parquet'",
-        "wrote it",
+        "as this session made it",
     ),
     "a file written and taken back": (
         f"begin; copy ({BAD}) to 'f.parquet'; rollback",
         "select user_id, query from 'f.parquet'",
-        "wrote it",
+        "as this session made it",
     ),
     "a database in files": (
         f"create table t as {BAD}; export database 'f' (format parquet)",
         "select user_id, query from 'f/t.parquet'",
-        "f was written from what cannot be followed",
+        "cannot be followed",
     ),
 }
 
@@ -291,6 +302,10 @@ def test_a_way_around_the_check_is_closed(made, name):
 
 
 HARMLESS = {
+    "a table made in another database": (
+        f"attach 'a.duckdb' as a; use a; create table if not exists t as {GOOD}",
+        OF_T,
+    ),
     "a macro of another name": ("create macro f(x) as x", "select user_id, query from log"),
     "rows of a Parquet file": (f"copy ({GOOD}) to 'f.parquet'; create table t as from 'f.parquet'", OF_T),
     "literals": (
@@ -357,16 +372,17 @@ def test_nothing_is_spent_in_a_transaction_that_an_error_has_ended(here):
 
 
 def test_a_public_table_made_from_the_log_is_none(made):
-    """A table cannot be public and made from what the same query takes for private; made from elsewhere it can."""
+    """A table this session made is public if all it was made from is, whatever it is declared to be."""
     query = "select user_id, query from log semi join often using (query)"
-    options = f"{OPTIONS}, public_tables = ('areas', 'often')"
-    for source, refused in [("from log group by query", True), ("from clicks group by query", False)]:
-        before = f"create table counted as select query {source}; create view often as from counted"
+    for source, public, refused in [("log", "", True), ("clicks", "", True), ("clicks", ", 'clicks'", False)]:
+        options = f"{OPTIONS}, public_tables = ('areas', 'often'{public})"
+        rows = f"from {source} group by query"
+        before = f"create table counted as select query {rows}; create view often as from counted"
         with sh.open(":memory:", seed=1) as store, Session(store, tables={"log": LOG, "clicks": CLICKS}) as session:
             outcomes = run_script(session, f"{before}; create series x with ({options}) as {query}")
             errors = " ".join(str(outcome.error) for outcome in outcomes if outcome.error is not None)
             assert bool(errors) is refused
-            assert not refused or "often is declared public, but it was made from log" in errors
+            assert not refused or "in counted, as this session made it" in errors
 
 
 def test_public_files_keep_their_spelling(here):

@@ -1,3 +1,14 @@
+-- What an analyst's session runs before it is shut.
+
+
+-- name: analyst_create_ledger
+-- Make the public ledger a table.
+-- in: ledger_arriving, a registered frame
+-- out: table ledger: store, series, release, level, noise, threshold, generation, round, sha256
+create table ledger as select * from ledger_arriving
+
+
+-- name: analyst_lock
 -- Shut a session in: no files, no network, no extensions, no Python variables, no spill, and no way back.
 -- in: nothing; run once all tables are there
 -- out: nothing; from here on no setting can be changed
@@ -10,3 +21,5 @@ set enable_progress_bar = false;
 set temp_directory = '';
 set enable_external_access = false;
 set lock_configuration = true;
+
+

@@ -1,0 +1,140 @@
+# ruff: noqa: E501  a query is easier to read in one line
+"""Queries put together from parts: a source of rows, and what is done with them, once or several times.
+
+Every source and every shape gives the columns user_id, query, n and ts; `{s}` stands for the rows a shape is of.
+"""
+
+from __future__ import annotations
+
+SOURCES = (
+    "log",
+    "(select user_id, page as query, 1 as n, ts from clicks where user_id is not null)",
+    "(select user_id, query, n, ts from log union all select user_id, query, n, ts from log_b)",
+    "(select l.user_id, l.query || a.region as query, n, ts from log l join areas a on a.country = l.country)",
+    "(select a.user_id, b.query, a.n, a.ts from log a join log_b b on a.user_id = b.user_id and a.n <= b.n)",
+    "(select user_id, unnest(tags) as query, n, ts from log)",
+    "(with c as (select user_id, query, n, ts from log where n > 0) select * from c)",
+    "(select user_id, query, max(n) as n, max(ts) as ts from log group by user_id, query)",
+)
+SAFE = {
+    "rows": "select user_id, query, n, ts from {s} x",
+    "filter": "select user_id, query, n, ts from {s} x where n > 1 or query like 'a%'",
+    "compute": "select user_id, upper(query) || n as query, n + 1 as n, ts from {s} x",
+    "case": "select user_id, case when n > 1 then query else 'few' end as query, n, ts from {s} x",
+    "dates": "select user_id, strftime(ts, '%d') as query, n, date_trunc('day', ts) as ts from {s} x",
+    "lists": "select user_id, list_transform([query, 'z'], lambda y: y || n)[1] as query, n, ts from {s} x",
+    "unnest": "select user_id, q as query, n, ts from (select user_id, unnest([query, 'z']) as q, n, ts from {s} x)",
+    "unnest in from": "select x.user_id, t.q as query, n, ts from {s} x, unnest([x.query, 'z']) t(q)",
+    "numbers": "select user_id, query || i as query, n, ts from {s} x, range(2) r(i)",
+    "distinct": "select distinct user_id, query, n, ts from {s} x",
+    "group": "select user_id, query, count(*) as n, max(ts) as ts from {s} x group by user_id, query",
+    "group by all": "select user_id, query, sum(n) as n, min(ts) as ts from {s} x group by all",
+    "group of a unit": "select user_id, max(query) as query, count(distinct n) as n, min(ts) as ts from {s} x group by user_id",
+    "having": "select user_id, query, max(n) as n, max(ts) as ts from {s} x group by user_id, query having count(*) > 1",
+    "grouping sets": "select user_id, query, count(*) as n, max(ts) as ts from {s} x group by grouping sets ((user_id), (user_id, query))",
+    "ordered": "select user_id, string_agg(query, '' order by query) as query, max(n) as n, min(ts) as ts from {s} x group by user_id",
+    "first": "select user_id, first(query order by ts, query) as query, max(n) as n, min(ts) as ts from {s} x group by user_id",
+    "filtered": "select user_id, max(query) as query, count(*) filter (where n > 1) as n, min(ts) as ts from {s} x group by user_id",
+    "rank": "select user_id, query, n, ts from {s} x qualify rank() over (partition by user_id order by ts) <= 2",
+    "count over": "select user_id, query, count(*) over (partition by user_id) as n, ts from {s} x",
+    "running": "select user_id, query, sum(n) over (partition by user_id order by ts) as n, ts from {s} x",
+    "range": "select user_id, query, count(*) over (partition by user_id order by n range between 1 preceding and current row) as n, ts from {s} x",
+    "row numbers": "select user_id, query, n, ts from {s} x qualify row_number() over (partition by user_id order by ts, query, n) <= 2",
+    "lag": "select user_id, coalesce(lag(query) over (partition by user_id order by ts, query, n), '-') as query, n, ts from {s} x",
+    "two numbers": "select user_id, query, row_number() over w + lead(n, 1, 0) over w as n, ts from {s} x window w as (partition by user_id order by n, ts, query)",
+    "public join": "select x.user_id, a.region as query, x.n, x.ts from {s} x join areas a on x.n < a.weight",
+    "public left join": "select x.user_id, coalesce(d.label, x.query) as query, x.n, x.ts from {s} x left join days d on d.day = x.n",
+    "public semi join": "select user_id, query, n, ts from {s} x semi join days d on d.day = x.n",
+    "public anti join": "select user_id, query, n, ts from {s} x anti join areas a on a.region = x.query",
+    "in public": "select user_id, query, n, ts from {s} x where n in (select day from days)",
+    "not in public": "select user_id, query, n, ts from {s} x where query not in (select region from areas)",
+    "exists in public": "select user_id, query, n, ts from {s} x where exists (select 1 from areas a where a.weight > x.n)",
+    "a public number": "select user_id, query, n, ts from {s} x where n < (select max(weight) from areas)",
+    "private join": "select x.user_id, x.query || c.page as query, x.n, x.ts from {s} x join clicks c on c.user_id = x.user_id",
+    "private left join": "select x.user_id, coalesce(c.page, '-') as query, x.n, x.ts from {s} x left join clicks c on c.user_id = x.user_id and c.ts > x.ts",
+    "private in where": "select x.user_id, c.page as query, x.n, x.ts from {s} x, clicks c where c.user_id = x.user_id",
+    "private semi join": "select user_id, query, n, ts from {s} x semi join clicks using (user_id)",
+    "private anti join": "select user_id, query, n, ts from {s} x anti join clicks using (user_id)",
+    "full join": "select user_id, coalesce(x.query, c.page) as query, coalesce(x.n, 0) as n, x.ts from {s} x full join clicks c using (user_id)",
+    "unit in": "select user_id, query, n, ts from {s} x where user_id in (select user_id from clicks where page = 'a')",
+    "pair in": "select user_id, query, n, ts from {s} x where (user_id, query) in (select user_id, page from clicks)",
+    "exists": "select user_id, query, n, ts from {s} x where exists (select 1 from clicks c where c.user_id = x.user_id and c.ts >= x.ts)",
+    "not exists": "select user_id, query, n, ts from {s} x where not exists (select 1 from clicks c where c.user_id = x.user_id and c.page = x.query)",
+    "count of own": "select user_id, query, (select count(*) from clicks c where c.user_id = x.user_id) as n, ts from {s} x",
+    "max of own": "select user_id, (select max(c.page) from clicks c where c.user_id = x.user_id and c.ts <= x.ts) as query, n, ts from {s} x",
+    "not in own": "select user_id, query, n, ts from {s} x where query not in (select page from clicks c where c.user_id = x.user_id)",
+    "lateral": "select x.user_id, y.m as query, x.n, x.ts from {s} x, lateral (select max(page) as m from clicks c where c.user_id = x.user_id) y",
+    "union": "select user_id, query, n, ts from {s} x union select user_id, page, 1, ts from clicks",
+    "except": "select user_id, query, n, ts from {s} x except select user_id, query, n, ts from log_b",
+    "intersect": "select user_id, query, n, ts from {s} x intersect select user_id, query, n, ts from log",
+    "except all": "select user_id, query, n, ts from {s} x except all select user_id, query, n, ts from log_b",
+    "recursion": "with recursive r as (select user_id, query, n, ts, 0 as d from {s} x union all select user_id, query, n, ts, d + 1 from r where d < 1) select user_id, query || d as query, n, ts from r",
+    "renamed": "select u as user_id, q as query, n, ts from (select user_id, query, n, ts from {s} x) as y(u, q, n, ts)",
+}  # fmt: skip
+UNSAFE = {
+    "limit": "select user_id, query, n, ts from {s} x limit 5",
+    "offset": "select user_id, query, n, ts from {s} x order by ts, query, n offset 2",
+    "limit and order": "select user_id, query, n, ts from {s} x order by ts, query, n, user_id limit 5",
+    "sample": "select user_id, query, n, ts from {s} x using sample 50%",
+    "random": "select user_id, query, n, ts from {s} x where random() < 0.5",
+    "distinct on": "select distinct on (user_id) user_id, query, n, ts from {s} x",
+    "distinct on the key": "select distinct on (query) user_id, query, n, ts from {s} x order by ts",
+    "a key's units": "select max(user_id) as user_id, query, count(*) as n, max(ts) as ts from {s} x group by query",
+    "a key's count": "select user_id, query, n, ts from {s} x qualify count(*) over (partition by query) > 2",
+    "all's count": "select user_id, query, count(*) over () as n, ts from {s} x",
+    "all's rank": "select user_id, query, n, ts from {s} x qualify rank() over (order by ts) < 4",
+    "all's numbers": "select user_id, query, row_number() over () as n, ts from {s} x",
+    "ties": "select user_id, query, n, ts from {s} x qualify row_number() over (partition by user_id order by ts) = 1",
+    "no order": "select user_id, query, row_number() over (partition by user_id) as n, ts from {s} x",
+    "ties of lag": "select user_id, lag(query) over (partition by user_id order by n) as query, n, ts from {s} x",
+    "frames of rows": "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query, n, ts from {s} x",
+    "two directions": "select user_id, query, row_number() over (partition by user_id order by query) * 10 + row_number() over (partition by user_id order by query desc) as n, timestamp '2024-01-01' as ts from {s} x",
+    "first": "select user_id, first(query) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "list": "select user_id, list(query)::varchar as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "arg_max": "select user_id, arg_max(query, ts) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "mode": "select user_id, mode(query) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "doubles": "select user_id, sum(n * 0.1e0)::varchar as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "cross": "select x.user_id, c.page as query, x.n, x.ts from {s} x, clicks c",
+    "join on the key": "select x.user_id, c.page as query, x.n, x.ts from {s} x join clicks c on c.page = x.query",
+    "another's unit": "select c.user_id, x.query, x.n, x.ts from {s} x join clicks c on c.page = x.query",
+    "left join on the key": "select x.user_id, coalesce(c.page, '-') as query, x.n, x.ts from {s} x left join clicks c on c.page = x.query",
+    "semi join on the key": "select user_id, query, n, ts from {s} x semi join clicks c on c.page = x.query",
+    "anti join on the key": "select user_id, query, n, ts from {s} x anti join clicks c on c.ts = x.ts",
+    "public kept": "select coalesce(x.user_id, 0) as user_id, d.label as query, x.n, x.ts from days d left join {s} x on d.day = x.n",
+    "full join to public": "select coalesce(x.user_id, 0) as user_id, d.label as query, x.n, x.ts from days d full join {s} x on d.day = x.n",
+    "key in": "select user_id, query, n, ts from {s} x where query in (select page from clicks)",
+    "unit not in": "select user_id, query, n, ts from {s} x where user_id not in (select user_id from clicks)",
+    "unit in, as a value": "select user_id, coalesce((user_id in (select user_id from clicks))::varchar, '-') as query, n, ts from {s} x",
+    "exists for the key": "select user_id, query, n, ts from {s} x where exists (select 1 from clicks c where c.page = x.query)",
+    "exists for all": "select user_id, query, n, ts from {s} x where exists (select 1 from clicks where page = 'a')",
+    "more than all's mean": "select user_id, query, n, ts from {s} x where n >= (select avg(n) from log)",
+    "count of all": "select user_id, query, (select count(*) from clicks) as n, ts from {s} x",
+    "union with public": "select user_id, query, n, ts from {s} x union all select user_id, region, 1, null from areas",
+    "union of others": "select user_id, query, n, ts from {s} x union all select user_ref, page, 1, ts from clicks",
+    "a unit merged": "select user_id // 2 as user_id, query, n, ts from {s} x",
+    "another unit": "select n as user_id, query, n, ts from {s} x",
+    "positional": "select x.user_id, d.label as query, x.n, x.ts from {s} x positional join days d",
+}  # fmt: skip
+
+
+def good():
+    """Queries that keep units apart, by name."""
+    return {
+        f"{name} of {n}": shape.format(s=source) for name, shape in SAFE.items() for n, source in enumerate(SOURCES)
+    }
+
+
+def bad():
+    """Queries that do not, by name."""
+    return {
+        f"{name} of {n}": shape.format(s=source) for name, shape in UNSAFE.items() for n, source in enumerate(SOURCES)
+    }
+
+
+def at_random(rng):
+    """A query of up to four parts, most of them harmless."""
+    text = SOURCES[rng.integers(len(SOURCES))]
+    for _ in range(rng.integers(1, 5)):
+        shapes = UNSAFE if rng.random() < 0.2 else SAFE
+        text = f"({list(shapes.values())[rng.integers(len(shapes))].format(s=text)})"
+    return text[1:-1]

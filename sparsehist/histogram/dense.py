@@ -59,7 +59,7 @@ def release_dense(
         >>> drawn.published.shape
         (2, 2)
 
-    Source: Andersson et al., Algorithms 4 and 5.
+    Source: [ARNP Alg. 4, Alg. 5].
     """
     if len(levels) != len(thresholds):
         raise InputError(f"{len(levels)} levels but {len(thresholds)} thresholds; give one threshold a level")

@@ -64,7 +64,7 @@ class Poisson:
         >>> round(family.delta("0.01", 0.5) * 1e7, 4)
         3.5685
 
-    Source: Andersson et al., Lemmas E.2 to E.4; the guarantee is our own and 3 to 7 times smaller.
+    Source: [ARNP Lemma E.4] for the steps; the guarantee is our own, 3 to 7 times below [ARNP Lemma E.2, Lemma E.3].
     """
 
     sensitivity: int = 1

@@ -9,8 +9,8 @@ People in disjoint populations bear the cost of one of them: of the worst set of
 be in.
 
 Source: Bun and Steinke 2016, Lemma 1.7 (composition) and Proposition 1.4 (post-processing); epsilon-DP implies
-epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; Andersson et al., Definition
-1.2 (lossless multiple release).
+epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; [ARNP Def. 3.4] (a path
+costs its finest release), [ARNP Cor. 4.6] (and so does whatever is made of its releases).
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ all of whose terms are positive. These are exact statements about the noise, sma
 (`sparsehist.privacy.zcdp`); they hold for one Gaussian release, for the finest of a path, and, with the sum of the
 rho, for several paths of Gaussian noise and nothing else.
 
-Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13; the forms without cancellation are our
-own derivation. Numerical gap: 14 digits of each answer, rounded to nearest, not upwards; a delta below the smallest
-double is 0.
+Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13, in the place of [KHP Thm 13], which is
+proved for epsilon below 1 and fails above 8.4 at delta = 1e-5, and so of [KHP Thm 14]'s levels; the forms without
+cancellation are our own derivation. Numerical gap: 14 digits of each answer, rounded to nearest, not upwards; a delta
+below the smallest double is 0.
 """
 
 from __future__ import annotations

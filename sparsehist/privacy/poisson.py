@@ -12,7 +12,7 @@ delta is a convex function of each factor's likelihood ratio, so a split can onl
 the step. The law is tilted towards epsilon (Esscher's transform), so a delta of 1e-30 is as tight as one of 0.1.
 
 Source: our own derivation; the split is that of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, "Connect the
-Dots". Andersson et al. [ARNP Lemmas E.2, E.3] hold and are 3 to 7 times larger at one key.
+Dots". [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger at one key.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ def next_state(
         For Gaussian noise `strategy.to_state(Z)`, shape (state_size,); for all other families Z itself, shape
         (n_noise,).
 
-    Source: linear images of a Brownian bridge are bridges with the same weights; the other families step entry by
-    entry (Andersson et al., Algorithms 4 and 5, with Z of one entry a row of R).
+    Source: [ARNP Alg. 2, Lemma 5.2]: linear images of a Brownian bridge are bridges with the same weights. As printed
+    it returns Z where it means Y, and gives Z as many entries as A·x has where R has them. The other families step
+    entry by entry: [ARNP Alg. 4, Alg. 5], with Z of one entry per row of R.
     """
     if not is_linear(family):
         return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)

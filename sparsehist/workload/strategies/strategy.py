@@ -2,7 +2,8 @@
 
 Released is A·x + L·Z, where Z is noise with one entry a row of R, scaled to the sensitivity of R·x. L need not have a
 left inverse: releases at several levels cost what the finest costs whatever L is, because they are all functions
-of the releases of R·x.
+of the releases of R·x. They are even lossless whatever L is, which [ARNP Lemma 5.1] proves where L has a left
+inverse: a coarser R·x + Z is a finer one plus independent noise W, so L times it is L times the finer one plus L·W.
 """
 
 from __future__ import annotations

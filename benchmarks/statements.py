@@ -1,0 +1,148 @@
+"""What does a release's account of itself cost? Its guarantee, threshold, delta and sensitivity, before anything is drawn.
+
+    python benchmarks/statements.py --runs 20 --out statements.json
+
+Every family over the levels it is served at, for 1, 20 and 1,000 keys; open domains with 0, 3 and 10 earlier
+releases; workloads. Target: 50 ms of CPU in the median of 20, 100 MB.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+from _measure import arguments, context, report, table, timed
+
+from sparsehist import noise
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram import expected_false_keys, never_exceeds, threshold_for_false_keys
+from sparsehist.privacy import path_cost, poisson
+from sparsehist.privacy.epsilon_delta import guarantee
+from sparsehist.workload import Workload, strategy_named
+
+TARGET_MS, TARGET_MB = 50.0, 100.0
+KEYS = (1, 20, 1000)
+LEVELS = {
+    "Gaussian": ("1e-12", "1e-6", "0.01", "1", "100"),
+    "Laplace": ("1e-6", "0.001", "0.1", "1", "10"),
+    "DiscreteLaplace": ("1e-6", "0.001", "0.1", "1", "10"),
+    "Poisson": ("1/4294967296", "1e-8", "1/4000000", "1e-4", "0.01", "1", "10"),
+    "Skellam": ("1/4294967296", "1e-8", "1/4000000", "1e-4", "0.01", "1", "10"),
+}
+CURRENCIES = {"Gaussian": "rho", "Laplace": "epsilon", "DiscreteLaplace": "epsilon", "Poisson": "none", "Skellam": "none"}
+WORKLOADS = (
+    ("prefix(1000000)", "spectral"),
+    ("ranges(1024)", "spectral"),
+    ("ranges(256)", "spectral"),
+    ("ranges(1000000)", "haar"),
+    ("ranges(1000000)", "hierarchical(branching=16)"),
+    ("marginals((10, 10, 10, 10), 2)", "residual"),
+)
+
+
+def forget() -> None:
+    """Statements are made anew: nothing computed before is at hand."""
+    for cached in (poisson._composed, poisson._losses, poisson._sketched, never_exceeds._joint):  # noqa: SLF001
+        cached.cache_clear()
+
+
+def family_of(name: str, keys: int) -> noise.Family:
+    """The family with the sensitivity of so many keys."""
+    sensitivity = keys**0.5 if name == "Gaussian" else keys
+    family: noise.Family = getattr(noise, name)(sensitivity=sensitivity)
+    return family
+
+
+def released(name: str, level: str, keys: int) -> None:
+    """What a release over a domain of 10**69 cells says of itself."""
+    family, exact = family_of(name, keys), Fraction(level)
+    family.statement(exact)
+    threshold = threshold_for_false_keys(family, exact, 10**69, 0.01)
+    expected_false_keys(family, exact, threshold, 10**69)
+
+
+def spent(name: str, level: str, keys: int) -> None:
+    """A line of the ledger."""
+    law = {"Gaussian": "gaussian", "Poisson": "poisson", "Skellam": "skellam"}.get(name)
+    guarantee(path_cost(CURRENCIES[name], Fraction(level), law=law, keys=keys, numerical_slack=1e-12), 1e-6)
+
+
+def opened(name: str, level: str, keys: int, rounds: int) -> Callable[[], None]:
+    """The threshold of a release over an open domain, after some others."""
+    family, finest = family_of(name, keys), Fraction(level)
+    levels = [finest * (8 + 3 * i) / 8 for i in range(rounds)]
+    past = [(one, float(family.inverse_log_tail(-16.0, one)) + 1.0) for one in levels]
+    return lambda: void(never_exceeds.threshold_for_exceedance(family, past, finest * Fraction(10, 8), 1e-7))
+
+
+def void(_: object) -> None:
+    """Drop a result."""
+
+
+def cases() -> dict[tuple[str, str], dict[str, Callable[[], None]]]:
+    """What is measured, by section and row."""
+    found: dict[tuple[str, str], dict[str, Callable[[], None]]] = {}
+    for name, levels in LEVELS.items():
+        for level, keys in itertools.product(levels, KEYS):
+            place = f"{level}, {keys} keys"
+            found.setdefault(("statement", name), {})[place] = lambda a=name, b=level, c=keys: released(a, b, c)
+            found.setdefault(("ledger", name), {})[place] = lambda a=name, b=level, c=keys: spent(a, b, c)
+            for rounds in (0, 3, 10):
+                group = found.setdefault(("open domain", f"{name}, {rounds} before"), {})
+                group[place] = opened(name, level, keys, rounds)
+    for text, strategy in WORKLOADS:
+        made = strategy_named(strategy, Workload.parse(text))
+        group = found.setdefault(("sensitivity", f"{strategy} of {text}"), {})
+        for keys in KEYS:
+            group[f"{keys} keys"] = lambda a=made, b=keys: (getattr(a, "_known", {}).clear(), void(a.sensitivity(b)))[1]
+    return found
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = arguments(__doc__, runs=20)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    started = context()
+    rows = [["", "", "median of medians ms", "largest median ms", "where", "MB"]]
+    result: dict[str, object] = {"runs": options.runs, "target_ms": TARGET_MS, "target_mb": TARGET_MB}
+    for (section, name), group in cases().items():
+        medians: dict[str, float] = {}
+        memory = 0.0
+        for place, work in group.items():
+            milliseconds = []
+            try:
+                for _ in range(options.runs):
+                    forget()
+                    milliseconds.append(1e3 * timed(work).cpu_s)
+            except DeclarationError:
+                continue
+            medians[place] = statistics.median(milliseconds)
+            forget()
+            tracemalloc.start()
+            work()
+            memory = max(memory, tracemalloc.get_traced_memory()[1] / 1e6)
+            tracemalloc.stop()
+        worst = max(medians, key=lambda one: medians[one])
+        rows.append(
+            [
+                section,
+                name,
+                f"{statistics.median(medians.values()):.1f}",
+                f"{medians[worst]:.1f}",
+                worst,
+                f"{memory:.0f}",
+            ]
+        )
+        result[f"{section}: {name}"] = {"medians_ms": medians, "memory_mb": memory}
+    print(table(rows))
+    print(f"target: {TARGET_MS:.0f} ms in the median of {options.runs} runs, {TARGET_MB:.0f} MB")
+    report("what statements cost", started, result, {}, options.out)
+
+
+if __name__ == "__main__":
+    main()

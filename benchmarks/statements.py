@@ -1,4 +1,4 @@
-"""What does a release's account of itself cost? Its guarantee, threshold, delta and sensitivity, before anything is drawn.
+"""What does a release's account of itself cost: guarantee, threshold, delta, sensitivity, before anything is drawn?
 
     python benchmarks/statements.py --runs 20 --out statements.json
 
@@ -33,7 +33,13 @@ LEVELS = {
     "Poisson": ("1/4294967296", "1e-8", "1/4000000", "1e-4", "0.01", "1", "10"),
     "Skellam": ("1/4294967296", "1e-8", "1/4000000", "1e-4", "0.01", "1", "10"),
 }
-CURRENCIES = {"Gaussian": "rho", "Laplace": "epsilon", "DiscreteLaplace": "epsilon", "Poisson": "none", "Skellam": "none"}
+CURRENCIES = {
+    "Gaussian": "rho",
+    "Laplace": "epsilon",
+    "DiscreteLaplace": "epsilon",
+    "Poisson": "none",
+    "Skellam": "none",
+}
 WORKLOADS = (
     ("prefix(1000000)", "spectral"),
     ("ranges(1024)", "spectral"),
@@ -98,7 +104,9 @@ def cases() -> dict[tuple[str, str], dict[str, Callable[[], None]]]:
         made = strategy_named(strategy, Workload.parse(text))
         group = found.setdefault(("sensitivity", f"{strategy} of {text}"), {})
         for keys in KEYS:
-            group[f"{keys} keys"] = lambda a=made, b=keys: (getattr(a, "_known", {}).clear(), void(a.sensitivity(b)))[1]
+            group[f"{keys} keys"] = lambda a=made, b=keys: (getattr(a, "_known", {}).clear(), void(a.sensitivity(b)))[
+                1
+            ]
     return found
 
 

@@ -72,15 +72,24 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
         n_cells: l >= 1, as many cells as one unit touches.
         largest_eigenvalue: Of G, where it is known.
     """
+    upper = upper_sum(gram, n_cells, largest_eigenvalue)
+    gram = _merge_unused(gram)
+    cells = min(n_cells, math.prod(gram.sizes))
+    if not gram.sizes or cells == 1:
+        return Bounds(upper, upper)
+    lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
+    return Bounds(upper, min(lower, upper))
+
+
+def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf) -> float:
+    """The upper bound of `largest_sum`, at a fraction of the time."""
     gram = _merge_unused(gram)
     whole = float(gram.parts.sum())
     cells = min(n_cells, math.prod(gram.sizes))
     if not gram.sizes or cells == 1:
-        return Bounds(cells * cells * whole, cells * cells * whole)
+        return cells * cells * whole
     closer = min(cells * largest_eigenvalue, cells * whole + 2.0 * _sum_of_pairs(gram, cells))
-    upper = min(cells * cells * whole, closer * (1.0 + _ROUNDING))
-    lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
-    return Bounds(upper, min(lower, upper))
+    return min(cells * cells * whole, closer * (1.0 + _ROUNDING))
 
 
 def value_at(gram: Columns, differing: Sequence[int]) -> float:

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.gram.agreement import Bounds, Columns, largest_sum
+from sparsehist.workload.gram.agreement import Columns, largest_sum, upper_sum
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.linear_queries import FloatArray, Workload
 from sparsehist.workload.queries.marginal_sums import Subset
@@ -171,20 +171,21 @@ class ResidualBasis(Strategy):
         return sum(self._lengths)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        bounds = self._largest_sum(np.arange(len(self._lengths)), np.ones(len(self._lengths)), max_keys)
+        columns, eigenvalue = self._columns(np.arange(len(self._lengths)), np.ones(len(self._lengths)))
+        bounds = largest_sum(columns, max_keys, eigenvalue)
         return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), self._l1(max_keys))
 
-    def _largest_sum(self, chosen: NDArray[np.int64], weights: FloatArray, max_keys: int) -> Bounds:
-        """Bounds of the squares of some residuals, each divided by its weight, over units of so many cells."""
+    def _columns(self, chosen: NDArray[np.int64], weights: FloatArray) -> tuple[Columns, float]:
+        """The Gram matrix of some residuals, each divided by its weight, and its largest eigenvalue."""
         squares = self._squares[chosen] * weights
         subsets = tuple(self._residuals.subsets[place] for place in chosen)
         ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
-        columns = Columns(self._sizes, subsets, self._residuals.cost[chosen] / squares, ratios)
         # A residual is 1/σ_A² times a projection, spread over the columns it does not hold.
         logs = np.array([math.log(size) for size in self._sizes])
         inside = np.array([sum(logs[column] for column in subset) for subset in subsets])
         largest = float(np.max(logs.sum() - inside - np.log(squares)))
-        return largest_sum(columns, max_keys, math.exp(largest) if largest < 700.0 else math.inf)
+        columns = Columns(self._sizes, subsets, self._residuals.cost[chosen] / squares, ratios)
+        return columns, math.exp(largest) if largest < 700.0 else math.inf
 
     def _l1(self, max_keys: int) -> float:
         """A bound in L1, the least of a few: residuals of many entries by their columns, those of few by squares.
@@ -204,7 +205,8 @@ class ResidualBasis(Strategy):
             chosen, others = fewest_first[:number], fewest_first[number:]
             for power in _WEIGHTS:
                 weights = (self._residuals.cost[chosen] / self._squares[chosen] / lengths[chosen]) ** power
-                squares = float(lengths[chosen] @ weights) * self._largest_sum(chosen, weights, max_keys).upper
+                columns, eigenvalue = self._columns(chosen, weights)
+                squares = float(lengths[chosen] @ weights) * upper_sum(columns, max_keys, eigenvalue)
                 bound = min(bound, float(by_columns[others].sum()) + math.sqrt(squares))
         return bound * (1.0 + _ROUNDING)
 

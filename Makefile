@@ -59,6 +59,7 @@ bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as
 			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 7 9';; \
 			profiles) size='--rows 300_000 --runs 5';; \
 			domain_size|release) size='--runs 10';; before_after) size='--runs 3 --rows 10_000';; dense_sparse) size='--runs 1';; start) size='--runs 7';; \
+			people) size='--people 200_000 --cells 1_000_000 --runs 3';; \
 			noise) size='--draws 200_000 --runs 3';; marginals) size='--cells 200_000 --runs 3';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md

@@ -78,6 +78,19 @@ def noise(result: Result) -> str:
     )
 
 
+def people(result: Result) -> str:
+    """Randomised answers, reports, views and interactive queries."""
+    sizes, found = result["sizes"], result["seconds"]
+    rows = [
+        [name, *(f"{1e6 * found[name][part]:,.3g}" for part in ("median", "lower", "upper")), f"{1e6 * target:,g}"]
+        for name, target in result["targets"].items()
+    ]
+    return (
+        f"CPU microseconds each, for {sizes['people']:,} people, {sizes['edges']:,} edges and at most "
+        f"{sizes['cells']:,} cells.\n\n" + table(["µs", "median", "lower", "upper", "target"], rows)
+    )
+
+
 def pipeline(result: Result) -> str:
     """From a log to a published file, beside the cheaper plain count."""
     target = result["target"]

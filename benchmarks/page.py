@@ -17,7 +17,7 @@ from typing import Any
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
 from _sections_compared import before_after, dense_sparse, lossless, peers, planned
-from _sections_grown import noise, pipeline, profiles, scale
+from _sections_grown import noise, people, pipeline, profiles, scale
 from _sections_workload import workload_error, workload_speed
 
 Result = Mapping[str, Any]
@@ -229,6 +229,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "dense_round": ("A dense round", dense_round),
     "noise": ("A draw of every family and step", noise),
     "discrete_laplace": ("Exact integers", discrete_laplace),
+    "people": ("Randomised answers, readers and interactive queries", people),
     "sql_front": ("SQL over Python", sql_front),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),

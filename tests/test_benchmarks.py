@@ -38,6 +38,7 @@ SCRIPTS = {
     "marginals": ["--runs", "1", "--cells", "500"],
     "noise": ["--runs", "1", "--draws", "2000", "--opendp-draws", "20"],
     "peers": ["--runs", "1", "--rows", "2000", "--peers", ""],
+    "people": ["--runs", "1", "--people", "2000", "--cells", "3000"],
     "pipeline": ["--runs", "1", "--rows", "2000", "--units", "integer"],
     "planned": [],
     "profiles": ["--runs", "1", "--rows", "2000", "--published", "50", "--cells", "500"],

@@ -22,7 +22,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.histogram import expected_false_keys, never_exceeds, threshold_for_false_keys
 from sparsehist.privacy import path_cost, poisson
 from sparsehist.privacy.epsilon_delta import guarantee
-from sparsehist.workload import Workload, strategy_named
+from sparsehist.workload import Strategy, Workload, strategy_named
 
 TARGET_MS, TARGET_MB = 50.0, 100.0
 KEYS = (1, 20, 1000)
@@ -85,6 +85,12 @@ def opened(name: str, level: str, keys: int, rounds: int) -> Callable[[], None]:
     return lambda: void(never_exceeds.threshold_for_exceedance(family, past, finest * Fraction(10, 8), 1e-7))
 
 
+def priced(strategy: Strategy, keys: int) -> None:
+    """The sensitivity of a workload's strategy."""
+    getattr(strategy, "_known", {}).clear()
+    strategy.sensitivity(keys)
+
+
 def void(_: object) -> None:
     """Drop a result."""
 
@@ -104,9 +110,7 @@ def cases() -> dict[tuple[str, str], dict[str, Callable[[], None]]]:
         made = strategy_named(strategy, Workload.parse(text))
         group = found.setdefault(("sensitivity", f"{strategy} of {text}"), {})
         for keys in KEYS:
-            group[f"{keys} keys"] = lambda a=made, b=keys: (getattr(a, "_known", {}).clear(), void(a.sensitivity(b)))[
-                1
-            ]
+            group[f"{keys} keys"] = lambda a=made, b=keys: priced(a, b)
     return found
 
 

@@ -16,10 +16,11 @@ epsilon 2.149 passes both ways, and has delta 1.945e-6. So the route is fixed be
 Gaussian noise is charged path by path at its finest level: a refinement is an independent measurement of precision
 rho' - rho, so increments add. Pure noise on the pure route is too: the likelihood ratio of a transcript is the
 product over its paths. Everything else is charged for a whole series, once, at its cap: its increments are no
-independent mechanisms, but the series is one interactive mechanism within its cap. A pure one is post-processing of
-a coin of randomised response and costs what that costs; one path of Skellam or Poisson noise is post-processing of
-its finest release. The k-th Poisson series is charged the epsilon that it has at delta / 2**k, so that something
-always remains for another.
+independent mechanisms (a coin refined or not by its coarse outcome, beside Gaussian noise, has a Rényi divergence a
+tenth above what its finest level and the noise come to), but the series is one interactive mechanism within its cap.
+A pure one is post-processing of a coin of randomised response and costs what that costs; one path of Skellam or
+Poisson noise is post-processing of its finest release. The k-th Poisson series is charged the epsilon that it has at
+delta / 2**k, so that something always remains for another.
 
 Source: Feldman and Zrnic 2021 (Rényi filter; at all orders at once it is the zCDP filter); Smith and Thakurta 2022,
 Koskela, Tobaben and Honkela 2023 (Gaussian filter); Rogers, Roth, Ullman and Vadhan 2016 (epsilons and deltas); Lyu

@@ -152,6 +152,35 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
     assert 0.7e-6 < found < 0.75e-6 * (1 + ERROR)
 
 
+@pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])
+def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine):
+    """Its levels are no independent mechanisms: after a coin at a coarse level, refine it or take Gaussian noise.
+
+    Either way the charges come to that of the fine coin; by the outcome of the coarse one an adversary takes what
+    tells more, and the divergence is a tenth above. Charged its cap at once, there is no room for the Gaussian.
+    """
+    divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
+    kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
+    # Lossless randomised response: the coarse coin is the fine one, replaced by a fair one at this rate.
+    replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
+    gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
+    moment = 0.0
+    for sign in (1, -1):
+        chance = kept[coarse] if sign > 0 else 1 - kept[coarse]
+        finer = {
+            other: (kept[fine] if other > 0 else 1 - kept[fine])
+            * (1 - replaced / 2 if other == sign else replaced / 2)
+            / chance
+            for other in (1, -1)
+        }
+        assert sum(finer.values()) == pytest.approx(1)
+        refined = sum(part * math.exp((order - 1) * other * fine) for other, part in finer.items())
+        moment += chance * max(refined, math.exp((order - 1) * sign * coarse) * gaussian_instead)
+    assert math.log(moment) / (order - 1) > 1.1 * divergence[fine]
+    within = Filter("renyi", Fraction(divergence[fine]), order)
+    assert not within.by_path("epsilon") and within.by_path("gaussian")
+
+
 def test_two_populations_with_a_filter_each_add_up():
     """Whoever is in both bears the sum of both promises, however one is spent by the outputs of the other."""
     one, other = gaussian_filter(Fraction(1), Fraction("1e-5")), pure_filter(Fraction(1, 2))

@@ -143,8 +143,8 @@ def before_after(result: Result) -> str:
     for name, found in result.get("growth", {}).items():
         early, late = found["between"]
         said.append(
-            f"{late} releases of one series, {name}: the last ones take {found['times']:.2f} times as long as those "
-            f"around the {early}th; target {targets['growth']}.\n"
+            f"The {late}th release of a series, {name}, takes {figure(found['times'])} times as long as the "
+            f"{early}th; target {targets['growth']}.\n"
         )
     if "waiting" in result:
         found = result["waiting"]

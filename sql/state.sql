@@ -114,7 +114,10 @@ create table release (                 -- appended; one row, one transaction and
     n_empty         integer            -- how many of these are empty
 ) strict;
 
-create index release_of_path on release (path_id);
+-- What every round reads of those before it, without the pages that hold their texts.
+create index past_of_path on release (path_id, level, threshold, generation);
+create index rounds_of_path on release (path_id, generation, spends, file, size, digest, n_past, n_new, n_empty);
+create index file_of_round on release (series_id, file) where file is not null;
 
 create unique index name_of_release on release (series_id, name);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import pickle
@@ -163,3 +164,32 @@ def test_relaxing_costs_what_the_finest_setting_costs():
     client.relax(OPEN)
     assert client.setting.epsilon() == pytest.approx(4 * math.log(3))
     assert client.setting.kept == Fraction(1, 2)
+
+
+def _reporting(path, pipe):
+    client = RapporClient.open(path)
+    for day in range(10_000):
+        pipe.send((day, client.report(day).tobytes()))
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.11])
+def test_a_killed_client_has_forgotten_nothing_it_reported(tmp_path, seconds):
+    """Killed at any moment, the file holds every report that left the process, and goes on."""
+    path = tmp_path / "client"
+    RapporClient(QUIET, "x", path=path)
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_reporting, args=(path, theirs))
+    child.start()
+    theirs.close()
+    sent = [ours.recv()]  # it is under way
+    child.join(seconds)
+    child.kill()
+    child.join()
+    with contextlib.suppress(EOFError):
+        while ours.poll():
+            sent.append(ours.recv())
+    client = RapporClient.open(path)
+    kept = client.reports()
+    assert all(kept[str(day)].tobytes() == report for day, report in sent)
+    assert len(kept) <= len(sent) + 1
+    client.report("after")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, StoreError
+from sparsehist.errors import DeclarationError, InputError, StoreError
+from sparsehist.ledger.arguments import checked_output, checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.table import unit_warning
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
@@ -47,8 +47,7 @@ def check_place(store: Path, wait: float) -> None:
     """
     if str(store) == ":memory:":
         raise DeclarationError("a store in memory ends with the command: name a directory")
-    if not wait >= 0:  # also where it is not a number
-        raise DeclarationError(f"--wait takes a number of seconds from 0 up, got {wait!r}")
+    checked_wait(wait)
 
 
 def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: str, **declared: Any) -> Answer:
@@ -232,20 +231,13 @@ def check_output(out: Path, store: Path) -> None:
     """Refuse a file that cannot be written, before a release is made for it.
 
     Raises:
-        DeclarationError: If it is no Parquet file, a directory, or inside the store.
+        InputError: If it is no Parquet file, a directory, or inside the store.
         NotFoundError: If its directory does not exist.
         StoreError: If its directory cannot be written.
     """
-    if out.suffix not in _PARQUET:
-        raise DeclarationError(f"--out writes Parquet: the file must end in .parquet, got {str(out)!r}")
+    checked_output("--out writes Parquet", out, _PARQUET)
     if store.resolve() in out.resolve().parents:
         raise DeclarationError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
-    if out.is_dir():
-        raise DeclarationError(f"--out {str(out)!r} is a directory: name a file in it")
-    if not out.absolute().parent.is_dir():
-        raise NotFoundError(f"there is no directory {str(out.absolute().parent)!r} to write {out.name!r} to")
-    if not os.access(out.absolute().parent, os.W_OK):
-        raise StoreError(f"cannot write {out}: its directory is not writable")
 
 
 def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:

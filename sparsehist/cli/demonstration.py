@@ -18,7 +18,8 @@ from rich.terminal_theme import TerminalTheme
 import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
 from sparsehist.cli.tables import MISSING, escape, printable
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, of_kind
+from sparsehist.errors import NameTakenError, StoreError, of_kind
+from sparsehist.ledger.arguments import checked_output
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
 from sparsehist.series.metadata import CellMetadata, read_metadata
@@ -78,7 +79,7 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
         DeclarationError: If the picture is no SVG file.
     """
     if picture is not None:
-        check_picture(picture)
+        checked_output("--picture writes SVG", picture, (".svg",))
     if plot:
         from sparsehist.report.plots import require_plots
 
@@ -102,19 +103,6 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
         "releases": [{**release.metadata, "rows": len(release)} for release in released],
     }
     return Answer(data, shown)
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be written, before anything is done.
-
-    Raises:
-        DeclarationError: If it is no SVG file.
-        NotFoundError: If its directory does not exist.
-    """
-    if path.suffix != ".svg" or path.is_dir():
-        raise DeclarationError(f"--picture writes SVG: the file must end in .svg, got {str(path)!r}")
-    if not path.absolute().parent.is_dir():
-        raise NotFoundError(f"there is no directory {str(path.absolute().parent)!r} to write {path.name!r} to")
 
 
 def _release_log(directory: Path) -> tuple[list[Release], str]:

@@ -40,7 +40,6 @@ from sparsehist.privacy.filters import (
 from sparsehist.privacy.guarantees import EpsilonDelta
 
 EX_ANTE, EX_POST = "ex ante", "ex post"
-LONGEST_REASON = 1000
 _NOTHING = Fraction(0)
 # Of delta: numerical slack counts (1 + e**epsilon)-fold, and an open domain needs a share that halves for ever.
 _SLACK_SHARE = _OPEN_SHARE = Fraction(1, 4)
@@ -288,22 +287,6 @@ def _probability(name: str, value: Level) -> Fraction:
     if exact >= 1:
         raise DeclarationError(f"{name} must be below 1, got {value!r}")
     return exact
-
-
-def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or a reason that goes into the ledger for good, if it is fit for it.
-
-    Raises:
-        DeclarationError: If it is empty, long, or holds what does not print.
-    """
-    if text is None and not needed:
-        return None
-    fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
-    if not fits:
-        raise DeclarationError(
-            f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters, got {text!r}"
-        )
-    return text
 
 
 class Limits:

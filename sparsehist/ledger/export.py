@@ -22,7 +22,8 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist.errors import InputError, NotFoundError
+from sparsehist.errors import InputError
+from sparsehist.ledger.arguments import checked_output
 from sparsehist.store import write_file
 
 SCHEMA, SCHEMA_VERSION = "sparsehist ledger", 1
@@ -84,10 +85,7 @@ def checked_target(target: Path) -> Path:
         InputError: If its suffix is neither, or anything but an export stands there.
         NotFoundError: If its directory does not exist.
     """
-    if target.suffix not in _JSON + _PARQUET:
-        raise InputError(f"a ledger is written as .json or .parquet, got {str(target)!r}")
-    if not target.absolute().parent.is_dir():
-        raise NotFoundError(f"there is no directory {str(target.absolute().parent)!r} to write {target.name!r} to")
+    checked_output("an exported ledger", target, _JSON + _PARQUET)
     if (target.exists() or target.is_symlink()) and not _is_export(target):
         raise InputError(f"{target} exists and is no exported ledger: name another file, or move that one away first")
     return target

@@ -17,7 +17,7 @@ from sparsehist.counting.count import Engine
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
 from sparsehist.guarantee.check import check_query
-from sparsehist.ledger.budgets import checked_text
+from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError
+from sparsehist.ledger.arguments import checked_choice, checked_name
 from sparsehist.noise import Family
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.own_noise import NoiseChoice, checked_noise, load_family
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _LARGEST_BOUND = 2**31
 _CATALOGUE = "catalogue-"
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -151,9 +149,9 @@ def declare(
         noise=checked_noise(noise, max_keys),
         cap=None if cap is None else _checked_cap(cap),
         population=checked_name("population", population),
-        on_null=_one_of("on_null", on_null, ("error", "drop")),
-        on_outside=_one_of("on_outside", on_outside, ("error", "drop")),
-        unverified=_one_of("unverified", unverified, (False, True)),
+        on_null=checked_choice("on_null", on_null, ("error", "drop")),
+        on_outside=checked_choice("on_outside", on_outside, ("error", "drop")),
+        unverified=checked_choice("unverified", unverified, (False, True)),
     )
 
 
@@ -162,25 +160,6 @@ def _checked_cap(cap: Level) -> Fraction:
         return as_level(cap)
     except LevelError as problem:
         raise LevelError(f"cap is a level: {problem}") from None
-
-
-def checked_name(what: str, name: str) -> str:
-    """Return the name of a series, release or population if it is one.
-
-    Raises:
-        DeclarationError: If it is not; the message carries it.
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DeclarationError(
-            f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {name!r}"
-        )
-    return name
-
-
-def _one_of(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    if value not in allowed or not isinstance(value, type(allowed[0])):
-        raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return value
 
 
 def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:

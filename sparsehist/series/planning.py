@@ -15,6 +15,7 @@ from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
+from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.budgets import Budget, Limits, budget
 from sparsehist.ledger.ledger import Ledger, Spending, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
@@ -97,14 +98,12 @@ class Plan:
 
         Raises:
             DeclarationError: If the file has another ending.
+            NotFoundError: If its directory does not exist.
             NotFoundError: If altair is not installed.
         """
         from sparsehist.report.plots import save_plot
 
-        target = Path(path)
-        if target.suffix not in (".svg", ".png"):
-            raise DeclarationError(f"a plot is written as .svg or .png, got {str(path)!r}")
-        save_plot(self.plot(), target)
+        save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
 
 
 def plan(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sparsehist.errors import DeclarationError, ThresholdError
+from sparsehist.ledger.arguments import checked_name, checked_number
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.declaration import checked_name
 
 _LARGEST_THRESHOLD = 2.0**48
 # Half of what a round can draw at all, so that no refusal ever depends on the counts.
@@ -75,7 +74,7 @@ def requested(
         checked_name("release", name),
         read if isinstance(read, Fraction) else None,
         None if threshold is None else _checked_threshold(threshold),
-        None if false_keys is None else finite("false_keys", false_keys),
+        None if false_keys is None else checked_number("false_keys", false_keys),
         None if delta is None else _checked_delta(delta),
         _checked_false_keys(max_false_keys),
         read if isinstance(read, EpsilonDelta) else None,
@@ -83,32 +82,21 @@ def requested(
 
 
 def _checked_threshold(threshold: float) -> float:
-    value = finite("threshold", threshold)
+    value = checked_number("threshold", threshold)
     if abs(value) > _LARGEST_THRESHOLD:
         raise ThresholdError(f"threshold must lie within {_LARGEST_THRESHOLD:.3g} counts of zero, got {threshold!r}")
     return value
 
 
 def _checked_delta(delta: float) -> float:
-    value = finite("delta", delta)
+    value = checked_number("delta", delta)
     if not 0 < value < 1:
         raise DeclarationError(f"delta must lie strictly between 0 and 1, got {delta!r}")
     return value
 
 
 def _checked_false_keys(most: float) -> float:
-    value = finite("max_false_keys", most)
+    value = checked_number("max_false_keys", most)
     if not 0 < value <= _MOST_FALSE_KEYS:
         raise DeclarationError(f"max_false_keys must be above 0 and at most {_MOST_FALSE_KEYS:.3g}, got {most!r}")
     return value
-
-
-def finite(what: str, value: float) -> float:
-    """Read a number that is one."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool | str | bytes) or not math.isfinite(number):
-        raise DeclarationError(f"{what} must be a finite number, got {value!r}")
-    return number

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from sparsehist.errors import DeclarationError, NotFoundError, present
-from sparsehist.ledger.budgets import checked_text
+from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta

@@ -17,12 +17,13 @@ import polars as pl
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, NotFoundError, StoreError
-from sparsehist.ledger.budgets import budget, checked_text
+from sparsehist.ledger.arguments import checked_name, checked_text, checked_wait
+from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, ledger_frame
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.declaration import checked_name, declaration_of
+from sparsehist.series.declaration import declaration_of
 from sparsehist.series.release import StoreOnDisk
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
@@ -52,7 +53,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None) -> None:
         """Use `open` or `create` instead."""
-        self.wait = _checked_wait(wait)
+        self.wait = checked_wait(wait)
         if not isinstance(path, str | os.PathLike):
             raise DeclarationError(f'a store is a directory\'s path or ":memory:", got {path!r}')
         self._memory = os.fspath(path) == _MEMORY
@@ -150,7 +151,7 @@ class Store:
         """Hold the store: lock, check, connect."""
         _refuse_in_broken_child()
         with open_state(
-            self.path, wait=self.wait if wait is None else _checked_wait(wait), durable=not self._memory
+            self.path, wait=self.wait if wait is None else checked_wait(wait), durable=not self._memory
         ) as state:
             yield state
 
@@ -361,12 +362,6 @@ def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.
     with store._hold() as state:
         store._remember(state)
         return store
-
-
-def _checked_wait(wait: float) -> float:
-    if not (isinstance(wait, int | float) and wait >= 0):
-        raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {wait!r}")
-    return wait
 
 
 def _directory_in_memory(owner: object) -> Path:

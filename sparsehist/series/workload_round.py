@@ -13,11 +13,12 @@ import polars as pl
 
 from sparsehist.errors import DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import dense_slack, grid_step
+from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.declaration import Declaration, checked_name
+from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
 from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.planning import LEVELS

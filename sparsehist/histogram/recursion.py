@@ -1,4 +1,4 @@
-"""Gaussian noise paths between bounds: exact probabilities and exact draws, by quadrature.
+"""Gaussian noise paths between bounds: exact probabilities, by quadrature.
 
 At level rho the Gaussian noise Z has variance sensitivity**2/(2*rho), so S = rho*Z is Brownian motion seen at
 times proportional to the levels. A cell that stayed unpublished has a path below a bound at every past time;

@@ -406,6 +406,8 @@ def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
         try:
             header = json.loads(line)
             levels = [Fraction(text) for text in header["levels"]]
+            *left, own = header["descent"]
+            descent = (*((name, level) for name, level in left), own)
             arrays = [_read_array(file, header["size"], header["dtype"], digest) for _ in range(len(levels) + 1)]
         except (ValueError, KeyError, TypeError, MemoryError):
             raise_alone(_damaged(path))
@@ -419,7 +421,6 @@ def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
         bool(header["sealed"]),
     )
     cap = None if header["cap"] is None else Fraction(header["cap"])
-    descent = (*((name, level) for name, level in header["descent"][:-1]), header["descent"][-1])
     return state, cap, header["step"], float(header["charge"]), descent
 
 

@@ -20,9 +20,9 @@ from _measure import arguments, context, report, table, timed
 from sparsehist import noise
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram import expected_false_keys, never_exceeds, threshold_for_false_keys
-from sparsehist.privacy import path_cost, poisson
-from sparsehist.privacy.epsilon_delta import guarantee
+from sparsehist.privacy import epsilon_delta, path_cost, poisson
 from sparsehist.workload import Strategy, Workload, strategy_named
+from sparsehist.workload.strategies import haar
 
 TARGET_MS, TARGET_MB = 50.0, 100.0
 KEYS = (1, 20, 1000)
@@ -52,8 +52,10 @@ WORKLOADS = (
 
 def forget() -> None:
     """Statements are made anew: nothing computed before is at hand."""
-    for cached in (poisson._composed, poisson._losses, poisson._sketched, never_exceeds._joint):  # noqa: SLF001
-        cached.cache_clear()
+    for module in (poisson, epsilon_delta, never_exceeds, haar):
+        for held in vars(module).values():
+            if hasattr(held, "cache_clear"):
+                held.cache_clear()
 
 
 def family_of(name: str, keys: int) -> noise.Family:
@@ -74,7 +76,9 @@ def released(name: str, level: str, keys: int) -> None:
 def spent(name: str, level: str, keys: int) -> None:
     """A line of the ledger."""
     law = {"Gaussian": "gaussian", "Poisson": "poisson", "Skellam": "skellam"}.get(name)
-    guarantee(path_cost(CURRENCIES[name], Fraction(level), law=law, keys=keys, numerical_slack=1e-12), 1e-6)
+    epsilon_delta.guarantee(
+        path_cost(CURRENCIES[name], Fraction(level), law=law, keys=keys, numerical_slack=1e-12), 1e-6
+    )
 
 
 def opened(name: str, level: str, keys: int, rounds: int) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -22,7 +23,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import LARGEST_COUNT
-from sparsehist.series.declaration import Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declaration_of, declare, write_catalogues
 from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
@@ -74,8 +75,8 @@ def create(
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
-        unverified: Record, in the ledger and with every release, that nobody checked whether the query that made the
-            log keeps units apart; SQL's `unverified = true`.
+        unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
+            that nobody did; SQL's `unverified = true`.
         if_exists: "error", or "reuse": a series of this name and declaration is returned, the log is not read.
         engine: "auto", "polars" or "duckdb".
         memory_limit: Such as "4GB"; DuckDB spills beyond it.
@@ -99,6 +100,8 @@ def create(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
     )  # fmt: skip
+    if not isinstance(source, (str, os.PathLike, list, tuple, Query)):
+        declaration = replace(declaration, source=UNCHECKED_SOURCE)
     if if_exists not in ("error", "reuse"):
         raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
     checked_text("who", who)
@@ -170,7 +173,9 @@ def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exi
     known = declaration_of(record)
     if known != declaration:
         stored, asked = known.as_json(), declaration.as_json()
-        differing = [f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field]]
+        differing = [
+            f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field] and field != "source"
+        ]
         raise NameTakenError(
             f"{store!r} has a series {known.name!r} already, declared with {', '.join(differing)}: use another name"
         )

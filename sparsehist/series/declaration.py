@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
 _LARGEST_BOUND = 2**31
 _CATALOGUE = "catalogue-"
+UNCHECKED_SOURCE = "unchecked source"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Declaration:
         on_null: "error" or "drop", for rows without a unit or a key.
         on_outside: "error" or "drop", for keys outside the domain.
         unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
+        source: "unchecked source" if the log came as rows of which nobody can say what made them (a frame, a
+            relation, an Arrow stream, counts); empty for files and queries. No part of what makes two declarations
+            equal.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Declaration:
     on_null: str
     on_outside: str
     unverified: bool = False
+    source: str = field(default="", compare=False)
 
     @property
     def cap_text(self) -> str | None:
@@ -74,6 +79,7 @@ class Declaration:
             "on_null": self.on_null,
             "on_outside": self.on_outside,
             "unverified": self.unverified,
+            "source": self.source,
         }
 
 
@@ -97,6 +103,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         on_null=stored["on_null"],
         on_outside=stored["on_outside"],
         unverified=stored.get("unverified", False),
+        source=stored.get("source", ""),
     )
 
 

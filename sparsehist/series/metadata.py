@@ -37,6 +37,8 @@ class Metadata:
         cap: Of the series, exact text.
         epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
+        source: "unchecked source" where the log came as rows (a frame, a relation, an Arrow stream, counts): then the
+            guarantee rests on whoever made them, that each unit's rows depend on that unit alone.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -63,6 +65,7 @@ class Metadata:
     cap: str | None
     epsilon_delta: str | None = None
     verified: bool | None = None
+    source: str | None = None
     store: str | None = None
     round: str | None = None
     released_at: str | None = None
@@ -156,6 +159,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "domain_size": None if domain.is_open else str(domain.size),
         "cap": declaration.cap_text,
         "verified": False if declaration.unverified else None,
+        "source": declaration.source or None,
     }
 
 

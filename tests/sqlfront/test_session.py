@@ -175,6 +175,7 @@ def test_a_verified_series_says_nothing_of_it(store, ran):
     """The mark is only where it means something."""
     ran(CREATE + "release a from queries at level 1;")
     assert "verified" not in store.series("queries").release("a").metadata
+    assert "source" not in store.series("queries").release("a").metadata
     assert store.ledger().filter(scope="series")["unverified"].to_list() == [False]
 
 
@@ -397,3 +398,19 @@ def test_workloads_are_released_planned_and_read_like_cells(store, ran):
         "cap of the series 3, of which other paths hold 1"
         in ran(finer.replace("level 2", "level 5"), dry_run=True)[1][0]
     )
+
+
+def test_every_source_says_what_was_checked(log, here):
+    """A frame is recorded as unchecked; a query of Python is checked like one of SQL, unless it is told not to be."""
+    declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=16)"}
+    log.write_parquet("log.parquet")
+    good = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
+    bad = sh.Query("select user_id, query from read_parquet('log.parquet') limit 900")
+    with sh.open(":memory:", seed=1) as store:
+        for name, source, said in [("a", log, "unchecked source"), ("b", "log.parquet", None), ("c", good, None)]:
+            series = sh.create(store, source, name=name, **declared)
+            assert series.release("one", level=1).metadata.get("source") == said
+        with pytest.raises(errors.GuaranteeError, match="LIMIT"):
+            sh.create(store, bad, name="d", **declared)
+        series = sh.create(store, bad, name="d", unverified=True, **declared)
+        assert series.release("one", level=1).metadata["verified"] is False

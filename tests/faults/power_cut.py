@@ -280,6 +280,7 @@ def cuts(chance: random.Random) -> list[Cut]:
         Cut("names kept", lambda n: n, lambda _: []),
         Cut("names and sizes kept", lambda n: n, zeros),
         Cut("contents kept", lambda _: 0, lambda writes: writes),
+        Cut("all but the last name kept", lambda n: max(n - 1, 0), lambda writes: writes),
         Cut("some sectors kept", lambda n: chance.randint(0, n), some),
         Cut("all names, some sectors kept", lambda n: n, some),
         Cut("some names, all contents kept", lambda n: chance.randint(0, n), lambda writes: writes),

@@ -115,3 +115,47 @@ def test_the_public_names_that_are_named_exist():
 def test_no_page_holds_a_machine_path():
     """Nothing in them is of one machine."""
     assert not any(os.fspath(CHECKOUT) in _text(page) for page in (README, *PAGES, *OTHERS))
+
+
+CITATION = re.compile(r"\[(ARNP|KHP poster|KHP|Interactive) ([^\]]+)\]")
+PAPERS = CHECKOUT / "docs" / "papers.md"
+
+
+def _cited(code):
+    """Items of the papers that a file cites, as (paper, item)."""
+    groups = CITATION.findall(re.sub(r"\s+", " ", code))
+    return {(paper, item.strip()) for paper, items in groups for item in items.split(",")}
+
+
+def _items():
+    """Rows of the page of papers: paper, item, file, name, file of the test, test."""
+    paper, found = "", []
+    for line in _text(PAPERS).splitlines():
+        if line.startswith("## "):
+            paper = line[3:]
+        row = re.fullmatch(r"\| (.+?) \| .+ \| `(.+?)` (\w+) \| `(.+?)` (\w+) \|", line)
+        if row:
+            found.append((paper, *row.groups()))
+    return found
+
+
+def test_every_item_of_the_papers_is_cited_where_it_stands_and_tested():
+    """File and function exist and the file cites the item; the test exists."""
+    items, wrong = _items(), []
+    assert len(items) > 80
+    assert {paper for paper, *_ in items} == {"ARNP", "KHP", "KHP poster", "Interactive"}
+    for paper, item, file, name, test_file, test in items:
+        code = _text(CHECKOUT / file)
+        if (paper, item) not in _cited(code):
+            wrong.append(f"{file} does not cite [{paper} {item}]")
+        if not re.search(rf"^ *(?:def|class) {name}\b", code, flags=re.MULTILINE):
+            wrong.append(f"{file} has no {name}")
+        if f"def {test}(" not in _text(CHECKOUT / test_file):
+            wrong.append(f"{test_file} has no {test}")
+    assert wrong == []
+
+
+def test_citations_have_one_form():
+    """Nothing cites a paper by the names of its authors and a number."""
+    loose = re.compile(r"(Andersson|Koufogiannis)[^.\n]{0,60}(Algorithm|Lemma|Theorem|Corollary|eq\.)s? ?\(?[A-Z]?\d")
+    assert [page for page in (CHECKOUT / "sparsehist").rglob("*.py") if loose.search(_text(page))] == []

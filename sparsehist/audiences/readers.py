@@ -4,6 +4,8 @@ As all releases are of one path, whatever a group of readers holds is a function
 a coalition knows what its member of the finest level knows, and nothing else.
 
 Source: [KHP section 4.4], [ARNP section 2].
+
+Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
 
 from __future__ import annotations

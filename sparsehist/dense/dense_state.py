@@ -6,6 +6,8 @@ every anchor and taken from every offset. What is left is a function of the rele
 drawn independently of the truth, and every coarser level can still be drawn from it, because coarsen and
 between only ever add to the finer neighbour something that depends on differences of noise. All of that holds
 modulo a number, too, for families that add their noise so.
+
+Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
     Returns:
         Offsets; shape (n,).
 
-    Source: Andersson et al., Algorithms 4 and 5.
+    Source: [ARNP Alg. 4, Alg. 5].
     """
     return _draw(state, level, None, None, rng=rng)
 

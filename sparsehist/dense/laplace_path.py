@@ -6,8 +6,10 @@ scale sensitivity/level. Read from coarse to fine it is Markov: from the value x
 1/level + |x|/sensitivity, to y with density proportional to exp(-level (|y| + |x - y|)/sensitivity), which is
 uniform between 0 and x and falls off at rate 2 level/sensitivity on either side.
 
-Source: Koufogiannis, Han and Pappas 2016, section 3.4; the two descriptions by jumps are derived from their
+Source: [KHP section 3.4]; the two descriptions by jumps are derived from their
 eq. (22): the probability of no jump from x between levels a < b is (a/b) exp(-(b - a)|x|/sensitivity).
+
+Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
 
 from __future__ import annotations

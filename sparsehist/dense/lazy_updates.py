@@ -59,7 +59,7 @@ def redrawn_share(family: Family, level: Level, other_level: Level) -> float:
             throughout.
 
     Source: the bridge of families with 1/phi(t) = 1 + v h(t), from fine to coarse 0 with probability
-    v(fine)/v(coarse); Koufogiannis, Han and Pappas 2016, section 3.4.
+    v(fine)/v(coarse); [KHP section 3.4].
     """
     _require_lazy(family)
     coarse, fine = sorted((as_level(level), as_level(other_level)))

@@ -9,7 +9,9 @@ Every step is a fixed function of the values: no randomness, the same at every l
   ones, so together they cost no more than the finest level. But what was thrown away differs from level to
   level: together they may say more than the finest *processed* release alone.
 
-Source: Andersson et al., Lemma 4.3 and Theorem 4.4 (invertible), Definition 4.5 (weakly lossless).
+Source: [ARNP Lemma 4.3, Thm 4.4] (invertible), [ARNP Def. 4.5] (weakly lossless).
+
+Papers: [ARNP Lemma 4.3, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
 
 from __future__ import annotations

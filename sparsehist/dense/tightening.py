@@ -2,6 +2,8 @@
 
 Coarsening only adds independent noise, so whoever bought a release can pass on more private ones. Over
 several levels they stay lossless together when they are drawn from one state.
+
+Papers: [KHP eq. 26].
 """
 
 from __future__ import annotations

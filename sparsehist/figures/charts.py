@@ -1,4 +1,7 @@
-"""The charts; each with a caption that names paper and figure. Needs the extra `plots`."""
+"""The charts; each with a caption that names paper and figure. Needs the extra `plots`.
+
+Papers: [KHP Figure 1].
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The numbers behind the figures, as formulas."""
+"""The numbers behind the figures, as formulas.
+
+Papers: [KHP Figure 2, Figure 3].
+"""
 
 from __future__ import annotations
 

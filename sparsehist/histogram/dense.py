@@ -1,4 +1,7 @@
-"""The dense baseline: every cell drawn, by the two adjacent levels. Same law as the sparse rounds."""
+"""The dense baseline: every cell drawn, by the two adjacent levels. Same law as the sparse rounds.
+
+Papers: [ARNP Lemma 5.3, Alg. 3, Lemma 5.4, Lemma A.1, Lemma A.2].
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ at the new level and Y from the marginal above the threshold, made from one unif
 every past level with shared randomness by monotone steps. Y inside A accepts, else X inside A rejects, else the race
 is run again. Y in A implies X in A, so the acceptance probability is P(A | exceed) / P(A) exactly, and an accepted
 path has the law given both: no integral is computed, and any order of levels will do. Drawing each step from its own
-truncated law instead (Andersson et al., Algorithm 6 as printed) has another joint law and is not private at the
+truncated law instead ([ARNP Alg. 6] as printed) has another joint law and is not private at the
 stated level.
 
 Explicitly: where the history would become rare with the new threshold (`sparsehist.histogram.history`), all untracked
@@ -18,6 +18,8 @@ the law is that of the dense mechanism all the same. Of m past points some is ex
 1 - e**(-3/m), so explicit cells are at most m/3 + 1 times those expected to be published; the empty cells of a domain
 get there only where about as many as there are were let through by thresholds. A history is never less likely than
 e**-3, so that no race and no path takes more than 20 tries on average.
+
+Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7, Alg. 6].
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def draw_exceeding(
         >>> bool((drawn.values > 8).all() and (drawn.paths[:, 0] <= 9).all() and drawn.exceeds.all())
         True
 
-    Source: our own derivation; it replaces Algorithm 6 and Lemma 5.6 of Andersson et al.
+    Source: our own derivation; it replaces [ARNP Alg. 6, Lemma 5.6].
     """
     if not family.monotone:
         raise DeclarationError(f"{family!r} is not monotone, so cells cannot be drawn lazily with it")

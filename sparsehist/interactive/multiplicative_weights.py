@@ -11,6 +11,8 @@ thousandth of this one's; it is for predicates that nobody can list beforehand.
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose checker has a threshold without noise and is replaced
 by a sparse vector. Step and number of updates are our own derivation: with step eta = 8 alpha an update of a query
 that is off by 2 alpha lowers the relative entropy by at least 16 alpha^2 - eta^2/8 = 8 alpha^2.
+
+Papers: [Interactive Claim 1, Thm 2].
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ promised.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1; on integers the proof is
 the same, as all shifts are whole numbers. It stands in for the noisy checker of [Interactive section 3].
+
+Papers: [Interactive section 1].
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ one by a kernel that knows S. So all coarse reports are the fine ones with noise
 and relaxing draws the fine memo and the fine reports from the same joint law, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only.
+
+Papers: [KHP eq. 39, eq. 40, eq. 42].
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ one_if_set, gamma = one_if_not.
 
 Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) put right; the cost of r
 reports is our own derivation.
+
+Papers: [KHP eq. 38].
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def check_family(
         >>> bool(check_family(noise.Laplace(), draws=20_000, rng=entropy.seeded(1)))
         True
 
-    Source: Andersson et al., Definition 1.1 (the convolution preorder) and Algorithm 5.
+    Source: [ARNP Def. 1.1, Alg. 5], the convolution preorder.
     """
     exact = tuple(sorted({as_level(level) for level in levels}))
     if len(exact) < 3:

@@ -5,7 +5,9 @@ Law: P[Z(epsilon) = x] is proportional to a^|x| with a = e^(-epsilon / sensitivi
 probability v_fine / v_coarse and otherwise a draw of the coarse law: every step below follows by Bayes.
 
 Source: Inusah and Kozubowski 2006 (the law); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); bridge, refine
-and between are our own derivation, after Koufogiannis, Han and Pappas 2016, Algorithm 1, for the real law.
+and between are our own derivation, after [KHP Alg. 1] for the real law.
+
+Papers: [ARNP Def. D.5, Lemma D.6].
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Law: Z(level) has density level * e**(-level x) on x >= 0. The coarser noise is the finer plus a bridge that is
 0 with probability level_coarse / level_fine and otherwise coarse noise itself, from which every step follows.
+
+Papers: [ARNP Def. F.6, Claim F.7].
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Exponential:
         >>> Exponential().std(4)
         0.25
 
-    Source: Andersson et al., Claim F.7; refine and between by Bayes' rule on it.
+    Source: [ARNP Claim F.7]; refine and between by Bayes' rule on it.
     """
 
     integer: ClassVar[bool] = False

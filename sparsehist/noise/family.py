@@ -3,6 +3,8 @@
 A family D(level) is usable when D(coarse) is D(fine) convolved with a bridge (Andersson, Retschmeier, Nelson
 and Pagh, Definition 1.1): then a release at any new level needs only the noise at its two neighbours, and all
 releases together reveal no more than the finest. A larger level is finer: less noise, less privacy.
+
+Papers: [ARNP Def. 1.1].
 """
 
 from __future__ import annotations

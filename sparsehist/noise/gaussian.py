@@ -2,6 +2,8 @@
 
 Law: Z(rho) ~ N(0, sensitivity**2 / (2 rho)); rho * Z(rho) is a Brownian motion in rho, from which every
 step below follows.
+
+Papers: [ARNP Lemma 3.1, Lemma 3.2, Lemma 3.3, Alg. 1, Cor. 3.5, Lemma D.4]; [KHP Thm 14].
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Gaussian:
         >>> Gaussian(sensitivity=1.0).std(0.5)
         1.0
 
-    Source: Bun and Steinke 2016, Proposition 1.6; Andersson et al., Lemma 3.2 with the variance
+    Source: Bun and Steinke 2016, Proposition 1.6; [ARNP Lemma 3.2] with the variance
     sensitivity**2/(2 rho), and their Algorithms 4 and 5 for the two adjacent levels.
     """
 

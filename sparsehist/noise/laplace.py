@@ -3,6 +3,9 @@
 Law: density proportional to e**(-level |x| / sensitivity). Its characteristic function is 1/(1 + t**2/b**2)
 with b = level / sensitivity, so the coarser noise is the finer plus a bridge that is 0 with probability
 (b_coarse / b_fine)**2 and otherwise coarse noise itself. Every step below is Bayes' rule on that sum.
+
+Papers: [ARNP Def. F.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq.
+22, Alg. 1]; [KHP poster Thm 1].
 """
 
 from __future__ import annotations
@@ -46,8 +49,8 @@ class Laplace:
         >>> Laplace(sensitivity=1.0).std(2) ** 2
         0.5000000000000001
 
-    Source: Koufogiannis, Han and Pappas 2016, eq. (22), (25) and Algorithm 1 (whose third case lacks its
-    return); between by our own derivation, as Lemma F.5 of Andersson et al. has the wrong variance as printed.
+    Source: [KHP eq. 22, eq. 25, Alg. 1] (whose third case lacks its
+    return); between by our own derivation, as [ARNP Lemma F.5] has the wrong variance as printed.
     """
 
     sensitivity: float = 1.0

@@ -2,6 +2,8 @@
 
 Law: Z(level) ~ Poisson(1/level), a Poisson process read at time 1/level: coarser noise is later, increments
 are independent Poisson, and an earlier state given a later one is a binomial thinning.
+
+Papers: [ARNP Thm E.1].
 """
 
 from __future__ import annotations

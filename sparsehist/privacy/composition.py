@@ -11,6 +11,8 @@ be in.
 Source: Bun and Steinke 2016, Lemma 1.7 (composition) and Proposition 1.4 (post-processing); epsilon-DP implies
 epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; [ARNP Def. 3.4] (a path
 costs its finest release), [ARNP Cor. 4.6] (and so does whatever is made of its releases).
+
+Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
 """
 
 from __future__ import annotations

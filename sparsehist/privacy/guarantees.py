@@ -8,6 +8,8 @@
 
 What does not exist is refused with the reason. A guarantee adds to one of its own kind: what two releases with
 independent noise cost together.
+
+Papers: [ARNP Def. D.1, Def. D.2]; [KHP Def. 2, Def. 12]; [Interactive Def. 3].
 """
 
 from __future__ import annotations

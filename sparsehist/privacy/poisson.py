@@ -13,6 +13,8 @@ the step. The law is tilted towards epsilon (Esscher's transform), so a delta of
 
 Source: our own derivation; the split is that of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, "Connect the
 Dots". [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger at one key.
+
+Papers: [ARNP Thm E.2, Cor. E.3].
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ needs epsilon up to 1.256. Both are for a fixed list of guarantees; where they a
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases, however adaptive; Murtagh and
 Vadhan 2016, Theorem 1.5 (different guarantees). Numerical gap: none to 15 digits, rounded to nearest, not upwards;
 `delta_of` to 12 digits, above by what rounding the epsilons up to a grid adds where the sums are too many.
+
+Papers: [Interactive section 3].
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ This is what rho alone promises. Gaussian noise at that rho promises more: see `
 
 Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8
 (approximate zCDP). Numerical gap: none to 15 digits, rounded to nearest, not upwards.
+
+Papers: [Interactive Lemma 5].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plot of Laplace paths: the noise at every level of an interval (Koufogiannis, Han and Pappas, Figure 1)."""
+"""The plot of Laplace paths: the noise at every level of an interval [KHP Figure 1]."""
 
 from __future__ import annotations
 

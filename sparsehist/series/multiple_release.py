@@ -1,6 +1,8 @@
 """Multiple release of a dense vector: the class that owns a state and draws for it, and the file it is saved as.
 
 The file is a line of JSON, the arrays as they lie in memory, and a digest.
+
+Papers: [ARNP Def. 3.4].
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ class MultipleRelease:
         >>> vector
         MultipleRelease(Gaussian, size=3, levels=(0.1, 1, 2), cap=2, sealed=True)
 
-    Source: Andersson et al., Algorithms 4 and 5; for sealing see `sparsehist.dense.dense_state`.
+    Source: [ARNP Alg. 4, Alg. 5]; for sealing see `sparsehist.dense.dense_state`.
     """
 
     __slots__ = ("_cap", "_charge", "_descent", "_lock", "_process", "_state", "_step")

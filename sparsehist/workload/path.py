@@ -1,4 +1,7 @@
-"""The noise path of a workload: the state at a new level from those at the two levels next to it."""
+"""The noise path of a workload: the state at a new level from those at the two levels next to it.
+
+Papers: [ARNP Lemma 5.1].
+"""
 
 from __future__ import annotations
 

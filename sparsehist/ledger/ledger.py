@@ -413,13 +413,14 @@ class Ledger:
         beginning = _beginning(known.population, budget, "budget of population")
         if open_after > budget.split.open and open_after > open_before:
             what = "of open domains and slack" if budget.shared else "of open domains"
-            _refuse_delta(what, open_after - open_before, beginning, budget.split.open, open_before)
+            remedy = "a release that asks for no more than that fits at any level: pass delta=, or raise threshold="
+            _refuse_delta(what, open_after - open_before, beginning, budget.split.open, open_before, remedy)
         if budget.shared or budget.split.slack is None:
             return
         if slack_after > budget.split.slack and slack_after > slack_before:
-            _refuse_delta(
-                "of numerical slack", slack_after - slack_before, beginning, budget.split.slack, slack_before
-            )
+            remedy = "no level would fit, since slack hardly depends on it: a budget with a larger delta_slack would"
+            more = slack_after - slack_before
+            _refuse_delta("of numerical slack", more, beginning, budget.split.slack, slack_before, remedy)
 
     def _advice(self, release: Spending) -> str:
         largest = self.largest_level(release.series_id, release.path)
@@ -535,11 +536,13 @@ def _beginning(population: str, budget: Budget | None, words: str = "the budget 
     return f"{words} {population!r} {is_}{budget}"
 
 
-def _refuse_delta(what: str, more: Fraction, beginning: str, limit: Fraction, spent: Fraction) -> NoReturn:
+def _refuse_delta(
+    what: str, more: Fraction, beginning: str, limit: Fraction, spent: Fraction, remedy: str
+) -> NoReturn:
     remaining = max(limit - spent, _NOTHING)
     raise BudgetExceededError(
         f"requested delta {float(more):.6g} more {what}, {beginning}, remaining {float(remaining):.6g} of "
-        f"{float(limit):.6g}, difference {float(more - remaining):.6g}; nothing was spent"
+        f"{float(limit):.6g}, difference {float(more - remaining):.6g}; {remedy}; nothing was spent"
     )
 
 

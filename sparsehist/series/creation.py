@@ -68,7 +68,8 @@ def create(
         noise: Family of noise: "gaussian" (level rho of zCDP), "laplace" or "discrete_laplace" (level epsilon of
             pure DP), "poisson" or "skellam" (level 1/mean). Or its class, or an instance with the sensitivity that
             max_keys implies, such as `sh.noise.Laplace(sensitivity=20)`. A class of your own stands at the top of a
-            module, has all that `sh.noise.Family` lists, and a classmethod `for_histogram(max_keys)`.
+            module, has all that `sh.noise.Family` lists, and a classmethod `for_histogram(max_keys)`; whoever
+            opens the store later calls `sh.noise.register` with it first.
         cap: Refuse releases beyond this level (the sum over the series' paths). A budget of the population charges a
             series that is not Gaussian its cap, whole, at its first release, but for pure noise on the pure route;
             without a cap the level of its first release is charged as one, and nothing finer is released after it.

@@ -167,7 +167,7 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata:
     """Read what `as_dict` gave.
 
     Raises:
-        InputError: If something is missing.
+        InputError: If something is missing or of another type.
     """
     record = WorkloadMetadata if stored.get("kind") == WorkloadMetadata.kind else CellMetadata
     given: dict[str, Any] = {}
@@ -175,6 +175,28 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata:
         if field.name in stored:
             value = stored[field.name]
             given[field.name] = tuple(value) if isinstance(value, list) else value
+            if not _fits(given[field.name], str(field.type)):
+                raise InputError(f"the metadata of a release has a {field.name!r} that is no {field.type}")
         elif field.default is MISSING:
             raise InputError(f"the metadata of a release has no {field.name!r}: another version wrote it")
     return record(**given)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (float, int),
+    "tuple[str, ...]": tuple,
+    "None": type(None),
+}
+
+
+def _fits(value: object, declared: str) -> bool:
+    """Whether a value is of the type a field declares; true is no number."""
+    kinds = [_KINDS[kind] for kind in declared.split(" | ")]
+    if isinstance(value, bool):
+        return bool in kinds
+    return any(isinstance(value, kind) for kind in kinds) and all(
+        isinstance(part, str) for part in (value if isinstance(value, tuple) else ())
+    )

@@ -15,14 +15,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sparsehist import noise as families
 from sparsehist.dense.dense_release import DenseRelease, dense_release
 from sparsehist.dense.dense_state import DenseState, draw_and_publish, published, seal
 from sparsehist.dense.rounding import as_power_of_two
@@ -411,7 +411,7 @@ def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
             *left, own = header["descent"]
             descent = (*((name, level) for name, level in left), own)
             arrays = [_read_array(file, header["size"], header["dtype"], digest) for _ in range(len(levels) + 1)]
-        except (ValueError, KeyError, TypeError, MemoryError):
+        except (ValueError, KeyError, TypeError, MemoryError, RecursionError):
             raise_alone(_damaged(path))
         if file.read() != digest.digest():
             raise _damaged(path)
@@ -456,13 +456,15 @@ def _as_text(value: object) -> list[str]:
 
 
 def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | None) -> DenseFamily:
-    """The family itself; nothing outside sparsehist.noise is imported because a file names it."""
+    """The family itself: one given, or one of the package's own; nothing is imported because a file names it."""
     if family is not None:
         if _describe(family) != described:
             raise InputError(f"{path} was saved with {described['name']} and other parameters than the family given")
         return family
-    module, _, name = described["name"].partition(":")
-    if not module.startswith("sparsehist.noise."):
+    own = {
+        f"{made.__module__}:{made.__qualname__}": made for made in vars(families).values() if isinstance(made, type)
+    }
+    if described["name"] not in own:
         raise InputError(f"{path} was saved with {described['name']}; pass it as family=")
     readers: dict[str, Callable[[str], Any]] = {
         "int": int,
@@ -473,10 +475,9 @@ def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | Non
     }
     try:
         values = {name: readers[of](text) for name, (of, text) in described["parameters"].items()}
-        made: DenseFamily = getattr(import_module(module), name)(**values)
-    except (ImportError, AttributeError, KeyError, TypeError, ValueError):
+        return cast("DenseFamily", own[described["name"]](**values))
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         raise InputError(f"{path} was saved with {described['name']}; pass it as family=") from None
-    return made
 
 
 def _new_path() -> str:

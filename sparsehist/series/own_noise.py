@@ -1,12 +1,13 @@
-"""The noise of a series: a name, a class or an instance, kept as text by which a stored series finds it again."""
+"""The noise of a series: a name, a class or an instance, kept as text by which a stored series finds it again.
+
+Built-in families have names. A family of your own is found among those this process registered; a text in a store or
+a release never makes anything be imported.
+"""
 
 from __future__ import annotations
 
-from functools import reduce
-from importlib import import_module
-
 from sparsehist.errors import DeclarationError
-from sparsehist.noise import Family, family_named, name_of
+from sparsehist.noise import Family, family_named, name_of, register, registered
 
 NoiseChoice = str | type | Family
 """A family by name, as a class, or as an instance with the sensitivity that max_keys implies."""
@@ -18,30 +19,30 @@ def checked_noise(noise: NoiseChoice, max_keys: int) -> str:
     """The text by which a series stores its noise: a name of the package's own, or module:qualname.
 
     Raises:
-        DeclarationError: If it cannot be found again by that text, has another sensitivity than max_keys implies, or
-            lacks something that drawing lazily needs; the message says what.
+        DeclarationError: If it is not registered, could not be found again, has another sensitivity than
+            max_keys implies, or lacks something that drawing lazily needs; the message says what.
     """
     if isinstance(noise, str):
         load_family(noise, max_keys)
         return noise
-    found = noise if isinstance(noise, type) else type(noise)
-    name = name_of(found) or f"{found.__module__}:{found.__qualname__}"
-    if found.__module__ in ("builtins", "__main__") or "<locals>" in found.__qualname__:
-        raise DeclarationError(
-            f"noise must be the name of a family, a class that stands at the top of a module that can be imported "
-            f"again, or an instance of one, got {noise!r}"
-        )
+    name = name_of_choice(noise)
     family = load_family(name, max_keys)
-    if type(family) is not found and ":" in name:
-        raise DeclarationError(
-            f"noise {name!r} is another class than the one given: a series could not find it again"
-        )
     if not isinstance(noise, type) and noise != family:
         raise DeclarationError(
             f"noise={noise!r} is not what units of max_keys={max_keys} need, which is {family!r} (both have to be "
             f"equal, as dataclasses are); the class alone would do"
         )
     return name
+
+
+def name_of_choice(noise: type | Family) -> str:
+    """The text that stands for a class or an instance; a class of your own is registered.
+
+    Raises:
+        DeclarationError: If another process would not find the class under that text.
+    """
+    found = noise if isinstance(noise, type) else type(noise)
+    return name_of(found) or register(found)
 
 
 def load_family(name: str, max_keys: int) -> Family:
@@ -51,7 +52,7 @@ def load_family(name: str, max_keys: int) -> Family:
     in each of max_keys cells means for its sensitivity.
 
     Raises:
-        DeclarationError: If it is not there, is no family, or cannot be drawn lazily.
+        DeclarationError: If it is not registered, is no family, or cannot be drawn lazily.
     """
     family = _own(name, max_keys) if ":" in name else family_named(name, max_keys)
     if not family.monotone:
@@ -63,11 +64,7 @@ def load_family(name: str, max_keys: int) -> Family:
 
 
 def _own(name: str, max_keys: int) -> Family:
-    module, _, qualname = name.partition(":")
-    try:
-        found = reduce(getattr, qualname.split("."), import_module(module))
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise DeclarationError(f"noise {name!r} cannot be imported: {problem}") from None
+    found = registered(name)
     make = getattr(found, "for_histogram", None)
     if make is None:
         raise DeclarationError(

@@ -24,6 +24,7 @@ from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_meta
 from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
 
 if TYPE_CHECKING:
+    from sparsehist.noise import Family
     from sparsehist.workload import Strategy
 
 _METADATA_KEY = "sparsehist"
@@ -368,18 +369,20 @@ def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
         raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
 
 
-def read(path: str | os.PathLike[str]) -> Release:
-    """Read a release that was written as Parquet; needs no store.
+def read(path: str | os.PathLike[str], *, noise: type | Family | None = None) -> Release:
+    """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
     Args:
         path: The file.
+        noise: The family it was drawn from, a class or an instance, where that is none of this package's; `intervals`
+            needs it.
 
     Returns:
         The release: the same rows and metadata.
 
     Raises:
         NotFoundError: If there is no such file.
-        InputError: If it is a directory, or not a release.
+        InputError: If it is a directory, not a release, or drawn from another family than `noise`.
     """
     source = Path(path)
     if source.is_dir():
@@ -390,10 +393,16 @@ def read(path: str | os.PathLike[str]) -> Release:
         stored = pl.read_parquet_metadata(source)
         frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
         metadata = json.loads(stored[_METADATA_KEY])
-    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
+        written_as = metadata.pop("format", None)
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
-    if metadata.pop("format", None) != _FORMAT:
+    if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
+    if noise is not None:
+        from sparsehist.series.own_noise import name_of_choice
+
+        if (given := name_of_choice(noise)) != metadata.get("noise"):
+            raise InputError(f"{source} was drawn from the family {metadata.get('noise')!r}, not from {given!r}")
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
 
 

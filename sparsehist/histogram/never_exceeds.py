@@ -18,15 +18,17 @@ many levels lie far apart (Laplace), where integer noise is spread too wide, and
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram import laplace_history, recursion
+from sparsehist.histogram import laplace_history
 from sparsehist.histogram.grid import effective_threshold, grid_step
 from sparsehist.histogram.lattice_history import conditional_survival
+from sparsehist.histogram.recursion import BoundedPath
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
@@ -70,6 +72,9 @@ def first_exceedances(family: Family, releases: Past) -> list[float]:
         One probability a release; their sum is that of ever being published.
     """
     known = [(as_level(level), threshold) for level, threshold in releases]
+    in_order = _in_order(family, tuple(known)) if isinstance(family, Gaussian) else None
+    if in_order is not None:
+        return in_order
     return [first_exceedance(family, tuple(known[:i]), *release) for i, release in enumerate(known)]
 
 
@@ -131,10 +136,25 @@ def _log_gaussian(family: Gaussian, lowest: dict[Fraction, float], level: Fracti
     bounds: dict[float, float] = {}
     for known, bound in lowest.items():  # levels that one double stands for share their noise at its precision
         bounds[float(known)] = min(bound, bounds.get(float(known), math.inf))
-    times = sorted(bounds)
-    upper = [time * bounds[time] * scale for time in times]
     now = float(level)
-    return min(recursion.log_exceeding(times, upper, now, now * margin * scale), 0.0)
+    path = _bounded_path(tuple((time, time * bounds[time] * scale) for time in sorted(bounds)))
+    return min(path.log_exceeding(now, now * margin * scale), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _bounded_path(bounds: tuple[tuple[float, float], ...]) -> BoundedPath:
+    return BoundedPath([time for time, _ in bounds], [bound for _, bound in bounds])
+
+
+def _in_order(family: Gaussian, releases: tuple[tuple[Fraction, float], ...]) -> list[float] | None:
+    """One term for each Gaussian release from coarse to fine, in one pass; None in another order."""
+    times = [float(level) for level, _ in releases]
+    if any(finer <= coarser for coarser, finer in itertools.pairwise(times)):
+        return None
+    scale = math.sqrt(2) / family.sensitivity
+    pairs = zip(times, releases, strict=True)
+    path = _bounded_path(tuple((time, time * (threshold - 1) * scale) for time, (_, threshold) in pairs))
+    return [math.exp(min(term, 0.0)) for term in path.log_first_exceedances().tolist()]
 
 
 def threshold_for_exceedance(family: Family, past: Past, level: Level, probability: float) -> float:

@@ -93,7 +93,7 @@ def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> Open
 
     Args:
         family: The noise, with the sensitivity that max_keys implies.
-        past: (level, effective threshold) of every release, in the order they were made.
+        past: (level, effective threshold) of every release; of one level in the order they were made.
         delta: Declared for the series.
         max_keys: Keys a unit may touch.
 
@@ -102,7 +102,9 @@ def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> Open
         >>> open_budget(Gaussian(), [(0.5, 6.0)], 1e-6, 1).remaining < 1e-6 - 2.8e-7
         True
     """
-    return OpenBudget(delta, max_keys, tuple(first_exceedances(family, past)))
+    # The sum is that of any order, and from coarse to fine one pass gives it.
+    ordered = sorted(past, key=lambda release: as_level(release[0]))
+    return OpenBudget(delta, max_keys, tuple(first_exceedances(family, ordered)))
 
 
 def exceedance_at(family: Family, past: Past, level: Level, threshold: float) -> float:

@@ -10,7 +10,8 @@ S_{i+1} together with all bounds up to time i is
 with F_1 Gaussian. ln F_i is concave, and its only fine structure is left behind by bounds: as wide as the
 square root of the time since, and travelling along a straight line (-d/ds ln F solves Burgers' equation,
 whose characteristics are straight). Panels are graded towards those places and halved where that is not
-enough, so that levels may lie close together or far apart at much the same cost: 1 to 5 ms a level.
+enough, so that levels may lie close together or far apart at much the same cost: 1 to 5 ms a level, paid once by
+`BoundedPath` for all bounds that a search tries at a new level.
 
 All of this works on ln F, kept on panels as polynomials of degree 15. An integrand
 u -> F(u) exp(-precision*(u - s)**2/2) is log-concave too, so its peak, and the window in which it falls by e**-40,
@@ -24,6 +25,7 @@ parameters and perhaps of one true count, so that no record here has a repr. Sou
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,11 +39,12 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 _REACH = 14.0  # by Brascamp-Lieb a bounded path varies no more than a free one; beyond 14 deviations lies 1e-40
+_FAR = 40.0  # deviations, beyond which lies less than 1e-340, which nothing here tells from 0
 _CHUNK = 2048  # integrands cut up at once: some 20 MB
 
 _ORDER = 16
 _DROP = 40.0  # e**-40 = 4e-18 of the peak is left out on either side
-_STEPS = 5  # pieces on either side of the peak: a fall of at most 8 each, on which 16 nodes err by 1e-25
+_STEPS = 3  # pieces on either side of the peak: on an exponential's fall of 13 each, 16 nodes err by 1e-17
 _SETTLED = 2e-14  # of the last coefficients of ln F, an absolute number
 _NOISE = 1e-6
 _PANELS = 400  # a safeguard: graded panels number 10 to 100
@@ -82,7 +85,7 @@ def log_between(times: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
         return -math.inf
     if len(t) == 0:
         return 0.0
-    return float(_log_integral(_Tilted(_filter(t, low, high)[-1], np.zeros(1), 0.0))[0])
+    return _log_mass(_filter(t, low, high)[-1])
 
 
 def log_exceeding(times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, lower: float) -> float:
@@ -102,6 +105,144 @@ def log_exceeding(times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, l
         0.125
     """
     return log_between(*_exceeding_box(times, upper, new_time, lower))
+
+
+class BoundedPath:
+    """Brownian motion that is to stay at or below bounds: what one new time adds, for any bound there.
+
+    The densities of a path under its bounds are computed once, and a new time meets them wherever it stands: with
+    F its density given the past before it, and B the probability of staying below the bounds after it, which is the
+    same recursion backwards from 1, ln P(bounds hold, S > lower) is the logarithm of an integral of F*B from lower.
+
+    Args:
+        times: Variances of S, increasing; shape (m,).
+        upper: Bounds; shape (m,).
+
+    Raises:
+        DeclarationError: As `log_between`.
+        LevelOrderError: As `log_between`.
+
+    Example:
+        >>> path = BoundedPath([1.0], [0.0])
+        >>> round(math.exp(path.log_exceeding(2.0, 0.0)), 12), round(math.exp(path.log_first_exceedances()[0]), 12)
+        (0.125, 0.5)
+    """
+
+    def __init__(self, times: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        t, _, high = _box(times, np.full(np.shape(upper), -math.inf), upper)
+        self._times: list[float] = t.tolist()
+        self._upper: list[float] = high.tolist()
+        self._below: list[_LogDensity | None] = []
+        self._first: list[float] = []
+        # Densities reach far, and are to lose no digits to large values far from where the path begins.
+        self._features = [_Feature(0.0, 0.0, 0.0, 0.0)]
+        self._new: dict[float, _LogDensity | None] = {}
+
+    def log_first_exceedances(self) -> FloatArray:
+        """ln P(S_j <= upper_j for all j < i, and S_i > upper_i), for each i; shape (m,).
+
+        Returns:
+            Natural logarithms with the error of `log_between`; -inf below 1e-340.
+        """
+        self._advance(len(self._times))
+        return np.array(self._first)
+
+    def log_exceeding(self, new_time: float, lower: float) -> float:
+        """What the function `log_exceeding` computes; -inf below 1e-340."""
+        if new_time not in self._new:
+            self._new[new_time] = self._at(new_time)
+        density = self._new[new_time]
+        if density is None or lower >= density.edges[-1]:
+            return -math.inf
+        return _log_mass(density.above(lower))
+
+    def _at(self, time: float) -> _LogDensity | None:
+        """ln F*B at a new time, up to a bound that the path has there."""
+        place = bisect.bisect_left(self._times, time)
+        self._advance(place)
+        again = self._times[place : place + 1] == [time]
+        later = list(zip(self._times, self._upper, strict=True))[place + again :]
+        low, high = -_FAR * math.sqrt(time), self._highest(place, time)
+        if again:
+            high = min(high, self._upper[place])
+        high = min([high, *(bound + _FAR * math.sqrt(at - time) for at, bound in later)])
+        if not low < high or (place and self._below[place - 1] is None):
+            return None
+        known = self._features[: place + 1]
+        forward = self._forward(place, time, _graded(low, high, time, known))
+        if not later:
+            return forward
+        back = _staying_below(later, time, low, high)
+        if back is None:
+            return None
+        backward, features = back
+
+        def both(s: FloatArray) -> FloatArray:
+            return forward.at(s, forward.value)[0] + backward.at(s, backward.value)[0]
+
+        return _interpolate(both, _graded(low, high, time, [*known, *features]))
+
+    def _advance(self, until: int) -> None:
+        """Compute densities up to a bound, and what is above it, at the first times."""
+        for i in range(len(self._below), until):
+            time, bound = self._times[i], self._upper[i]
+            low, high = -_FAR * math.sqrt(time), self._highest(i, time)
+            if i and self._below[i - 1] is None:
+                low = high
+            if not low < min(bound, high):
+                # Nothing stays below; what came this far exceeds.
+                density = self._forward(i, time, _graded(low, high, time, self._features)) if low < high else None
+                self._first.append(-math.inf if density is None else _log_mass(density))
+                self._below.append(None)
+                continue
+            edges = _graded(low, min(bound, high), time, self._features)
+            cut = edges[-1]
+            if cut < high:
+                edges = np.append(edges, _graded(cut, high, time, self._features)[1:])
+            density = self._forward(i, time, edges)
+            self._first.append(_log_mass(density.above(cut)) if cut < high else -math.inf)
+            below = density.below(cut)
+            self._below.append(below)
+            self._features.append(_feature(below, float(cut), time))
+
+    def _forward(self, place: int, time: float, edges: FloatArray) -> _LogDensity:
+        before = self._below[place - 1] if place else None
+        if before is None:
+            return _interpolate(lambda s: -(s**2) / (2 * time) + _log_peak(time), edges)
+        return _step(before, time - self._times[place - 1], edges)
+
+    def _highest(self, place: int, time: float) -> float:
+        """Above this it gets with a probability below 1e-340, be it from 0 or from the bound before."""
+        free = _FAR * math.sqrt(time)
+        if not place:
+            return free
+        return min(free, self._upper[place - 1] + _FAR * math.sqrt(time - self._times[place - 1]))
+
+
+def _staying_below(
+    later: Sequence[tuple[float, float]], time: float, low: float, high: float
+) -> tuple[_LogDensity, list[_Feature]] | None:
+    """ln P(S stays at or below later bounds, given where it is at a time), between two places; and what cut it."""
+    ends, before = [(low, high)], time
+    for at, bound in later:
+        reach = _REACH * math.sqrt(at - before)
+        ends.append((ends[-1][0] - reach, min(bound, ends[-1][1] + reach)))
+        before = at
+    if any(lowest >= highest for lowest, highest in ends):
+        return None
+    edges, features = np.array(ends[-1]), list[_Feature]()
+    density = _interpolate(np.zeros_like, edges)
+    for i in range(len(later) - 1, -1, -1):
+        at, bound = later[i]
+        if ends[i + 1][1] == bound:
+            features.append(_feature(density, bound, at))
+        before = later[i - 1][0] if i else time
+        density = _step(density, at - before, _graded(*ends[i], before, features))
+    return density, features
+
+
+def _log_mass(density: _LogDensity) -> float:
+    return float(_log_integral(_Tilted(density, np.zeros(1), 0.0))[0])
 
 
 def _exceeding_box(
@@ -203,7 +344,7 @@ def _graded(low: float, high: float, time: float, features: Sequence[_Feature]) 
     A cut density is an error function there: its complex zeros are three widths off, near enough for 16
     coefficients on a panel of 1.5 widths, and on one half as wide as it is far away.
     """
-    since = np.array([time - feature.time for feature in features])
+    since = np.array([abs(time - feature.time) for feature in features])
     centres = np.array([f.place + f.velocity * age for f, age in zip(features, since, strict=True)])
     stiffness = np.array([feature.stiffness for feature in features])
     widths = 1.5 * np.sqrt(since * (1 + stiffness * since))
@@ -233,6 +374,20 @@ class _LogDensity:
         """Evaluate some of the tables."""
         panel, x = self.locate(u)
         return [_horner(table, panel, x) for table in tables]
+
+    def below(self, edge: float) -> _LogDensity:
+        """The same up to one of its edges."""
+        panels = int(np.searchsorted(self.edges, edge))
+        tables = (table[:, :panels] for table in (self.value, self.slope, self.curvature))
+        return _LogDensity(self.edges[: panels + 1], *tables)
+
+    def above(self, place: float) -> _LogDensity:
+        """The same from any place up."""
+        if place <= self.edges[0]:
+            return self
+        edges = np.append(place, self.edges[self.edges > place])
+        places = (edges[1:] + edges[:-1])[:, None] / 2 + np.diff(edges)[:, None] / 2 * _POINTS
+        return _from_chebyshev(edges, self.at(places, self.value)[0] @ _TO_CHEBYSHEV.T)
 
     def locate(self, u: FloatArray, inside: FloatArray | None = None) -> tuple[IntArray, FloatArray]:
         """Find the panel (that of `inside`, where given) and the place in it, from -1 to 1."""

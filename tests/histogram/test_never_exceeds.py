@@ -233,6 +233,16 @@ def test_half_of_what_remains_leaves_half(levels: list[str]) -> None:
         left = after.remaining
 
 
+def test_the_order_of_releases_does_not_change_their_delta() -> None:
+    """One pass from coarse to fine, and one term at a time in any order, give one sum; a release less does not."""
+    releases = [("0.2", 17.0), ("0.05", 31.0), ("1/2", 12.0), ("0.1", 22.0), ("0.07", 27.0)]
+    ordered = sorted(releases, key=lambda release: as_level(release[0]))
+    delta = open_delta(Gaussian(), releases, 3)
+    assert open_delta(Gaussian(), ordered, 3) == pytest.approx(delta, rel=3e-12, abs=0)
+    assert open_budget(Gaussian(), releases, 1e-3, 3).delta_spent == pytest.approx(delta, rel=3e-12, abs=0)
+    assert open_delta(Gaussian(), ordered[1:], 3) < 0.999 * delta
+
+
 def test_a_positive_rest_always_remains() -> None:
     """After a hundred and fifty releases, far below the rounding of delta itself, there is still half of the half."""
     budget = OpenBudget(1e-6, 20, ())

@@ -10,6 +10,7 @@ from mpmath import mp
 
 from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.histogram.recursion import (
+    BoundedPath,
     log_between,
     log_exceeding,
 )
@@ -174,6 +175,38 @@ def test_exceeding_and_staying_below_add_up(history):
     t = sorted(bounds)
     below = log_survival(t, [bounds[time] for time in t])
     assert np.logaddexp(above, below) == pytest.approx(log_survival(times, upper), rel=1e-13, abs=1e-11)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_path_met_by_a_new_level_has_the_reference_probability(name):
+    """Forwards times backwards gives the digits of the oracle; a bound far below leaves all of the path."""
+    levels, deviations, level, deviation, sensitivity, count, expected = EVERY[name]
+    scale = math.sqrt(2) / float(sensitivity)
+    thresholds = in_counts(levels, deviations, sensitivity)
+    (threshold,) = in_counts([level], [deviation], sensitivity)
+    times = [float(one) for one in levels]
+    upper = [t * float(bound - count) * scale for t, bound in zip(times, thresholds, strict=True)]
+    path, new, stays = BoundedPath(times, upper), float(level), log_survival(times, upper)
+    found = path.log_exceeding(new, new * float(threshold - count) * scale)
+    assert math.exp(found - stays) == pytest.approx(float(expected), rel=1e-12, abs=0)
+    assert path.log_exceeding(new, -1e9) == pytest.approx(stays, rel=0, abs=2e-13)
+    assert math.fsum(np.exp(path.log_first_exceedances())) == pytest.approx(-math.expm1(stays), rel=0, abs=1e-13)
+
+
+@given(histories())
+def test_a_path_met_by_a_new_level_agrees_with_the_recursion_through_it(history):
+    """For a new time anywhere, a time that the path has, and each term of the path: the same numbers."""
+    times, upper, new_time, bound = history
+    path = BoundedPath(times, upper)
+    for time, lower in ((new_time, bound), (float(times[0]), float(upper[0]) - math.sqrt(times[0]))):
+        expected = log_exceeding(times, upper, time, lower)
+        if expected > -700:
+            assert path.log_exceeding(time, lower) == pytest.approx(expected, rel=1e-13, abs=1e-11)
+    for i, term in enumerate(path.log_first_exceedances()):
+        expected = log_exceeding(times[:i], upper[:i], times[i], upper[i])
+        if expected > -700:
+            assert term == pytest.approx(expected, rel=1e-13, abs=1e-11)
+    assert path.log_exceeding(new_time, 50 * math.sqrt(new_time)) == -math.inf
 
 
 @given(histories(), st.floats(1e-20, 1e20))

@@ -83,7 +83,7 @@ order by name;
 -- name: session_table
 -- The numbers of a table, which stay its own when it is renamed or hidden.
 --
--- in:  database, schema and name of a table, by place
+-- in:  $database, $schema, $name of a table
 -- out: one row if it is there: database_oid, table_oid, path of the database's file
 
 select
@@ -92,7 +92,7 @@ select
     databases.path
 from duckdb_tables() as tables
 inner join duckdb_databases() as databases using (database_oid)
-where tables.database_name = ? and tables.schema_name = ? and tables.table_name = ?;
+where tables.database_name = $database and tables.schema_name = $schema and tables.table_name = $name;
 
 
 -- name: session_numbers
@@ -113,8 +113,8 @@ inner join duckdb_databases() as databases using (database_oid);
 -- name: session_files
 -- The files that a path or a pattern means.
 --
--- in:  the path, by place
+-- in:  $path
 -- out: file
 
 select file
-from glob(?);
+from glob($path);

@@ -61,7 +61,7 @@ class Lineage:
         """What a plan made now has to know."""
 
         def of_table(path: tuple[str, str, str]) -> Made:
-            found = connection.execute(statement("session_table"), list(path)).fetchall()
+            found = connection.execute(statement("session_table"), _named(path)).fetchall()
             if len(found) != 1:
                 return Made(unclear="cannot be found in the catalogue")
             number, file = (int(found[0][0]), int(found[0][1])), found[0][2]
@@ -76,9 +76,8 @@ class Lineage:
         """What was written into the files that paths and patterns mean."""
         if not self.files:
             return Made()
-        files = [
-            str(row[0]) for path in paths for row in connection.execute(statement("session_files"), [path]).fetchall()
-        ]
+        found = [connection.execute(statement("session_files"), {"path": path}).fetchall() for path in paths]
+        files = [str(row[0]) for rows in found for row in rows]
         written = [[held for made, held in self.files.items() if _is_in(file, made)] for file in files]
         if not any(written):
             return Made()
@@ -145,7 +144,7 @@ class Lineage:
 
     def with_release(self, series: str, release: str, connection: duckdb.DuckDBPyConnection) -> Lineage:
         """What is known once a release is a table of the session."""
-        found = connection.execute(statement("session_table"), ["memory", series, release]).fetchall()
+        found = connection.execute(statement("session_table"), _named(("memory", series, release))).fetchall()
         made = {(int(database), int(table)): Made(public=True) for database, table, _ in found}
         return replace(self, tables={**self.tables, **made})
 
@@ -287,6 +286,11 @@ def _is_in(file: str, written: str) -> bool:
         return Path(file).samefile(written)
     except OSError:
         return False
+
+
+def _named(path: tuple[str, str, str]) -> dict[str, str]:
+    """Database, schema and name of a table, as parameters."""
+    return dict(zip(("database", "schema", "name"), path, strict=True))
 
 
 def _absolute(path: str) -> str:

@@ -33,7 +33,7 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
     Example:
         >>> from sparsehist.sqlfront.script import pieces
         >>> read_head(pieces("show releases from queries")[0], {})
-        Show(what='releases', series='queries', delta=None)
+        Show(what='releases', series='queries', delta=None, since=None, short=False)
     """
     words = Words(piece, parameters)
     if words.accept("CREATE", "SERIES"):

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 
 from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
-from sparsehist.guarantee.operators import OfOnePlan, Protected
+from sparsehist.guarantee.operators import NO_UNIT, OfOnePlan, Protected
 from sparsehist.guarantee.places import Place
 from sparsehist.guarantee.plan import Origins, Planned, Source, plan, refusal
 
@@ -183,6 +183,8 @@ def check_planned(
             "or declare one of "
             "the tables public",
         )
+    if result.slot.values:
+        raise refusal(planned.text, everywhere, NO_UNIT)
     for part, (name, at) in enumerate(zip(units, places, strict=True)):
         named_by = result.columns[at].name
         if named_by is None or named_by.part != part:

@@ -22,6 +22,7 @@ from sparsehist.guarantee.windows import check_windows
 Node = dict[str, Any]
 Live = frozenset[int]
 
+NO_UNIT = "these are the values of a column over all units, and rows of none; name the unit in GROUP BY"
 _OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
 
 
@@ -188,7 +189,9 @@ class OfOnePlan(Shape):
             numbers = [
                 relation.columns[at].number for relation, part in both if (at := of_one.place_of(part)) is not None
             ]
-            if any(number is not None for number in numbers) and (len(numbers) < 2 or numbers[0] != numbers[1]):
+            equated = one.get("comparison") in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+            same = equated and len(numbers) == 2 and numbers[0] == numbers[1]
+            if any(number is not None for number in numbers) and not same:
                 for relation, part in both:
                     self._check(relation, part)
         self._check(Relation((*left.columns, *right.columns)), *whole)
@@ -330,10 +333,15 @@ class OfOnePlan(Shape):
         return len(child.slots) == 1 and all(child.names(child.slot, some) for some in sets)
 
     def _values(self, node: Node, child: Relation, columns: list[Column]) -> tuple[list[Column], Slot]:
-        """The distinct values a correlated query is run for: rows of their own until they meet those they are of."""
+        """The distinct values a correlated query is run for: rows of their own until they meet those they are of.
+
+        They are taken from all rows of a common table expression. Of some of its rows alone, which values there are
+        would depend on all units, and so would whether a row meets its own.
+        """
         taken = [column.taken for column in columns]
         sources = {(one[0], one[1]) for one in taken if one is not None}
-        if not columns or None in taken or len(sources) != 1:
+        whole = kind_of(node["children"][0]) == "CTE_REF"
+        if not whole or not columns or None in taken or len(sources) != 1:
             self._refuse_groups(node, child)
         ((source, _),) = sources
         alone = next((part for part, column in enumerate(columns) if column.number is not None), None)
@@ -368,6 +376,15 @@ class OfOnePlan(Shape):
                 "keeps depends on other units; cast to a decimal, a whole number or text, or write lower(…)",
             )
 
+    def _check_marks(self, where: Node, columns: tuple[Column, ...]) -> None:
+        """Refuse to compare whole rows by a mark that is false or null by other units."""
+        if any(column.if_true for column in columns):
+            self._refuse(
+                where,
+                "rows are compared by whether a value is in a query, and whether that is false or null depends on "
+                "the rows of all units; use it as a condition of its own in WHERE",
+            )
+
     def _window(self, node: Node, live: Live) -> Relation:
         first = self.width(node["children"][0])
         windows = [one for at, one in enumerate(node["expressions"]) if at + first in live]
@@ -398,6 +415,7 @@ class OfOnePlan(Shape):
         if any(of_one.place_of(target) is None for target in node.get("distinct_targets", ())):
             self._check_values(node.get("distinct_targets"), [None], "DISTINCT")
         self._check_values(node, [column.kind for column in child.columns], "DISTINCT")
+        self._check_marks(node, child.columns)
         if not child.names(child.slot, whole):
             self._refuse(node, f"DISTINCT merges rows of different units; select {self._unit} too")
         return child
@@ -418,6 +436,8 @@ class OfOnePlan(Shape):
         ]
         if all(part.public for part in parts):
             return Relation(plain[0])
+        if any(part.columns[at].number is not None for part in parts for at in live):
+            self._refuse(where, "this compares numbers given to the rows of all units; name columns of the rows")
         if any(part.public for part in parts):
             self._refuse(
                 where,
@@ -464,6 +484,8 @@ class OfOnePlan(Shape):
             )
         self._check_values(node, [column.kind for part in parts for column in part.columns], kind_of(node))
         private = [part for part in parts if not part.public]
+        for part in parts:
+            self._check_marks(node, part.columns)
         if any(len(part.slots) > 1 for part in private):
             self._refuse_units(node)
         if not all(part.names(part.slot, whole) for part in private):
@@ -550,6 +572,8 @@ class OfOnePlan(Shape):
         for _ in range(len(first.columns) + 1):
             self._steps[index] = held
             made = self._together(node, [held, self._child(node, whole, at=1)], whole)
+            if not node.get("union_all"):
+                self._check_marks(node, made.columns)
             if [_said(column) for column in made.columns] == [_said(column) for column in held.columns]:
                 return made
             held = made
@@ -679,6 +703,8 @@ class OfOnePlan(Shape):
                         made.slots,
                     )
                 )
+                if any(slot.values for slot in made.slots):
+                    self._refuse(node, f"in {source.name}, as this session made it: {NO_UNIT}")
                 if any(made.columns[at].number is not None or made.columns[at].if_true for at in wanted):
                     self._refuse(node, f"in {source.name}, as this session made it: it numbers the rows of all units")
                 continue

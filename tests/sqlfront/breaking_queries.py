@@ -349,5 +349,35 @@ BAD = {
     "two statements": ("select user_id, query from log; select 1", "more than one"),
     "no select": ("delete from log", "one SELECT"),
     "a column by number of all": ("select query, max(user_id) as user_id from log group by 1", "GROUP BY"),
+    "values of some rows": (
+        "with c as materialized (select user_id, query, n from log), v as (select query from c where n = 1 group by query) select c.user_id, c.query from c join v on c.query = v.query",
+        "GROUP BY",
+    ),
+    "values of no row": (
+        "with c as materialized (select user_id, query, n from log), v as (select query from c where n = 1 group by query) select c.user_id, c.query from c anti join v on c.query = v.query",
+        "GROUP BY",
+    ),
+    "values as units": (
+        "with c as materialized (select user_id, query from log) select query as user_id, query from c group by query",
+        "rows of none",
+    ),
+    "numbers by the name DuckDB gives": (
+        """with "__duckdb_delim_1" as materialized (select user_id, query, row_number() over () as k from log),
+        "__duckdb_delim_2" as materialized (select user_id, row_number() over () as k from clicks)
+        select user_id, 'x' as query from (select user_id, k from "__duckdb_delim_1" intersect select user_id, k from "__duckdb_delim_2")""",
+        "numbers",
+    ),
+    "distinct marks": (
+        """select user_id, count(*)::varchar as query from (
+            select distinct user_id, (user_id, nullif(query, 'a')) in (select user_id, nullif(page, 'a') from clicks) as m from log
+        ) group by user_id""",
+        "false or null",
+    ),
+    "marks of a recursion": (
+        """with recursive r as (select user_id, true as m from log union
+        select l.user_id, (l.user_id, nullif(l.query, 'a')) in (select user_id, nullif(page, 'a') from clicks) from log l join r on r.user_id = l.user_id)
+        select user_id, count(*)::varchar as query from r group by user_id""",
+        "false or null",
+    ),
     **BREAKING_BY_NAMES,
 }

@@ -24,7 +24,7 @@ import polars as pl
 
 from sparsehist.errors import InputError
 from sparsehist.ledger.arguments import checked_output
-from sparsehist.store import write_file
+from sparsehist.store import read_json, write_file
 
 SCHEMA, SCHEMA_VERSION = "sparsehist ledger", 1
 COLUMNS = {
@@ -132,9 +132,9 @@ def _as_text(value: object) -> str:
 def _is_export(target: Path) -> bool:
     try:
         if target.suffix in _JSON:
-            head = json.loads(target.read_text(encoding="utf-8"))
+            head = read_json(target)
         else:
-            head = json.loads(pl.read_parquet_metadata(target)[_METADATA_KEY])
+            head = json.loads(pl.read_parquet_metadata(target)[_METADATA_KEY]) if target.is_file() else {}
         return bool(head["schema"] == SCHEMA)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError):
         return False

@@ -319,7 +319,7 @@ def _read(path: Path) -> tuple[float | None, _History]:
             {day: number for number, day in enumerate(body["days"])},
             [[_unpacked(report, bits) for report in reports] for reports in body["reports"]],
         )
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         raise_alone(StoreDamagedError(f"{path} was altered; there is no other copy of what it held"))
 
 

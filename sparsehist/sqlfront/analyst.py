@@ -7,7 +7,6 @@ variables are shut off and the configuration is locked. What a statement may do 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +20,7 @@ from sparsehist.errors import InputError, NotAllowedError, NotFoundError, Statem
 from sparsehist.series.release import Release, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allow, first_line
-from sparsehist.store import LEDGER_NAME, is_store
+from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -173,8 +172,8 @@ def open_analyst(
     entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
     found: dict[str, Release] = {}
     for file in files:
+        release = read(file)  # first: what is no release may be of any length
         digest = _digest(file)
-        release = read(file)
         _compare(file, release, digest, ledgers[file.parent])
         found.setdefault(digest, release)
     return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads)
@@ -201,14 +200,15 @@ def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
 
 def _is_release(file: Path) -> bool:
     try:
-        return "sparsehist" in pl.read_parquet_metadata(file)
+        return file.is_file() and "sparsehist" in pl.read_parquet_metadata(file)
     except (pl.exceptions.PolarsError, OSError):
         return False
 
 
 def _digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         raise_alone(NotFoundError(f"there is no file {file}"))
 
@@ -218,10 +218,10 @@ def _ledger(directory: Path) -> pl.DataFrame:
     if not path.exists():
         return pl.DataFrame(schema=_LEDGER)
     try:
-        stores = json.loads(path.read_text(encoding="utf-8"))["stores"]
+        stores = read_json(path)["stores"]
         rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
         return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
         raise_alone(StoreError(f"{path} is no public ledger of this version"))
 
 

@@ -3,7 +3,7 @@
 from sparsehist.store.layout import is_store
 from sparsehist.store.lifecycle import adopt, backup, create_store, migrate
 from sparsehist.store.opening import open_state
-from sparsehist.store.private_files import write_file
+from sparsehist.store.private_files import read_json, write_file
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -41,6 +41,7 @@ __all__ = [
     "migrate",
     "open_state",
     "publish_ledger",
+    "read_json",
     "write_file",
     "write_series_files",
 ]

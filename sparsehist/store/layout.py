@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreVersionError
-from sparsehist.store.private_files import PRIVATE, disk_errors, write_file
+from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, write_file
 
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
@@ -40,7 +40,7 @@ def is_store(store: Path) -> bool:
 def store_id_at(place: Path) -> str | None:
     """Which store stands at a place, as far as its format file says."""
     try:
-        return str(json.loads((place / _FORMAT).read_text(encoding="utf-8"))["store_id"])
+        return str(read_json(place / _FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -68,7 +68,7 @@ def check_format(store: Path) -> None:
             "count the log again into a new store. What was released from this one stays spent"
         )
     try:
-        version = json.loads((store / _FORMAT).read_text(encoding="utf-8"))["sparsehist store"]
+        version = read_json(store / _FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:

@@ -33,7 +33,7 @@ from sparsehist.store.opening import (
     settle_home,
     stands_elsewhere,
 )
-from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory, write_file
+from sparsehist.store.private_files import PRIVATE, disk_errors, read_regular, sync_directory, write_file
 from sparsehist.store.witnesses import MARK_SUFFIX, raise_mark
 
 
@@ -268,7 +268,7 @@ def _own_token(path: Path) -> str:
     """What tells this adoption from that of another copy; kept until it is done, should this run die."""
     with disk_errors(path):
         try:
-            return (path / ADOPTING).read_text(encoding="utf-8")
+            return str(read_regular(path / ADOPTING, at_most=1 << 10), "utf-8", "replace")
         except FileNotFoundError:
             token = secrets.token_hex(16)
             write_file(path / ADOPTING, token.encode(), durable=True)

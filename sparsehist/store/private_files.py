@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
@@ -16,6 +19,38 @@ from sparsehist.store.records import RegisteredFile
 PRIVATE = 0o600
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+
+LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
+
+
+def read_regular(path: Path, *, at_most: int) -> bytes:
+    """Read a whole file that anybody may have put there; does not wait for a pipe, and reads no device.
+
+    Raises:
+        OSError: If it cannot be read, is no regular file, or holds more bytes than that.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "no regular file")
+    # What is swapped for a pipe in between must not keep us waiting either.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        content = file.read(at_most + 1)
+    if len(content) > at_most:
+        raise OSError(errno.EFBIG, "larger than any of its kind")
+    return content
+
+
+def read_json(path: Path, *, at_most: int = LARGEST_JSON) -> Any:
+    """Read a JSON file that anybody may have put there.
+
+    Raises:
+        OSError: As `read_regular`.
+        ValueError: If it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(str(read_regular(path, at_most=at_most), "utf-8"))
+    except RecursionError:
+        message = "nested too deeply"
+        raise ValueError(message) from None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
 from sparsehist.privacy.levels import level_text
-from sparsehist.store.private_files import disk_errors, write_file
+from sparsehist.store.private_files import disk_errors, read_json, write_file
 from sparsehist.store.records import PublishedEntry
 
 MARK_SUFFIX = ".generation"
@@ -73,12 +73,12 @@ _NO_MARK = _Mark(-1, None)
 
 def _read_marks(path: Path) -> dict[str, _Mark]:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         tokens = stored.get("adoptions", {})
         return {str(known): _Mark(int(at), tokens.get(known)) for known, at in stored["generations"].items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise StoreDamagedError(
             f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing "
             "noise twice from an old copy of the store"
@@ -108,21 +108,34 @@ def publish_ledger(directory: Path, entries: Sequence[PublishedEntry]) -> Path:
 
 
 def published_generation(directory: Path, store_id: str) -> int:
-    """The newest generation of a store that a directory knows of; -1 where there is nothing to be read."""
-    try:
-        store = json.loads((directory / LEDGER_NAME).read_text(encoding="utf-8"))["stores"][store_id]
-        return int(store["generation"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return -1
+    """The newest generation of a store that a directory knows of; -1 where there is no ledger, or none to be read.
+
+    Raises:
+        StoreError: If what stands there is no ledger: it may have known of a newer one.
+    """
+    store = _known_of(directory, store_id)
+    return -1 if store is None else int(store["generation"])
 
 
 def published_rounds(directory: Path, store_id: str) -> set[str]:
-    """The rounds of a store that a directory knows of."""
+    """The rounds of a store that a directory knows of.
+
+    Raises:
+        StoreError: If what stands there is no ledger.
+    """
+    store = _known_of(directory, store_id)
+    return set() if store is None else {release["round"] for release in store["releases"]}
+
+
+def _known_of(directory: Path, store_id: str) -> dict[str, Any] | None:
+    path = directory / LEDGER_NAME
     try:
-        stores = json.loads((directory / LEDGER_NAME).read_text(encoding="utf-8"))["stores"]
-        return {release["round"] for release in stores[store_id]["releases"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        known: dict[str, Any] | None = _checked_ledger(path, read_json(path))["stores"].get(store_id)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except (OSError, ValueError):
+        raise _no_ledger(path) from None
+    return known
 
 
 def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
@@ -176,19 +189,33 @@ def _as_text(ledger: Mapping[str, Any]) -> str:
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    with disk_errors(path):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {"format": _FORMAT, "stores": {}}
     try:
-        ledger = json.loads(text)
-        readable = ledger["format"] == _FORMAT and isinstance(ledger["stores"], dict)
-    except (ValueError, KeyError, TypeError):
+        return _checked_ledger(path, read_json(path))
+    except FileNotFoundError:
+        return {"format": _FORMAT, "stores": {}}
+    except PermissionError as problem:
+        with disk_errors(path):
+            raise problem from None
+    except (OSError, ValueError):
+        raise _no_ledger(path) from None
+
+
+def _checked_ledger(path: Path, ledger: Any) -> dict[str, Any]:
+    try:
+        readable = ledger["format"] == _FORMAT and all(
+            isinstance(store["generation"], int)
+            and all(isinstance(release["round"], str) for release in store["releases"])
+            for store in ledger["stores"].values()
+        )
+    except (KeyError, TypeError, AttributeError):
         readable = False
     if not readable:
-        raise StoreError(f"{path} is no public ledger of this version; move it away or publish elsewhere")
+        raise _no_ledger(path)
     return dict(ledger)
+
+
+def _no_ledger(path: Path) -> StoreError:
+    return StoreError(f"{path} is no public ledger of this version; move it away or publish elsewhere")
 
 
 @contextmanager

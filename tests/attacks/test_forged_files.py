@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.errors import DeclarationError, InputError, SparsehistError
+from sparsehist.store import LEDGER_NAME
+from sparsehist.store.witnesses import mark_path
 from tests.own_family import Brought
 from tests.series.test_series import a_series
 
@@ -94,3 +99,78 @@ def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> N
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")
+
+
+def planted(path: Path, kind: str) -> None:
+    """Put something that keeps a reader waiting, or more than it can hold, where a small file is expected."""
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "nested":
+        path.write_text('{"format": 1, "stores": ' + "[" * 1_000_000)
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    elif kind == "infinite":
+        path.write_text('{"format": 1, "generations": {"a": 1e999}, "stores": {"a": {"generation": 1e999}}}')
+    elif kind == "list":
+        path.write_text("[]")
+
+
+KINDS = ["pipe", "device", "nested", "huge", "infinite", "list"]
+
+
+@pytest.fixture
+def at_once() -> Iterator[None]:
+    """Ten seconds, after which a reader that waits is interrupted."""
+
+    def give_up(*_: object) -> None:
+        pytest.fail("still waiting")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["mark", "format", "ledger"])
+def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
+    """Of the mark, the format and the public ledger of a store; a damaged ledger is no ledger that knows nothing."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    out.mkdir()
+    series = a_series(store)
+    series.release("one", level=1).write_parquet(out / "a.parquet")
+    planted({"mark": mark_path(store), "format": store / "format", "ledger": out / LEDGER_NAME}[place], kind)
+    with pytest.raises(SparsehistError):
+        sh.open(store).series("visits").release("two", level=2)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -> None:
+    """In the place of the ledger they are refused, in that of a release they are passed over."""
+    a_series().release("one", level=1).write_parquet(tmp_path / "a.parquet")
+    planted(tmp_path / "b.parquet", kind)
+    with sh.open_analyst(tmp_path) as session:
+        assert session.tables()["name"].to_list() == ["visits.one", "ledger"]
+    with pytest.raises(InputError):
+        sh.open_analyst([tmp_path / "b.parquet"])
+    planted(tmp_path / LEDGER_NAME, kind)
+    with pytest.raises(SparsehistError, match="no public ledger"):
+        sh.open_analyst(tmp_path)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["ledger.json", "ledger.parquet"])
+def test_an_export_of_the_ledger_replaces_none_of_them(tmp_path: Path, name: str, kind: str) -> None:
+    """What stands there is looked at without waiting for it."""
+    a_series(tmp_path / "store")
+    planted(tmp_path / name, kind)
+    with pytest.raises(InputError, match="no exported ledger"):
+        sh.open(tmp_path / "store").export_ledger(tmp_path / name)

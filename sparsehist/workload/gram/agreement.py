@@ -297,6 +297,25 @@ def _sum_over_first(gram: Columns, cells: int, order: Sequence[int]) -> float:
         rest, digit = np.divmod(rest, gram.sizes[column]) if gram.sizes[column] < cells else (rest * 0, rest)
         digits.append(digit)
         columns.append(column)
-    values = all_patterns(gram, columns)
-    differs = tuple((digit[:, None] != digit[None, :]).astype(np.int8) for digit in digits)
-    return float(values[differs].sum())
+    counts = _pairs_by_pattern(digits)
+    return float(np.sum(all_patterns(gram, columns) * counts))
+
+
+def _pairs_by_pattern(digits: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """How many ordered pairs of cells differ in exactly which digits: index 1 along an axis where that one differs.
+
+    Cells that agree in some digits at least are the squares of the sizes of groups; the rest is differences of these.
+    """
+    cells = digits[0].size if digits else 1
+    agreeing = np.empty((2,) * len(digits), np.int64)
+    for agrees in np.ndindex(agreeing.shape):
+        code = np.zeros(cells, np.int64)
+        for digit, counts in zip(digits, agrees, strict=True):
+            if counts:
+                code = code * (int(digit.max()) + 1) + digit
+        groups = np.bincount(code)
+        agreeing[agrees] = groups @ groups
+    for axis in range(len(digits)):
+        some, those = np.take(agreeing, 0, axis), np.take(agreeing, 1, axis)
+        agreeing = np.stack([those, some - those], axis=axis)
+    return agreeing

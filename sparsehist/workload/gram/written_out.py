@@ -89,9 +89,16 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
 
 
 def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
-    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each; for few of them."""
-    sets = np.array(list(combinations(range(len(gram)), keys)))
-    totals = sum(gram[sets[:, a], sets[:, b]] for a in range(keys) for b in range(keys))
+    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each, or what it leaves out; for few of them."""
+    left_out = 2 * keys > len(gram)
+    chosen = len(gram) - keys if left_out else keys
+    sets = np.array(list(combinations(range(len(gram)), chosen)), np.int64)
+    totals = np.zeros(len(sets))
+    for a in range(chosen):
+        for b in range(chosen):
+            totals += gram[sets[:, a], sets[:, b]]
+    if left_out:
+        totals += gram.sum() - (gram.sum(axis=0) + gram.sum(axis=1))[sets].sum(axis=1)
     return float(np.max(totals))
 
 

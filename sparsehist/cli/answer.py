@@ -23,6 +23,7 @@ _WORDS = (
     "domain",
     "engine",
     "epsilon",
+    "equal",
     "key",
     "level",
     "name",
@@ -30,11 +31,13 @@ _WORDS = (
     "population",
     "reason",
     "rho",
+    "route",
     "threads",
     "threshold",
     "unit",
     "wait",
     "who",
+    "within",
 )
 _UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
 # A word is a parameter where it is given a value, a name with an underscore always.

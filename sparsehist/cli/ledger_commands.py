@@ -86,7 +86,7 @@ def budget(
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
-    """Limit what the series of a population may spend together.
+    r"""Limit what the series of a population may spend together.
 
     Releases beyond it are refused before anything is drawn (exit code 3), however
     levels are chosen by looking at earlier releases. Its route and its split of
@@ -94,7 +94,8 @@ def budget(
     set, raised or changed later holds ex post, and the ledger says so.
 
     For example:
-      sparsehist budget logs.sparsehist --epsilon 8 --delta 1e-6 --who 'privacy office'
+      sparsehist budget logs.sparsehist --epsilon 8 --delta 1e-6 \
+          --who 'privacy office'
     """
     from sparsehist.cli.accounts import set_budget
 

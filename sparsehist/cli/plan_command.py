@@ -119,7 +119,7 @@ def _whole(cells: str | None) -> int | None:
         return None
     base, power, exponent = cells.replace("_", "").partition("**")
     try:
-        if power and 0 <= int(exponent) <= 4000:  # as many digits as the size of a domain may have
+        if power and 0 <= int(exponent) <= 4000:  # Python writes no more digits into an error
             whole: int = int(base) ** int(exponent)
             return whole
         number = Fraction(base) if not power and len(cells) < 400 and _modest_exponent(base) else None

@@ -172,6 +172,8 @@ def _read(script: Path) -> str:
             return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
         except UnicodeDecodeError:
             raise InputError("standard input is not UTF-8 text") from None
+    if script.is_dir():
+        raise InputError(f"{script} is a directory: name a file of SQL in it")
     if not script.is_file():
         raise NotFoundError(f"there is no file {script}")
     try:

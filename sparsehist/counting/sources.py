@@ -240,7 +240,7 @@ def _matches(path: str) -> list[str]:
             f"{path!r} is a URL: copy the files to this machine, or read them with polars.scan_parquet or a Query"
         )
     if Path(path).is_dir():
-        raise NotFoundError(f"{path!r} is a directory: name its files, such as {f'{path}/*.parquet'!r}")
+        raise NotFoundError(f"{path!r} is a directory: name its files, such as {str(Path(path) / '*.parquet')!r}")
     if _looks_like_sql(path):
         raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
     found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
@@ -351,7 +351,8 @@ def check_unit_dtype(log: Log, unit: str) -> None:
         dtype = next((found for found in looks if found.is_float()), dtype)
     if dtype.is_float() or dtype.is_decimal():
         raise DataError(
-            f"unit column {unit!r} holds fractional numbers ({dtype}): cast it to whole numbers or text first"
+            f"unit column {unit!r} holds fractional numbers, of which one may be written in several ways: cast it to "
+            "whole numbers or text first"
         )
     if dtype.is_nested() or dtype in (pl.Null, pl.Object):
         raise DataError(

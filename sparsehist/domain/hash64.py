@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ class Hash64(Domain):
     finds them again with `Hash64.of`.
 
     Example:
-        >>> Hash64.of(pl.Series(["abc"])).to_list()
+        >>> Hash64.of(["abc"]).to_list()
         [8250560606382298838]
     """
 
@@ -47,23 +48,27 @@ class Hash64(Domain):
         return pl.DataFrame({"key_0": rng.integers(0, 2**64 - 1, size=n, dtype=np.uint64, endpoint=True)})
 
     @staticmethod
-    def of(strings: pl.Series) -> pl.Series:
+    def of(strings: pl.Series | Sequence[str]) -> pl.Series:
         """Hash text: the last 8 of the 16 bytes of the MD5 of its UTF-8, read little-endian.
 
         The same number as DuckDB's ``md5_number_lower`` and, in Python,
         ``int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")``. It is public and has no salt.
 
         Args:
-            strings: Text; shape (n,), String, Categorical or Enum.
+            strings: Text; shape (n,): a list, or a series of String, Categorical or Enum.
 
         Returns:
             Hashes in the same order, null where the text is null; shape (n,), UInt64.
 
         Raises:
-            DomainError: If the series holds anything but text.
+            DomainError: If it holds anything but text.
         """
         import duckdb
 
+        if not isinstance(strings, pl.Series):
+            if isinstance(strings, str) or not all(isinstance(text, str) for text in strings):
+                raise DomainError("Hash64.of hashes a list or series of text, such as ['weather']")
+            strings = pl.Series(strings, dtype=pl.String)
         if not any(strings.dtype == kind for kind in TEXT_DTYPES):
             raise DomainError(f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()

@@ -306,7 +306,7 @@ def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
 
 def _amount(value: Level, name: str) -> Fraction:
     """A level, or 0."""
-    if not isinstance(value, bool | str) and value == 0:
+    if not isinstance(value, bool) and value in (0, "0"):
         return Fraction(0)
     try:
         return as_level(value)

@@ -75,7 +75,8 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
         raise LevelError(
             f"level {level_text(level)} is too {'fine' if std < _LEAST_STD else 'coarse'} at "
             f"max_keys={declaration.max_keys}: the standard deviation of its noise is {std:.3g} counts, and counts "
-            f"and noise share one grid only where that is from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}"
+            f"and noise share one grid only where that is from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: "
+            f"ask for a {'smaller' if std < _LEAST_STD else 'larger'} level"
         )
 
 
@@ -97,14 +98,14 @@ def _closed_parameters(declaration: Declaration, request: CellRequest, past: Pas
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys)
         raise ThresholdError(
-            f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size}; "
+            f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size:.3g}; "
             f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
         )
     if size > max_false_keys and draws_all_empty(family, [*past, (level, effective)]):
         enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past))
         raise ThresholdError(
-            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size} cells "
-            f"hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
+            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size:.3g} "
+            f"cells hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
             f"a threshold of {enough!r} would do"
         )
     return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}
@@ -135,7 +136,10 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
         if share is None:
             left = before.remaining if request.open_room is None else min(before.remaining, request.open_room)
             if not left > 0:
-                raise _refusal(0.0, before, "the budget of the population has no delta left for open domains")
+                raise BudgetExceededError(
+                    "the budget of the population has no delta left for open domains: raise it, with a delta for "
+                    "them. Nothing was spent"
+                )
             share = left / 2
         if share > before.remaining:
             raise _refusal(share, before, "what remains may be asked for")

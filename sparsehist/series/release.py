@@ -456,7 +456,8 @@ def _as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
             return pl.Series(asked).str.to_date("%Y-%m-%d")
         return pl.Series(asked, dtype=dtype)
     except (TypeError, pl.exceptions.PolarsError, OverflowError):
-        raise NotFoundError(f"the keys of this release are {dtype}") from None
+        example = " such as '2026-01-31'" if dtype == pl.Date else ""
+        raise NotFoundError(f"the keys of this release are of type {dtype}{example}; got {asked!r}") from None
 
 
 def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:

@@ -71,6 +71,12 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
     assert not (here / "s").exists()
 
 
+def test_a_directory_is_no_script(sparsehist, here):
+    """It is told apart from a file that is not there."""
+    assert "is a directory: name a file of SQL in it" in sparsehist("run", str(here)).err
+    assert "there is no file" in sparsehist("run", str(here / "nowhere.sql")).err
+
+
 def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
     """3 for a cap, 4 for a store in use, 2 for the rest; what was committed stays."""
     name = script("release x from visits at level 3;", "select 'never' as reached;")

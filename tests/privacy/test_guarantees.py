@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 import sparsehist as sh
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import Epsilon, EpsilonDelta, Mu, Rho, gaussian, pure, zcdp
+from sparsehist.privacy.guarantees import level_or_goal
 from tests.privacy import oracle_conversions as oracle
 
 
@@ -124,3 +125,10 @@ def test_the_names_are_public() -> None:
         assert getattr(sh.privacy, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = sh.privacy.nothing
+
+
+@pytest.mark.parametrize("text", ["epsilon_delta(0, 1e-6)", "epsilon_delta(1, 1)"])
+def test_what_stands_for_no_level_says_why(text: str) -> None:
+    """As text and as numbers alike: 0 is an epsilon, but no level keeps to it."""
+    with pytest.raises(LevelError, match="stands for no level: epsilon must be positive, and delta below 1"):
+        level_or_goal(text)

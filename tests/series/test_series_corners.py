@@ -9,7 +9,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import entropy
-from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
+from sparsehist.errors import DataError, DeclarationError, DomainError, InputError, NotFoundError, ThresholdError
 from tests.own_family import Backwards, Brought, Half, Homeless, Stubborn
 from tests.series.test_series import SECRET, a_log, a_series
 
@@ -128,6 +128,34 @@ def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
     frame = series.release("all", level=3, threshold=-1e6).frame
     assert frame["noisy_count"].n_unique() < 60
     assert frame.equals(frame.sort(["noisy_count", "row", "index"], descending=[True, False, False]))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "poisson", "skellam"])
+def test_whatever_may_be_declared_can_be_released(noise: str) -> None:
+    """The largest domain of strings is released twice; the next one is refused before the log is counted."""
+    log = pl.DataFrame({"user": [1, 2], "query": ["a", "b"]})
+
+    def declared(most: int) -> sh.Series:
+        domain = f"strings(max_bytes={most})"
+        return sh.create(":memory:", log, name="v", unit="user", key="query", max_keys=9, domain=domain, noise=noise)
+
+    series = declared(125)
+    for name, level in (("coarse", "0.5"), ("fine", "0.7")):
+        release = series.release(name, level=level, false_keys=2)
+        assert (release.frame["query"].str.len_bytes() <= 125).all()
+    with pytest.raises(DomainError, match="hash64"):
+        declared(126)
+
+
+def test_refusals_write_large_numbers_short() -> None:
+    """The size of a domain is public and exact in the metadata; in an error it is in the way."""
+    log = pl.DataFrame({"user": [1, 2], "query": ["a", "b"]})
+    domain = sh.Strings(max_bytes=32)
+    series = sh.create(":memory:", log, name="v", unit="user", key="query", max_keys=9, domain=domain)
+    with pytest.raises(ThresholdError, match=r"of the domain's 1.17e\+69;"):
+        series.release("low", level=1, threshold=1)
+    with pytest.raises(DeclarationError, match=r"the domain has 1.17e\+69:"):
+        series.release_workload("sums", sh.Ranges(), level=1)
 
 
 def test_what_is_no_file_of_a_release_is_named(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class RangeRows(Workload):
             if columns[0] > LARGEST:
                 raise DeclarationError(
                     f"{self.word}() adds up cells in the order of the domain, and serves up to 2**31 of them; the "
-                    f"domain has {columns[0]}: declare a series over integers, dates or a catalogue for it; the "
+                    f"domain has {columns[0]:.3g}: declare a series over integers, dates or a catalogue for it; the "
                     "sum over all of any domain is marginals([[]])"
                 )
             return type(self)(columns[0])

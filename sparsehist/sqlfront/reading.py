@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from sqlglot import TokenType
@@ -13,6 +14,7 @@ from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeReleas
 from sparsehist.sqlfront.script import Piece
 from sparsehist.sqlfront.words import Words
 
+_TIME = "a time such as '2026-01-31'"
 _OURS = ("CREATE SERIES", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
@@ -93,7 +95,12 @@ def _show_ledger(words: Words) -> Head:
     if words.accept("FROM"):
         asked |= {"place": words.place(), "series": words.name("series")}
     if words.accept("SINCE"):
-        asked["since"] = words.text("a time such as '2026-01-31'")
+        start = words.place()
+        asked["since"] = words.text(_TIME)
+        try:
+            datetime.fromisoformat(asked["since"])
+        except ValueError:
+            raise words.error(f"expected {_TIME}", words.since(start)) from None
     if words.accept("DELTA"):
         place = words.place()
         asked["delta"] = words.number("a probability such as 1e-6")

@@ -198,6 +198,7 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("release workload from b at level 1 using 'total()'", 36, "belongs to RELEASE WORKLOAD name FROM"),
         ("release order from b", 9, 'in quotes: "order"'),
         ("plan from b", 12, "expected AT LEVEL"),
+        ("show ledger since 'yesterday'", 19, "expected a time such as '2026-01-31'"),
         ("release a from b at epsilon 1", 30, "expected DELTA"),
         ("release a from b at epsilon 1 delta 2", 29, "probability"),
         ("plan from b at level 1 to 'x.parquet'", 24, "a plan writes nothing"),

@@ -89,7 +89,7 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
 
 
 def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
-    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each, or what it leaves out; for few of them."""
+    """The greatest 1ᵀ_S G 1_S over all sets of `keys` cells, by trying each, or what it leaves out; for few."""
     left_out = 2 * keys > len(gram)
     chosen = len(gram) - keys if left_out else keys
     sets = np.array(list(combinations(range(len(gram)), chosen)), np.int64)

@@ -101,7 +101,7 @@ class RapporClient(OwnProcess):
         super().__init__()
         self._cap = None if cap is None else float(at_least_zero(cap, "cap"))
         self._require_within_cap(setting)
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else Path(path).resolve()
         self._lock = threading.Lock()
         self._generator: Generator | None = None
         bits = setting.filter(value)
@@ -122,7 +122,7 @@ class RapporClient(OwnProcess):
             StoreDamagedError: If it was truncated or altered.
         """
         made = cls.__new__(cls)
-        made._resume(Path(path))  # noqa: SLF001 - the class makes its own
+        made._resume(Path(path).resolve())  # noqa: SLF001 - the class makes its own
         return made
 
     @property

@@ -140,9 +140,9 @@ class MultiplicativeWeights(OwnProcess):
 
     def _moved(self, towards: FloatArray, truth: float) -> WeightedAnswer:
         """WeightedAnswer from the truth, and begin anew from a better hypothesis."""
+        self._left -= 1  # first: an interrupt may not leave an update that nobody paid for
         value = truth + self._noise(2)
         self._hypothesis = updated(self._hypothesis, towards, 8 * float(self.parameters.alpha))
-        self._left -= 1
         self._threshold = self._fresh_threshold()
         return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self._left)
 

@@ -182,3 +182,19 @@ def test_what_is_no_start_is_refused():
         with pytest.raises(DataError):
             first_guess(session, release)
     assert first_guess(session, [1, 0, 0, 3]).tolist() == [0.25, 1 / 64, 1 / 64, 1 / 64 + 45 / 64]
+
+
+def test_an_update_that_was_interrupted_is_paid_for(monkeypatch):
+    """What the comparison said may be guessed from the interrupt, so the update counts."""
+    counts = np.zeros(64, np.int64)
+    counts[:8] = 100_000
+    session = MultiplicativeWeights(counts, mass=800_000, level=1, accuracy=0.2, most_updates=1)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparsehist.sessions.weights.updated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(np.arange(64) < 8)
+    with pytest.raises(BudgetExceededError):
+        session.ask(np.arange(64) < 8)

@@ -131,6 +131,19 @@ def _asked_in_a_child():
     return "drawn"
 
 
+def test_a_link_to_the_file_is_the_same_client(tmp_path):
+    """Opened by a link in another folder, it has the same history and the same lock, and the link stays."""
+    (tmp_path / "elsewhere").mkdir()
+    setting = Rappor(64, 2, keep=0.25, one_if_set=0.65, one_if_not=0.4)
+    client = RapporClient(setting, "value", path=tmp_path / "client")
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to(tmp_path / "client")
+    linked = RapporClient.open(link)
+    assert (linked.report("monday") == client.report("monday")).all()
+    assert (client.report("tuesday") == linked.report("tuesday")).all()
+    assert link.is_symlink()
+
+
 def test_a_client_in_memory_stays_in_its_process():
     """A fork is refused, and so is a copy."""
     with multiprocessing.get_context("fork").Pool(1) as pool:

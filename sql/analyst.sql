@@ -8,6 +8,13 @@
 create table ledger as select * from ledger_arriving
 
 
+-- name: analyst_memory_limit
+-- The memory limit, as DuckDB writes it.
+-- in: nothing
+-- out: one row: text
+select current_setting('memory_limit')
+
+
 -- name: analyst_lock
 -- Shut a session in: no files, no network, no extensions, no Python variables, no spill, and no way back.
 -- in: nothing; run once all tables are there

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError, raise_alone
 from sparsehist.series.release import Release, read
@@ -23,6 +25,7 @@ from sparsehist.sqlfront.analyst_rules import allow, first_line
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
+_ROWS_AT_ONCE = 2048  # of DuckDB's vectors: at most one is made beyond the limit
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "store": pl.String,
     "series": pl.String,
@@ -72,6 +75,7 @@ class AnalystSession:
             self._connection.execute(statement("analyst_create_ledger"))
             self._connection.unregister("ledger_arriving")
             self._published["ledger",] = ledger.height
+            self._limit = str(self._connection.execute(statement("analyst_memory_limit")).fetchall()[0][0])
             self._connection.execute(statement("analyst_lock"))
         except BaseException:
             self._connection.close()
@@ -88,15 +92,15 @@ class AnalystSession:
 
         Raises:
             NotAllowedError: If a reader may not run it.
-            StatementError: If it is wrong.
+            StatementError: If it is wrong, or its result needs more than the memory limit.
         """
         allowed = allow(text, self._has, self._connection)
         try:
             result = self._connection.sql(allowed.text)
-            frame: pl.DataFrame = pl.DataFrame() if result is None else result.pl()
+            frame = pl.DataFrame() if result is None else self._fetched(result)
         except duckdb.PermissionException:
             raise_alone(NotAllowedError("this reaches out of the session, which is shut in"))
-        except duckdb.Error as problem:
+        except (duckdb.Error, pa.ArrowException, OSError) as problem:
             raise_alone(StatementError(first_line(problem)))
         if allowed.makes is not None:
             self._own.add(allowed.makes)
@@ -129,6 +133,21 @@ class AnalystSession:
         """How much there is to read."""
         return f"AnalystSession({len(self._published) - 1} releases)"
 
+    def _fetched(self, result: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+        """Rows as they come: DuckDB does not count what has left it towards its limit."""
+        left = _bytes(self._limit)
+        pieces: list[pa.RecordBatch] = []
+        with result.to_arrow_reader(_ROWS_AT_ONCE) as reader:
+            for piece in reader:
+                left -= piece.nbytes
+                if left < 0:
+                    raise StatementError(
+                        f"the result needs more than the memory limit of this session, {self._limit}: ask for fewer "
+                        "rows, or open the session with a larger memory_limit"
+                    )
+                pieces.append(piece)
+            return pl.DataFrame(pa.Table.from_batches(pieces, reader.schema))
+
     def _copy(self, release: Release) -> None:
         series = str(release.metadata.get("series", ""))
         if (series, release.name) in self._published:
@@ -144,6 +163,12 @@ class AnalystSession:
         return inside in self._published or (len(path) == 1 and path[0] in self._own)
 
 
+def _bytes(limit: str) -> float:
+    """A memory limit as DuckDB writes it, such as 190.7 MiB."""
+    amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", limit).groups()  # type: ignore[union-attr]
+    return float(amount) * 1024.0 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit)
+
+
 def open_analyst(
     releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
@@ -155,7 +180,8 @@ def open_analyst(
     Args:
         releases: The directory they were written to, or their files. Each is compared with the public ledger beside
             it, if that lists it.
-        memory_limit: Such as "2GB"; what does not fit fails, nothing is written to disk.
+        memory_limit: Such as "2GB", for DuckDB and, once more, for the rows of a result; what does not fit fails,
+            nothing is written to disk. A single value that one function makes, as repeat does, is not bounded by it.
         threads: How many to use. There is no limit of time: call `interrupt` from another thread.
 
     Returns:

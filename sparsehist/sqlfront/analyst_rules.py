@@ -150,6 +150,6 @@ def _entries(part: Node) -> list[Node]:
     return list(cte_map.get("map", ())) if isinstance(cte_map, dict) else []
 
 
-def first_line(problem: duckdb.Error) -> str:
+def first_line(problem: Exception) -> str:
     """What DuckDB says, without the lines that follow."""
     return str(problem).split("\n", maxsplit=1)[0]

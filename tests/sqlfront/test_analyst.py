@@ -340,3 +340,17 @@ def test_files_can_be_named(published):
         assert analyst.tables()["name"].to_list() == ["queries.partner", "ledger"]
     with open_analyst(published / "partner.parquet") as analyst, pytest.raises(StatementError, match="Binder"):
         analyst.sql("select nothing from queries.partner")
+
+
+@pytest.mark.parametrize("query", ["from range(60_000_000)", "select repeat('x', 900) || i from range(300_000) t(i)"])
+def test_the_memory_limit_bounds_results(analyst, query):
+    """DuckDB streams what it need not hold: 1.5 GB came back under a limit of 200 MB. What fits still comes."""
+    with pytest.raises(StatementError, match=r"memory limit of this session, 190\.7 MiB"):
+        analyst.sql(query)
+    assert analyst.sql("select range::int as i from range(5_000_000)")["i"].to_list()[-1] == 4_999_999
+
+
+def test_an_error_in_a_later_row_is_one_of_ours(analyst):
+    """Rows come one batch after the other."""
+    with pytest.raises(StatementError, match="enough"):
+        analyst.sql("select case when i > 900_000 then error('enough') end from range(1_000_000) t(i)")

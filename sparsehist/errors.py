@@ -34,10 +34,29 @@ from typing import NoReturn, TypeVar
 _Value = TypeVar("_Value")
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    r"""The text with control and invisible characters escaped: names and keys are chosen by strangers.
+
+    Example:
+        >>> print(printable("a\x1b[2J"))
+        a\x1b[2J
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
+
+
 class SparsehistError(Exception):
-    """Anything this package refuses or fails at."""
+    """Anything this package refuses or fails at.
+
+    Its text may name columns and files; it reaches terminals with their control characters escaped.
+    """
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """The message; lines stay lines."""
+        return printable(super().__str__(), keep="\n\t")
 
 
 class InputError(SparsehistError, ValueError):

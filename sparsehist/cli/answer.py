@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sparsehist.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -97,7 +99,7 @@ def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
 
     for part in shown:
         if isinstance(part, str):
-            console.print(part, soft_wrap=part.startswith("  ") or not console.is_terminal)
+            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  ") or not console.is_terminal)
             continue
         unlimited = console.options.update(width=_UNLIMITED)
         needed = Measurement.get(console, unlimited, part).minimum
@@ -111,7 +113,10 @@ def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON object on one line; times as ISO text with their zone, letters escaped where need be."""
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(data, ensure_ascii=escaped, default=_as_text) + "\n")
+    text = json.dumps(data, ensure_ascii=escaped, default=_as_text)
+    if not text.isprintable():  # JSON escapes the controls of ASCII alone
+        text = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+    sys.stdout.write(text + "\n")
 
 
 def _as_text(value: object) -> str:
@@ -129,7 +134,7 @@ def print_error(message: str, kind: str, *, as_json: bool) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False, emoji=False)
-    console.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
 def in_words_of_the_command_line(message: str) -> str:

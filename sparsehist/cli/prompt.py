@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsehist.cli.answer import Answer, print_error, print_shown, was_interrupted
 from sparsehist.cli.tables import rows_table
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError, printable
 from sparsehist.sqlfront.released import releases
 from sparsehist.sqlfront.script import pieces
 from sparsehist.store import is_store
@@ -80,7 +80,7 @@ def converse(
 
     session = _prompt_session(words)
     console = Console(highlight=False, emoji=False)
-    console.print(f"{title}: statements end with a semicolon; .help explains, Ctrl-D leaves", markup=False)
+    console.print(f"{printable(title)}: statements end with a semicolon; .help explains, Ctrl-D leaves", markup=False)
     while True:
         try:
             text = session.prompt("sql> ").strip()
@@ -97,7 +97,7 @@ def converse(
         elif command == ".tables" and tables is not None:
             _told(console, partial(_listed, tables), text)
         elif command.startswith((".", "\\")):
-            console.print(f"there is no {command}; .help explains", markup=False)
+            console.print(f"there is no {printable(command)}; .help explains", markup=False)
         elif text:
             _told(console, run, text)
 

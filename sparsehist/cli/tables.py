@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from sparsehist.errors import printable
+
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console, ConsoleOptions
@@ -40,7 +42,7 @@ def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = (), exact: bool = F
         write = exact_text if exact else str if name in keys and dtype.is_integer() else cell_text
         cells = [write(value) for value in frame[name].to_list()]  # a screenful, already published
         table.add_column(
-            escape(name),
+            escape(printable(name)),
             justify="right" if dtype.is_numeric() else "left",
             overflow="fold",
             min_width=_longest_word(name, *cells),
@@ -71,11 +73,6 @@ def exact_text(value: Any) -> str:
         return MISSING
     text = str(value)
     return printable(text) if len(text) <= _CELL else f"{printable(text[:_CELL])}… ({len(text):,} characters)"
-
-
-def printable(text: str) -> str:
-    """The text with control and invisible characters escaped: a false key may be any string."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def blocks(table: Table, console: Console, width: int) -> Iterator[Table]:

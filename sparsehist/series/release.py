@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, present, raise_alone
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, present, printable, raise_alone
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
@@ -130,7 +130,8 @@ class Release:
         """Name, rows and the parameters one reads a count by."""
         telling = ("workload", "level", "std", "threshold", "expected_false_keys")
         shown = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
-        return f"Release({self._metadata.get('series')}.{self._metadata.get('name')}, rows={len(self)}, {shown})"
+        name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
+        return f"Release({name}, rows={len(self)}, {shown})"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to anything that reads Arrow."""

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.cli.entry import run
 from sparsehist.errors import DeclarationError, InputError, SparsehistError
 from sparsehist.store import LEDGER_NAME
 from sparsehist.store.witnesses import mark_path
@@ -174,3 +175,40 @@ def test_an_export_of_the_ledger_replaces_none_of_them(tmp_path: Path, name: str
     planted(tmp_path / name, kind)
     with pytest.raises(InputError, match="no exported ledger"):
         sh.open(tmp_path / "store").export_ledger(tmp_path / name)
+
+
+BELLS = "\x1b]0;owned\x07\x1bc\x9b31m\u202e"
+
+
+def test_no_control_character_reaches_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither from column names and keys nor from paths and metadata; not in errors, tables, JSON or reprs."""
+    log = pl.DataFrame({"user": range(900), f"key{BELLS}": [f"/{BELLS}"] * 900})
+    log.write_parquet(tmp_path / f"log{BELLS}.parquet")
+    bounds = ["--max-keys", "1", "--domain", "strings(max_bytes=40)"]
+    declared = ["--unit", "user", "--name", "visits", *bounds]
+    store, out, where = tmp_path / f"store{BELLS}", tmp_path / f"out{BELLS}.parquet", tmp_path / f"log{BELLS}.parquet"
+    commands = [
+        ["create", store, "--input", where, "--key", f"key{BELLS}", *declared],
+        ["release", store, "--series", "visits", "--name", "one", "--level", "1", "--out", out, "--head", "3"],
+        ["show", store],
+        ["ledger", store],
+        ["check", where, "--unit", "user", "--key", f"key{BELLS}", *bounds],
+        ["check", where, "--unit", f"nobody{BELLS}", "--key", "key", *bounds],
+        ["create", tmp_path / "b", "--input", tmp_path / f"no{BELLS}.parquet", "--key", "key", *declared],
+        ["run", tmp_path / f"no{BELLS}.sql"],
+        [f"no{BELLS}"],
+    ]
+    shown = 0
+    for words in commands:
+        for more in ([], ["--json"]):
+            code = run([str(word) for word in [*words, *more]])
+            printed = "".join(capsys.readouterr())
+            assert code in (0, 2), printed
+            assert all(letter.isprintable() or letter == "\n" for letter in printed), words
+            shown += "owned" in printed
+    assert shown > 12
+    forged(sh.read(out), tmp_path / "a.parquet", name=BELLS, series=BELLS)
+    assert repr(sh.read(tmp_path / "a.parquet")).isprintable()
+    with pytest.raises(InputError) as refused:
+        sh.read(tmp_path / BELLS)
+    assert str(refused.value).isprintable()

@@ -72,6 +72,11 @@ def exceeding(upper: Mapping[Fraction, float], level: Fraction, margin: float, s
     return math.fsum((density @ _rule()[1]) * panels.half)
 
 
+def leaves_out(upper: Mapping[Fraction, float], level: Fraction) -> bool:
+    """Whether `exceeding` leaves levels out, so that it is an upper bound."""
+    return len(_near(upper, level)) < len(upper)
+
+
 def _near(upper: Mapping[Fraction, float], level: Fraction) -> Mapping[Fraction, float]:
     """The past levels that are worth their time."""
     near = upper

@@ -73,13 +73,10 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
 
     if upper.get(level, margin + 1) <= margin:
         return 0.0
-    nearest = sorted(upper, key=lambda known: max(known / level, level / known))
-    chain = _chain(family, level, min([level, *nearest]), margin)
-    while 2.0 * chain.width * (len(nearest) + 1) > _MOST_WORK:
-        if not nearest:
-            return 1.0
-        nearest.pop()
-        chain = _chain(family, level, min([level, *nearest]), margin)
+    affordable = _affordable(family, upper, level, margin)
+    if affordable is None:
+        return 1.0
+    nearest, chain = affordable
     finer = sorted((known for known in nearest if known > level), reverse=True)
     coarser = sorted((known for known in nearest if known < level), reverse=True)
     size = fft.next_fast_len(math.ceil(2 * chain.width + 2), real=True)
@@ -113,6 +110,26 @@ def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], l
         inside[chain.centre(step) + place > upper[step]] = 0.0
         known = step
     return min(1.0, max(0.0, float(inside.sum())))
+
+
+def leaves_out(family: LatticeFamily, upper: Mapping[Fraction, int], level: Fraction, margin: int) -> bool:
+    """Whether `conditional_survival` leaves levels out, so that it is an upper bound."""
+    affordable = _affordable(family, upper, level, margin)
+    return affordable is None or len(affordable[0]) < len(upper)
+
+
+def _affordable(
+    family: LatticeFamily, upper: Mapping[Fraction, int], level: Fraction, margin: int
+) -> tuple[list[Fraction], _Chain] | None:
+    """The past levels that a transform has room for, nearest first, and their chain; None if it has not even one."""
+    nearest = sorted(upper, key=lambda known: max(known / level, level / known))
+    chain = _chain(family, level, min([level, *nearest]), margin)
+    while 2.0 * chain.width * (len(nearest) + 1) > _MOST_WORK:
+        if not nearest:
+            return None
+        nearest.pop()
+        chain = _chain(family, level, min([level, *nearest]), margin)
+    return nearest, chain
 
 
 def _chain(family: LatticeFamily, level: Fraction, coarsest: Fraction, margin: int) -> _Chain:

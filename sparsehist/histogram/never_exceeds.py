@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram import laplace_history
 from sparsehist.histogram.grid import effective_threshold, grid_step
-from sparsehist.histogram.lattice_history import conditional_survival
+from sparsehist.histogram.lattice_history import conditional_survival, leaves_out
 from sparsehist.histogram.recursion import BoundedPath
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
@@ -94,9 +94,7 @@ def first_exceedance(
         The probability.
     """
     exceeds = math.exp(float(family.log_tail(threshold - count, level)))
-    lowest: dict[Fraction, float] = {}
-    for known, bound in past:
-        lowest[known] = min(bound - count, lowest.get(known, math.inf))
+    lowest = _lowest(past, count)
     if lowest.get(level, math.inf) <= threshold - count:
         return 0.0
     if not lowest or exceeds == 0:
@@ -104,6 +102,34 @@ def first_exceedance(
     if isinstance(family, Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam):
         return _joint(family, tuple(sorted(lowest.items())), level, threshold - count)
     return exceeds
+
+
+def open_delta_is_exact(family: Family, releases: Past) -> bool:
+    """Whether `open_delta` of these releases in this order is exact to 12 digits; else it is an upper bound."""
+    known = [(as_level(level), threshold) for level, threshold in releases]
+    return all(_is_exact(family, known[:i], *release) for i, release in enumerate(known))
+
+
+def _lowest(past: Iterable[tuple[Fraction, float]], count: int) -> dict[Fraction, float]:
+    """What the noise of a cell stayed at or below at each level."""
+    lowest: dict[Fraction, float] = {}
+    for known, bound in past:
+        lowest[known] = min(bound - count, lowest.get(known, math.inf))
+    return lowest
+
+
+def _is_exact(family: Family, past: list[tuple[Fraction, float]], level: Fraction, threshold: float) -> bool:
+    lowest = _lowest(past, 1)
+    if not lowest or isinstance(family, Gaussian) or lowest.get(level, math.inf) <= threshold - 1:
+        return True
+    upper = {known: math.floor(bound) for known, bound in lowest.items()}
+    if isinstance(family, Laplace):
+        return not laplace_history.leaves_out(upper, level)
+    if isinstance(family, DiscreteLaplace) and float(family.rate(max(level, *upper))) < _NEARLY_CONTINUOUS:
+        return False
+    if isinstance(family, DiscreteLaplace | Poisson | Skellam):
+        return not leaves_out(family, upper, level, math.floor(threshold - 1))
+    return False
 
 
 @lru_cache(maxsize=4096)

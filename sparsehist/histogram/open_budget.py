@@ -102,9 +102,12 @@ def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> Open
         >>> open_budget(Gaussian(), [(0.5, 6.0)], 1e-6, 1).remaining < 1e-6 - 2.8e-7
         True
     """
-    # The sum is that of any order, and from coarse to fine one pass gives it.
-    ordered = sorted(past, key=lambda release: as_level(release[0]))
-    return OpenBudget(delta, max_keys, tuple(first_exceedances(family, ordered)))
+    return OpenBudget(delta, max_keys, tuple(first_exceedances(family, coarse_to_fine(past))))
+
+
+def coarse_to_fine(past: Past) -> Past:
+    """In the order in which one pass gives all terms; their sum is that of any order."""
+    return sorted(past, key=lambda release: as_level(release[0]))
 
 
 def exceedance_at(family: Family, past: Past, level: Level, threshold: float) -> float:

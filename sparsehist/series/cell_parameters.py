@@ -16,9 +16,9 @@ from sparsehist.histogram import (
     round_slack,
     threshold_for_false_keys,
 )
-from sparsehist.histogram.never_exceeds import threshold_for_exceedance
-from sparsehist.histogram.open_budget import OpenBudget, exceedance_at, open_budget
-from sparsehist.noise.family import currency, noise_mean
+from sparsehist.histogram.never_exceeds import open_delta_is_exact, threshold_for_exceedance
+from sparsehist.histogram.open_budget import OpenBudget, coarse_to_fine, exceedance_at, open_budget
+from sparsehist.noise.family import currency, delta_is_bound, noise_mean
 from sparsehist.privacy import level_text
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, shared
@@ -65,9 +65,27 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
         grid=step,
         effective_threshold=effective,
         numerical_slack=round_slack(family, past, level, declaration.max_keys),
-        guarantee=f"{chosen.pop('guarantee', None) or family.statement(level)}; {_LAZILY}",
         **chosen,
     )
+
+
+def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> tuple[str, bool]:
+    """The guarantee of a release in words, and whether a delta in it is an upper bound.
+
+    Args:
+        declaration: Of the series.
+        level: Of the release.
+        metadata: What `cell_metadata` said of it.
+        past: Levels spent before it, each with the lowest effective threshold it was released at.
+    """
+    family, opens = declaration.family, declaration.domain.is_open
+    # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
+    stated = max([level, *(known for known, _ in past)]) if opens else level
+    words, is_bound = family.statement(stated), delta_is_bound(family, stated)
+    if opens:
+        words = _guarantee(declaration, level_text(stated), words, metadata.delta_spent)
+        is_bound |= not open_delta_is_exact(family, [*coarse_to_fine(past), (level, metadata.effective_threshold)])
+    return f"{words}; {_LAZILY}", is_bound
 
 
 def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
@@ -154,7 +172,6 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
         advice = "no threshold would do" if lowest is None else f"threshold={lowest!r} would take all that remains"
         raise _refusal(before.added(exceeds), before, advice)
     after = before.after(exceeds)
-    finest = max([level, *(known for known, _ in past)])
     return {
         "threshold": threshold,
         "false_keys": None,
@@ -163,7 +180,6 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
         "delta_share": share,
         "delta_infinity": after.delta_spent,
         "delta_remaining": after.remaining,
-        "guarantee": _guarantee(declaration, level_text(finest), family.statement(finest), after),
     }
 
 
@@ -175,8 +191,8 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
     )
 
 
-def _guarantee(declaration: Declaration, finest: str, statement: str, budget: OpenBudget) -> str:
-    delta = f"{budget.delta_spent:.6g}"
+def _guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
+    delta = f"{spent:.6g}"
     is_zcdp = currency(declaration.family) == "rho"
     together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"
     return (

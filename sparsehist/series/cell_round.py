@@ -14,7 +14,7 @@ from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
-from sparsehist.series.cell_parameters import cell_metadata
+from sparsehist.series.cell_parameters import cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.pipeline import Held, adjacent
@@ -41,6 +41,10 @@ class CellPath:
 
     def metadata(self, request: CellRequest) -> CellMetadata:
         return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
+
+    def statement(self, request: CellRequest, metadata: CellMetadata) -> tuple[str, bool]:
+        past = self.held.state.past(self.path_id)
+        return cell_statement(self.held.declaration, present(request.level), metadata, past)
 
     def draw(
         self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator

@@ -16,7 +16,8 @@ NEIGHBOURS = "logs that differ by all rows of one unit"
 class Metadata:
     """The public parameters that releases of every kind have.
 
-    Fields with a default are left out of the dict where they are None; a store fills in the last four.
+    Fields with a default are left out of the dict where they are None. A store fills in the guarantee and the last
+    four.
 
     Attributes:
         series: Name of the series.
@@ -29,6 +30,8 @@ class Metadata:
         threshold: As chosen; None where everything is published.
         numerical_slack: By how much the law may differ from the one stated, in total variation.
         guarantee: In words.
+        delta_is_bound: True where a delta of the guarantee (delta_infinity, too) is an upper bound; left out where
+            it is exact to 12 digits, or there is none.
         neighbours: For which logs it holds.
         max_keys: L0 bound: keys a unit may count towards.
         key: Key columns.
@@ -56,7 +59,8 @@ class Metadata:
     grid: float
     threshold: float | None
     numerical_slack: float
-    guarantee: str
+    guarantee: str = ""
+    delta_is_bound: bool | None = None
     neighbours: str = NEIGHBOURS
     max_keys: int
     key: tuple[str, ...]

@@ -48,7 +48,10 @@ class NoisePath(Protocol):
         """In the ledger."""
 
     def metadata(self, request: Any) -> Metadata:
-        """Everything public about a release, from public parameters only; refuses what cannot be served."""
+        """All that is public about a release but its guarantee; refuses what cannot be served."""
+
+    def statement(self, request: Any, metadata: Any) -> tuple[str, bool]:
+        """Its guarantee in words, and whether a delta in it is an upper bound."""
 
     def draw(self, request: Any, metadata: Any, *, who: str | None, rng: np.random.Generator) -> NewRound:
         """Draw the round that is to be committed."""
@@ -126,9 +129,13 @@ def release(
     metadata = path.metadata(request)
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
+    # Once nothing can refuse, as it may take longer than the checks.
+    guarantee, is_bound = path.statement(request, metadata)
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(
         metadata,
+        guarantee=guarantee,
+        delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
         store=held.state.store_id,
         round=secrets.token_hex(8),

@@ -15,7 +15,7 @@ from sparsehist.errors import DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import dense_slack, grid_step
 from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
-from sparsehist.noise.family import NoiseArray, is_linear, sensitivity_norm
+from sparsehist.noise.family import NoiseArray, delta_is_bound, is_linear, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration
@@ -154,6 +154,11 @@ class WorkloadPath:
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
         return workload_metadata(self._held.declaration, self._strategy, request, self._variances())
 
+    def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
+        del metadata
+        level = present(request.level)
+        return self._family.statement(level), delta_is_bound(self._family, level)
+
     def draw(
         self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
@@ -279,7 +284,6 @@ def workload_metadata(
             grid_step(std),
         ),
         post_processing=request.post_processing or (),
-        guarantee=family.statement(level),
     )
 
 

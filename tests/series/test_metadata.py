@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import InputError
+from sparsehist.errors import BudgetExceededError, CapExceededError, InputError
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 
 LOG = pl.DataFrame({"user": range(600), "hour": [i % 24 for i in range(600)]})
@@ -54,3 +54,50 @@ def test_a_record_is_frozen_and_reads_itself_back() -> None:
         record.level = "2"  # type: ignore[misc]
     with pytest.raises(InputError, match="effective_threshold"):
         read_metadata({name: value for name, value in record.as_dict().items() if name != "effective_threshold"})
+
+
+def test_a_guarantee_is_stated_once_no_check_can_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a cap, a budget or a delta a release is refused before its statement is computed; within, it is."""
+
+    def stated(*_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sh.noise.Laplace, "statement", stated)
+    domain = sh.Integers(24)
+    store = sh.open(":memory:", create=True)
+    store.set_budget("default", epsilon=3, delta=0, reason="a test")
+    given = {"unit": "user", "key": "hour", "max_keys": 1, "noise": "laplace"}
+    series = sh.create(store, LOG, name="visits", domain=domain, cap=2, **given)
+    other = sh.create(store, LOG, name="other", domain=domain, cap=100, **given)
+    opened = sh.create(":memory:", LOG, name="open", domain=sh.Open("integer", delta="1e-6"), **given)
+    for release in (series.release, lambda name, level: series.release_workload(name, "ranges()", level=level)):
+        with pytest.raises(CapExceededError):
+            release("beyond", level=2.5)
+        with pytest.raises(ZeroDivisionError):
+            release("within", level=1)
+    with pytest.raises(BudgetExceededError):
+        other.release("beyond", level=4)
+    with pytest.raises(BudgetExceededError):
+        opened.release("beyond", level=1, delta=1e-3)
+    with pytest.raises(ZeroDivisionError):
+        opened.release("within", level=1)
+    assert len(series.releases()) == 0
+
+
+def test_metadata_says_where_a_delta_is_a_bound() -> None:
+    """Poisson noise is exact for one key and bounded for more; delta_infinity is, where levels are left out."""
+
+    def marks(noise: str, max_keys: int, levels: list[str]) -> list[bool | None]:
+        log = LOG.with_columns(hour=pl.col("hour") % 4)
+        series = sh.create(
+            ":memory:", log, name="visits", unit="user", key="hour", max_keys=max_keys, noise=noise,
+            domain=sh.Open("integer", delta="1e-3"),
+        )  # fmt: skip
+        return [series.release(f"r{i}", level=at).metadata.get("delta_is_bound") for i, at in enumerate(levels)]
+
+    assert marks("poisson", 1, ["1", "0.1"]) == [None, None]
+    assert marks("poisson", 2, ["1", "0.1"]) == [True, True]
+    assert marks("poisson", 1, ["1e-4", "1e-7"]) == [None, True]
+    assert marks("gaussian", 2, ["1", "0.001", "0.1"]) == [None, None, None]
+    assert marks("laplace", 1, ["1", "1e-4", "0.5"]) == [None, True, True]
+    assert marks("discrete_laplace", 1, ["0.005", "0.01"]) == [None, True]

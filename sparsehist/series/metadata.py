@@ -134,6 +134,7 @@ class WorkloadMetadata(Metadata):
         cell_grid: To which the noise of each cell was rounded before it was weighed, if it was.
         measured_grid: To which R·x and its noise were rounded, if they were.
         post_processing: Steps after the noise.
+        counts: What an answer counts: units, or units once per cell they are in.
     """
 
     kind = "workload"
@@ -148,6 +149,7 @@ class WorkloadMetadata(Metadata):
     cell_grid: float | None
     measured_grid: float | None
     post_processing: tuple[str, ...]
+    counts: str | None = None
 
 
 def shared(declaration: Declaration) -> dict[str, Any]:

@@ -148,7 +148,10 @@ class Release:
         self._origin = None
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
-        """Confidence intervals for the true counts of the published rows.
+        """Confidence intervals for the bounded counts of the published rows.
+
+        The bounded count of a key is what the series counted: units with that key, where a unit with more than
+        max_keys keys counts towards max_keys of them only. How many units have the key is not known from it.
 
         For every true count c: given that a key with that count was published, its interval holds c with
         probability `confidence` (at least that for integer noise, and where a limit would lie below 0). That it was

@@ -228,6 +228,9 @@ class WorkloadPath:
         )
 
 
+_ONCE_PER_CELL = "units once per cell they are in, so a sum over cells may count one unit up to max_keys times"
+
+
 def path_name(strategy: Strategy) -> PathName:
     """How the ledger names the path of a strategy."""
     return ("workload", str(strategy.workload), strategy.name)
@@ -284,6 +287,7 @@ def workload_metadata(
             grid_step(std),
         ),
         post_processing=request.post_processing or (),
+        counts="units" if declaration.max_keys == 1 else _ONCE_PER_CELL,
     )
 
 

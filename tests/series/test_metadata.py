@@ -101,3 +101,15 @@ def test_metadata_says_where_a_delta_is_a_bound() -> None:
     assert marks("gaussian", 2, ["1", "0.001", "0.1"]) == [None, None, None]
     assert marks("laplace", 1, ["1", "1e-4", "0.5"]) == [None, True, True]
     assert marks("discrete_laplace", 1, ["0.005", "0.01"]) == [None, True]
+
+
+@pytest.mark.parametrize(("max_keys", "said"), [(1, "units"), (4, "units once per cell they are in")])
+def test_a_workload_says_what_its_answers_count(max_keys: int, said: str) -> None:
+    """A sum over cells is one over units only where a unit is in one cell."""
+    log = pl.DataFrame({"user": [i // 4 for i in range(400)], "key": [i % 4 for i in range(400)]})
+    series = sh.create(
+        ":memory:", log, name="v", unit="user", key="key", max_keys=max_keys, domain=sh.Integers(4), seed=1
+    )
+    release = series.release_workload("total", sh.Total(), level=100)
+    assert release.metadata["counts"].startswith(said)
+    assert abs(release.frame["noisy_answer"][0] - 100 * max_keys) < 10

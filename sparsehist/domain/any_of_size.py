@@ -27,7 +27,7 @@ class AnyOfSize(Domain):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._require_drawable_size()
+        self._require_writable_size()
 
     @property
     def size(self) -> int:

@@ -27,8 +27,8 @@ INDEXABLE = 2**63
 TEXT_DTYPES: tuple[type[pl.DataType], ...] = (pl.String, pl.Categorical, pl.Enum)
 """Column types that hold text and become String without loss."""
 
-GREATEST_SIZE = 2**900
-"""Binomial draws take up to so many trials, which is what keeps their doubles from overflowing."""
+GREATEST_SIZE = 10**4000
+"""Python refuses to write integers of more than 4300 digits, and sizes are written in metadata and errors."""
 
 _SHORT_TEXT = 120
 
@@ -167,10 +167,10 @@ class Domain(abc.ABC):
         if self.size >= INDEXABLE:
             raise DomainError(f"only domains below 2**63 cells number them; {self.describe()} has {self.size}")
 
-    def _require_drawable_size(self) -> None:
+    def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:
             raise DomainError(
-                f"{self.describe()} has more than 2**900 cells: bound its keys to fewer bytes or characters, or "
+                f"{self.describe()} has more than 10**4000 cells: bound its keys to fewer bytes or characters, or "
                 "declare hash64() or open(delta=…), which take text of any length"
             )
 

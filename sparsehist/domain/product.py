@@ -26,7 +26,7 @@ class Product(Domain):
 
     Raises:
         DomainError: If there is no component, a name is given twice, or a component is no domain
-            of one column, or there are more than 2**900 cells.
+            of one column, or there are more than 10**4000 cells.
 
     Example:
         >>> from sparsehist.domain import Dates
@@ -56,7 +56,7 @@ class Product(Domain):
                 raise DomainError(f"column {name!r} of product() is open: write open('string', 'date', delta=…)")
         object.__setattr__(self, "names", tuple(given))
         object.__setattr__(self, "components", tuple(given.values()))
-        self._require_drawable_size()
+        self._require_writable_size()
 
     @property
     def size(self) -> int:

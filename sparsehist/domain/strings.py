@@ -43,7 +43,7 @@ class Strings(Domain):
 
     Raises:
         DomainError: If the bound is not from 1 to 4096 or too small for any character, the
-            alphabet is wrong, or there are more than 2**900 cells (all Unicode: up to 125 bytes or 44 characters).
+            alphabet is wrong, or there are more than 10**4000 cells (all Unicode: up to 125 bytes or 44 characters).
 
     Example:
         >>> f"{Strings(max_bytes=32).size:.3g}", Strings(max_chars=2, alphabet="digits").size
@@ -70,7 +70,7 @@ class Strings(Domain):
             raise DomainError(
                 f"strings(max_bytes={bound}): each character of the alphabet takes {least} bytes or more"
             )
-        self._require_drawable_size()
+        self._require_writable_size()
 
     @property
     def size(self) -> int:

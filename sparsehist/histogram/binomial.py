@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -14,12 +15,39 @@ from sparsehist.noise import binomial_poisson
 from sparsehist.noise.binomial_poisson import Number
 
 IntArray = NDArray[np.int64]
-Sizes = Number
-"""Numbers of cells of any size, one entry a group; shape (g,). Secret."""
+FloatArray = NDArray[np.float64]
 
 _LOG_HALF = -math.log(2)
 # More successes than this do not fit beside what is drawn for each of them.
 MOST_SUCCESSES = 2.0**31
+# Larger numbers of cells are halved until they have so many bits. As at most 2**31 successes are expected, half the
+# cells at twice the probability have the same law but for 2**-860 in total variation: both are Poisson up to p.
+_MOST_BITS = 900
+
+
+class Sizes(NamedTuple):
+    """Numbers of cells of any size, one entry per group. Secret.
+
+    Attributes:
+        number: What is left of each after its halvings; shape (g,).
+        halvings: How often it was halved, 0 below 2**900; shape (g,).
+    """
+
+    number: Number
+    halvings: FloatArray
+
+    def __repr__(self) -> str:
+        return "Sizes()"
+
+    @property
+    def high(self) -> FloatArray:
+        """The nearest doubles, infinite beyond them; shape (g,)."""
+        with np.errstate(over="ignore"):
+            return np.ldexp(self.number.high, self.halvings.astype(np.int64))
+
+    def without(self, left_out: NDArray[np.bool_]) -> Sizes:
+        """The same with 0 where `left_out` says so."""
+        return Sizes(self.number.without(left_out), self.halvings)
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
@@ -28,10 +56,16 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
     Raises:
         InputError: If one is negative.
     """
-    sizes = binomial_poisson.as_number(numbers)
-    if sizes.high.min(initial=0.0) < 0:
+    halvings = np.zeros(len(numbers))
+    if not isinstance(numbers, np.ndarray):
+        large = {i: int(n).bit_length() - _MOST_BITS for i, n in enumerate(numbers) if n >= 1 << _MOST_BITS}
+        if large:
+            halvings[list(large)] = list(large.values())
+            numbers = [int(n) >> large.get(i, 0) for i, n in enumerate(numbers)]
+    number = binomial_poisson.as_number(numbers)
+    if number.high.min(initial=0.0) < 0:
         raise InputError("a number of cells cannot be negative")
-    return sizes
+    return Sizes(number, halvings)
 
 
 def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
@@ -50,10 +84,11 @@ def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: 
     Raises:
         ThresholdError: If more than 2**31 successes are to be expected.
     """
-    trials = sizes if isinstance(sizes, Number) else as_sizes(sizes)
+    trials, halvings = sizes if isinstance(sizes, Sizes) else as_sizes(sizes)
     log_p = np.atleast_1d(np.asarray(log_p, np.float64))
-    p = np.exp(log_p)
-    expected = float(trials.high @ p)
+    with np.errstate(over="ignore"):
+        p = np.exp(log_p + math.log(2) * halvings)
+        expected = float(trials.high @ p)
     if not expected <= MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
     flip = np.flatnonzero(log_p > _LOG_HALF)

@@ -126,7 +126,7 @@ def plan(
 
     Args:
         levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
-        d: Cells of the domain; a whole number up to 2**900.
+        d: Cells of the domain; a whole number up to 10**4000.
         domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.

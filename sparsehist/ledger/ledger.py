@@ -249,7 +249,10 @@ class Ledger:
             rooms.append(self._largest_charged(budget, known, cap, others))
         if not rooms:
             return None
-        return max(min(rooms), known.finest or _NOTHING, _NOTHING)
+        room = min(rooms)
+        if known.law in _OF_MEANS and room < _LEAST_LEVEL:
+            room = _NOTHING
+        return max(room, known.finest or _NOTHING, _NOTHING)
 
     def largest_equal_cap(self, population: str, family: str, max_keys: int, times: int) -> Fraction | None:
         """The largest cap, rounded down to 12 digits, that so many further series of a population may have alike.
@@ -436,6 +439,10 @@ class Ledger:
             if cap and not self._released(release.series_id):
                 return f"the largest cap that would fit is {_text(cap)}; nothing was spent"
         return "no level would fit; nothing was spent"
+
+
+# Poisson and Skellam noise is drawn up to a mean of 2**32, and their level is one over that.
+_OF_MEANS, _LEAST_LEVEL = ("poisson", "skellam"), Fraction(1, 2**32)
 
 
 def check_release(

@@ -116,6 +116,14 @@ def test_poisson_noise_has_a_share_apart_or_a_budget_of_its_own(store):
     a_series(store, "beside").release("a", level=sh.EpsilonDelta(1, "1e-6"), threshold=200)
 
 
+@pytest.mark.parametrize("noise", ["poisson", "skellam"])
+def test_no_level_is_named_that_the_noise_cannot_have(store, noise):
+    """Means end at 2**32: a cap below that leaves no level, and the refusal says so."""
+    series = a_series(store, noise=noise, cap="1/8589934592")
+    with pytest.raises(CapExceededError, match="no level would fit"):
+        series.release("a", level="0.5")
+
+
 def test_open_domains_spend_delta_beside_rho(store):
     """A budget in rho alone has no room for them; with a delta it has, up to that delta over all series."""
     series = a_series(store, domain=sh.Open(delta=1e-6))

@@ -378,8 +378,7 @@ def read(path: str | os.PathLike[str], *, noise: type | Family | None = None) ->
 
     Args:
         path: The file.
-        noise: The family it was drawn from, a class or an instance, where that is none of this package's; `intervals`
-            needs it.
+        noise: Only for a family of your own: its class or an instance. `intervals` needs it.
 
     Returns:
         The release: the same rows and metadata.

@@ -160,7 +160,7 @@ class Series:
             wait: Seconds to wait for the store; the store's own by default.
 
         Returns:
-            The release: a row a query; for workloads that are not listed, such as all ranges, `answer(low, high)`.
+            The release: one row per query; where queries are not listed, as in all ranges, `answer(low, high)`.
 
         Raises:
             DeclarationError: If a parameter is wrong, the workload does not fit the domain, the domain is open, or
@@ -210,9 +210,9 @@ class Series:
             levels: Candidate levels; 0.001, 0.01, 0.1 and 1 by default.
 
         Returns:
-            A row a strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
-            counts), lower_bound (no factorization answers with less, in counts, at one cell a unit; null where
-            unknown), ratio (of the variances), sensitivity (of R·x), chosen (what "auto" takes).
+            One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
+            counts), lower_bound (no factorization answers with less, in counts, at one cell per unit; null
+            where unknown), ratio (of the variances), sensitivity (of R·x), chosen (what "auto" takes).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.

@@ -253,7 +253,7 @@ class Session:
                 self._put(series, release)
 
     def _put(self, series: str, release: Release) -> None:
-        """Make a release a table of the session, which is public."""
+        """Put a release into the session as a public table."""
         if release_tables.put(self.connection, series, release):
             self._lineage = self._lineage.with_release(series, release.name, self.connection)
 

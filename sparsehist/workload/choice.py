@@ -16,6 +16,7 @@ from sparsehist.workload.queries.matrix import MatrixWorkload
 from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, RangeRows, Ranges, Total
 from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.shared import Shared
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.strategy import Sensitivity, Strategy
 from sparsehist.workload.strategies.strategy_text import strategy_named
@@ -28,6 +29,8 @@ _SAMPLED = 64
 # Dense strategies take a time that grows with the cube of this.
 _LARGEST_OPTIMISED = 128
 _MOST_DIRECT = 2**16
+# Of many cells a unit touches few, and shared noise gains too little to be worth a strategy of its own.
+_WORTH_SHARING = 0.01
 _LARGEST_IDENTITY = 2**31
 
 
@@ -160,7 +163,11 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made += _blended(workload, max_keys)
     if "direct" not in names and _may_be_direct(workload):
         made.append(strategy_named("direct", workload))
-    dense = not isinstance(workload, Marginals | Total) and workload.n_cells <= _LARGEST_OPTIMISED
+    if isinstance(workload, Identity) and not pure:
+        shared = Shared.for_unit(workload, max_keys)
+        gain = 1 - shared.sensitivity(max_keys).l2 ** 2 * shared.mean_variance() / min(max_keys, workload.n_cells)
+        made += [shared] if gain >= _WORTH_SHARING else []
+    dense = not isinstance(workload, Marginals | Total | Identity) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
         made += _optimised(workload, max_keys)
     return made

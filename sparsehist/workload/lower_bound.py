@@ -6,6 +6,7 @@ With G = RᵀR the mean squared error is Δ²·tr(AᵀA·G⁻¹)/queries. If uni
 - One cell, each as likely: Q = I/n, the singular-value bound ‖A‖_*²/n.
 - l cells, all sets as likely: Q is at least l(n − l)/(n(n − 1))·I.
 - l cells side by side, each window as likely: Q is a band, and columns up to 1,024 cells are computed from it.
+- The cells themselves: shared noise is the best there is, at any l.
 - The same for prefix sums and all ranges of any length: windows that cross an end are reflected as the singular
   vectors of A are, oddly (which leaves a smaller set) or, at the left end of prefix sums, evenly (which adds one set
   to another: a move of at most 2Δ, made up for by a factor). Then Q has the singular vectors of A, and eigenvalues
@@ -27,6 +28,7 @@ from sparsehist.workload.queries.linear_queries import FloatArray, Workload
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.shared import Shared
 
 
 class LowerBound(NamedTuple):
@@ -57,6 +59,9 @@ def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
     """
     cells = workload.n_cells
     keys = min(max_keys, cells)
+    if isinstance(workload, Identity):
+        shared = Shared.for_unit(workload, keys)
+        return LowerBound(shared.sensitivity(keys).l2 ** 2 * shared.mean_variance(), "optimum of shared noise")
     one = _one_cell(workload)
     if one is None:
         return None

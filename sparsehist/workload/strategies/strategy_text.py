@@ -19,6 +19,7 @@ from sparsehist.workload.strategies.invertible import IdentityStrategy
 from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
 from sparsehist.workload.strategies.optimised import Optimised
 from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.shared import Shared
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.strategy import Strategy
 from sparsehist.workload.strategies.toeplitz import Banded, SquareRoot
@@ -32,6 +33,7 @@ _MAKERS: dict[str, Callable[..., Strategy]] = {
     "identity": IdentityStrategy,
     "optimised": Optimised,
     "residual": ResidualBasis,
+    "shared": Shared,
     "spectral": Spectral,
     "square_root": SquareRoot,
     "tree": Tree,

@@ -6,7 +6,11 @@ Names are imported when they are first used, so that `import sparsehist` and the
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -102,18 +106,43 @@ _HOME = {
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
+_LENT = {
+    "audiences": {"Network": "sparsehist.sessions.network"},
+    "interactive": {
+        "AboveThreshold": "sparsehist.sessions.above_threshold",
+        "MultiplicativeWeights": "sparsehist.sessions.weights",
+    },
+    "local": {"RapporClient": "sparsehist.sessions.rappor_client"},
+    "series": {"sql": "sparsehist.sqlfront.running"},
+}
+"""Names of a lower package that are made above it, and where. Only this module knows, so arrows run downwards."""
+
+
+def _find(package: str, homes: Mapping[str, str], name: str) -> object:
+    """Import a name from where it is made, when it is first used (PEP 562)."""
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return getattr(import_module(homes[name]), name)
+
+
+class _Package(ModuleType):
+    """This package: whenever Python makes a subpackage its attribute, it gets the names that are lent to it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _LENT and isinstance(value, ModuleType):
+            vars(value)["__getattr__"] = partial(_find, value.__name__, _LENT[name])
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # a type checker that sees __getattr__ takes every misspelt name for a public one
 
     def __getattr__(name: str) -> object:
-        """Import a public name on first use (PEP 562)."""
+        """Import a public name on first use."""
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        if name not in _MODULE_OF:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        value: object = getattr(import_module(_MODULE_OF[name]), name)
-        globals()[name] = value
+        value = globals()[name] = _find(__name__, _MODULE_OF, name)
         return value
 
 

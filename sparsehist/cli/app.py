@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from sparsehist import __version__
 from sparsehist.cli import ledger_commands, plan_command
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
 
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.parameters import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
 
 Reason = Annotated[str, Parameter(help="Why; one line, kept in the ledger for good.")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.parameters import Wait
+from sparsehist.cli.shared_options import Wait
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.counting.words import first_of_runs
+from sparsehist.counting.coded_pairs import first_of_runs
 
 WORD_BITS = 64
 

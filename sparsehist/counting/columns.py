@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sparsehist.counting.coded_pairs import CODE_BITS, low_codes
 from sparsehist.counting.codes import Codes, Codes32
-from sparsehist.counting.words import CODE_BITS, low_codes
 
 SHIFTED_DTYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean, pl.Date, pl.Time)
 

@@ -75,7 +75,7 @@ class CountedKeys:
 
 
 @dataclass(frozen=True)
-class Request:
+class CountRequest:
     """What to count, checked as far as it can be without reading the log."""
 
     unit: str | None
@@ -109,7 +109,7 @@ def request(
     threads: int | None,
     temporary_directory: Path,
     progress: Callable[[str], None] | None,
-) -> Request:
+) -> CountRequest:
     """Check the declared parameters of a count.
 
     Raises:
@@ -132,7 +132,7 @@ def request(
         raise DeclarationError(f"threads must be a whole number of at least 1, not {threads!r}")
     if len(salt) != SALT_BYTES:
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
-    return Request(
+    return CountRequest(
         unit,
         names,
         max_keys,

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars
-from sparsehist.counting.contract import Choice, CountedKeys, Counts, Request, request
+from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.room import available_memory, memory_needed
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
@@ -26,11 +26,11 @@ class CountingEngine(Protocol):
         """Name the engine and its version."""
         ...
 
-    def kept_pairs(self, log: Log, wanted: Request) -> pl.DataFrame:
+    def kept_pairs(self, log: Log, wanted: CountRequest) -> pl.DataFrame:
         """List the (unit, key) pairs that count."""
         ...
 
-    def count(self, log: Log, wanted: Request) -> pl.DataFrame:
+    def count(self, log: Log, wanted: CountRequest) -> pl.DataFrame:
         """Count units by key."""
         ...
 
@@ -124,7 +124,7 @@ def count_keys(
     return CountedKeys(frame, chosen.name())
 
 
-def choose_engine(log: Log, wanted: Request, engine: Engine) -> CountingEngine:
+def choose_engine(log: Log, wanted: CountRequest, engine: Engine) -> CountingEngine:
     """Choose by what is declared and by the sizes of the files; never by what is in them."""
     if engine == "duckdb":
         return with_duckdb

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from sparsehist.counting.contract import Counts, Request
+from sparsehist.counting.contract import CountRequest, Counts
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.sources import check_key_dtypes, engine_errors, open_log
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError
 
 
-def given_counts(source: Counts, wanted: Request) -> pl.DataFrame:
+def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     """Bring counts made elsewhere to columns key_0, …, count.
 
     Raises:

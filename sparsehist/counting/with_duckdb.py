@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from sparsehist.counting.contract import Request
+from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.room import available_memory
@@ -25,7 +25,7 @@ from sparsehist.store.statements import statement
 
 
 @dataclass(frozen=True)
-class Session:
+class CountingSession:
     """A connection of our own and the private directory it spills to."""
 
     connection: duckdb.DuckDBPyConnection = field(repr=False)
@@ -46,7 +46,7 @@ def name() -> str:
     return f"duckdb {duckdb.__version__}"
 
 
-def count(log: Log, wanted: Request) -> pl.DataFrame:
+def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
@@ -55,7 +55,7 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 
 
-def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
+def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
@@ -63,14 +63,14 @@ def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
         return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
 
 
-def _cells(keys: pl.Series, wanted: Request) -> pl.DataFrame:
+def _cells(keys: pl.Series, wanted: CountRequest) -> pl.DataFrame:
     """Give cells that come back from DuckDB their columns and canonical dtypes."""
     cells = unpacked(keys, wanted)
     return cells.cast(dict(zip(cells.columns, wanted.domain.dtypes, strict=True)))
 
 
 @contextmanager
-def open_session(wanted: Request) -> Iterator[Session]:
+def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
     """Open a connection with the limits asked for; clean up after it."""
     with (
         tempfile.TemporaryDirectory(prefix="count-", dir=wanted.temporary_directory) as directory,
@@ -86,10 +86,10 @@ def open_session(wanted: Request) -> Iterator[Session]:
         for setting, value in settings.items():
             if value is not None:
                 connection.execute(f"set {setting} = $value", {"value": value})
-        yield Session(connection, Path(directory))
+        yield CountingSession(connection, Path(directory))
 
 
-def _bound(session: Session, log: Log, wanted: Request) -> None:
+def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:
     """Make the view bounded (unit, key) and the table dropped (unit, key)."""
     load(session, log, wanted)
     wanted.report("sorting")
@@ -105,7 +105,7 @@ def _bound(session: Session, log: Log, wanted: Request) -> None:
     session.run("count_dropped", max_keys=wanted.max_keys, salt=wanted.salt)
 
 
-def _place(session: Session, wanted: Request) -> str:
+def _place(session: CountingSession, wanted: CountRequest) -> str:
     """Bring the distinct keys to the domain; returns the table that holds the pairs then."""
     keys = session.read("count_distinct_keys")["key"]
     placed = place(
@@ -123,7 +123,7 @@ def _place(session: Session, wanted: Request) -> str:
     return "placed"
 
 
-def unpacked(keys: pl.Series, wanted: Request) -> pl.DataFrame:
+def unpacked(keys: pl.Series, wanted: CountRequest) -> pl.DataFrame:
     """Give each part of the key its column."""
     names = key_names(wanted.domain.columns)
     if len(names) == 1:
@@ -136,7 +136,7 @@ def packed(cells: pl.DataFrame) -> pl.Series:
     return cells.to_series().alias("cell") if cells.width == 1 else cells.to_struct("cell")
 
 
-def load(session: Session, log: Log, wanted: Request) -> None:
+def load(session: CountingSession, log: Log, wanted: CountRequest) -> None:
     """Make the view log (unit, key); a key of several columns is a struct."""
     source = relation(session.connection, session.directory, log, wanted.columns)
     parts = [f"c{i}" for i in range(1, len(wanted.columns))]

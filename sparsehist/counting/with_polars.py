@@ -16,12 +16,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.counting import bounding
+from sparsehist.counting.coded_pairs import (
+    CODE_BITS,
+    CodedPairs,
+    distinct,
+    first_of_runs,
+    key_totals,
+    low_codes,
+    unit_starts,
+)
 from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
-from sparsehist.counting.contract import Request
+from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.row_groups import pieces, row_group_sizes
 from sparsehist.counting.sources import Log, engine_errors
-from sparsehist.counting.words import CODE_BITS, Words, distinct, first_of_runs, key_totals, low_codes, unit_starts
 from sparsehist.domain.base import key_names
 
 BATCH_ROWS = 400_000
@@ -51,7 +59,7 @@ def name() -> str:
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, wanted: Request) -> pl.DataFrame:
+def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     pairs, dropped = _bounded_pairs(log, wanted)
     wanted.report("counting")
@@ -60,7 +68,7 @@ def count(log: Log, wanted: Request) -> pl.DataFrame:
     return result if counts.all() else result.filter(pl.col("count") > 0)
 
 
-def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
+def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
     pairs, dropped = _bounded_pairs(log, wanted)
     words = np.delete(pairs.words, dropped)
@@ -68,7 +76,7 @@ def kept_pairs(log: Log, wanted: Request) -> pl.DataFrame:
     return pairs.cells[low_codes(words)].select(units, pl.all())
 
 
-def _bounded_pairs(log: Log, wanted: Request) -> tuple[Pairs, NDArray[np.intp]]:
+def _bounded_pairs(log: Log, wanted: CountRequest) -> tuple[Pairs, NDArray[np.intp]]:
     """Find the distinct pairs, and the positions of those that their units must give up."""
     words, units, keys = _read(log, wanted)
     wanted.report("sorting")
@@ -79,13 +87,13 @@ def _bounded_pairs(log: Log, wanted: Request) -> tuple[Pairs, NDArray[np.intp]]:
     return pairs, _dropped(pairs, wanted)
 
 
-def _read(log: Log, wanted: Request) -> tuple[NDArray[np.uint64], UnitCodes, pl.DataFrame]:
+def _read(log: Log, wanted: CountRequest) -> tuple[NDArray[np.uint64], UnitCodes, pl.DataFrame]:
     """Read the log batch by batch into words; besides, what codes of units stand for, and the distinct keys."""
     unit, *key = wanted.columns
     units, keys = UnitCodes(log.dtypes[unit]), KeyCodes([log.dtypes[name] for name in key])
     with engine_errors(log.label, log):
         row_groups = _row_groups(log)
-        words = Words(log.content.height if log.kind == "frame" else sum(map(sum, row_groups.values())))
+        words = CodedPairs(log.content.height if log.kind == "frame" else sum(map(sum, row_groups.values())))
         incomplete: set[str] = set()
         # Values are coded here and not inside the query: threads that wait for one another's turn burn time.
         for batch in _batches(log, wanted, row_groups):
@@ -106,7 +114,7 @@ def _row_groups(log: Log) -> dict[str, list[int]]:
     return {} if None in found.values() else {file: sizes or [] for file, sizes in found.items()}
 
 
-def _batches(log: Log, wanted: Request, row_groups: Mapping[str, Sequence[int]]) -> Iterator[pl.DataFrame]:
+def _batches(log: Log, wanted: CountRequest, row_groups: Mapping[str, Sequence[int]]) -> Iterator[pl.DataFrame]:
     """Read the columns in batches, as what codes are made of."""
     values = [plain(name, log.dtypes[name]) for name in wanted.columns]
     if not row_groups or max(max(sizes, default=0) for sizes in row_groups.values()) > LARGEST_PIECE:
@@ -130,7 +138,7 @@ def _without_missing(batch: pl.DataFrame, unit: str, incomplete: set[str]) -> pl
     return batch.drop_nulls() if holes else batch
 
 
-def _placed(words: NDArray[np.uint64], units: UnitCodes, keys: pl.DataFrame, wanted: Request) -> Pairs:
+def _placed(words: NDArray[np.uint64], units: UnitCodes, keys: pl.DataFrame, wanted: CountRequest) -> Pairs:
     """Bring the distinct keys to the domain; pairs whose keys share a cell become one."""
     placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
     if placed.unchanged:
@@ -150,7 +158,7 @@ def _placed(words: NDArray[np.uint64], units: UnitCodes, keys: pl.DataFrame, wan
     return Pairs(words, units, cells, key_totals(words, cells.height))
 
 
-def _dropped(pairs: Pairs, wanted: Request) -> NDArray[np.intp]:
+def _dropped(pairs: Pairs, wanted: CountRequest) -> NDArray[np.intp]:
     """Find the pairs that units above the bound must give up."""
     starts = unit_starts(pairs.words)
     sizes = np.diff(starts, append=pairs.words.size)
@@ -174,7 +182,7 @@ def _dropped_of_units(
     starts: NDArray[np.intp],
     sizes: NDArray[np.intp],
     key_hashes: NDArray[np.uint64],
-    wanted: Request,
+    wanted: CountRequest,
 ) -> NDArray[np.intp]:
     """Find what some units above the bound must give up, given where their pairs begin and how many there are."""
     group = np.repeat(np.arange(starts.size, dtype=np.uint32), sizes)

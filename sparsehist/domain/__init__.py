@@ -2,12 +2,11 @@
 
 from sparsehist.domain.base import Domain
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.domain.dates import Dates
 from sparsehist.domain.free_cells import draw_free
 from sparsehist.domain.hash64 import Hash64
-from sparsehist.domain.integers import Integers
 from sparsehist.domain.open import Open
 from sparsehist.domain.product import Product
+from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
 
 __all__ = ["Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings", "draw_free"]

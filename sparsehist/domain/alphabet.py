@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.domain.literal import show
+from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
 
 NO_CHARACTER = -1

@@ -7,13 +7,15 @@ Keys travel as polars frames with the columns ``key_0``, ``key_1``, … in the d
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from sparsehist.domain.text_form import Reader
 from sparsehist.errors import DomainError
 
 if TYPE_CHECKING:
@@ -44,6 +46,16 @@ class Domain(abc.ABC):
         >>> domain.size, str(domain)
         (6, 'integers(5, 10)')
     """
+
+    example: ClassVar[str]
+    of_domains: ClassVar[bool] = False
+    _kinds: ClassVar[dict[str, type[Domain]]] = {}
+
+    def __init_subclass__(cls, *, example: str | None = None) -> None:
+        """Note how a domain is written; one without an example has no textual form."""
+        if example is not None:
+            cls.example = example
+            cls._kinds[example.partition("(")[0]] = cls
 
     @property
     @abc.abstractmethod
@@ -190,9 +202,16 @@ class Domain(abc.ABC):
             >>> Domain.parse("catalogue('a', 'b')").size
             2
         """
-        from sparsehist.domain.text import parse  # the parser knows every domain, so it comes after them
+        return Reader(Domain._kinds, files or {}).read(text)
 
-        return parse(text, files=files)
+    @classmethod
+    def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Domain:  # noqa: ARG003
+        """Make the domain of this kind with the arguments of the textual form; `files` as in `parse`."""
+        try:
+            inspect.signature(cls).bind(*values, **named)
+        except TypeError as error:
+            raise DomainError(f"{cls.example.partition('(')[0]}(): {error}; write {cls.example}") from None
+        return cls(*values, **named)
 
 
 def key_names(columns: int) -> list[str]:

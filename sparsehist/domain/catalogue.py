@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
-from sparsehist.domain.integers import accepts_integers
-from sparsehist.domain.literal import write_call, write_literal
+from sparsehist.domain.ranges import accepts_integers
+from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError, InputError, promise
 
 _LONGEST_INLINE = 1000
@@ -30,7 +30,7 @@ _NOUNS = {
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Catalogue(Domain):
+class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"):
     """The values of a list or of a file, in their order.
 
     Two catalogues are equal when they hold the same values in the same order, wherever they came from.
@@ -78,6 +78,22 @@ class Catalogue(Domain):
             source = "its values" if file is None else f"file {str(file)!r}"
             raise DomainError(f"catalogue: sha256 {sha256} was recorded, {source} now give {found}; restore the file")
         _set_fields(self, checked, found, None if file is None else Path(file).as_posix(), column, kind)
+
+    @classmethod
+    def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
+        unknown = sorted(named.keys() - {"file", "column", "kind", "sha256"})
+        if unknown:
+            raise DomainError(f"catalogue(): unknown argument {show(unknown[0])}; write {cls.example}")
+        for key, value in named.items():
+            if not isinstance(value, str):
+                raise DomainError(f"catalogue(): {key} is text, got {show(value)}")
+        copy = files.get(named.get("sha256", ""))
+        if not values and copy is not None:
+            return cls.from_copy(Path(copy), **named)
+        if not values and "file" not in named:
+            given = f"sha256 {named['sha256']} but " if "sha256" in named else ""
+            raise DomainError(f"catalogue() has {given}no values; write {cls.example}")
+        return cls(values or None, **named)
 
     @classmethod
     def from_copy(

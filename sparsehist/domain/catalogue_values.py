@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.dates import read_date
-from sparsehist.domain.literal import show
+from sparsehist.domain.ranges import read_date
+from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
 
 TYPES: dict[str, type[pl.DataType]] = {

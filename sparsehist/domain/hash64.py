@@ -14,7 +14,7 @@ from sparsehist.errors import DomainError
 
 
 @dataclass(frozen=True, repr=False)
-class Hash64(Domain):
+class Hash64(Domain, example="hash64()"):
     """All 2**64 values of a public hash of text.
 
     A text column of the log is replaced by its hash before counting; a UInt64 column is taken to hold hashes

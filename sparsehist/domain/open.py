@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain.base import TEXT_DTYPES, Domain
-from sparsehist.domain.integers import accepts_integers
-from sparsehist.domain.literal import show, write_literal
+from sparsehist.domain.ranges import accepts_integers
+from sparsehist.domain.text_form import show, write_literal
 from sparsehist.errors import DomainError
 
 _DTYPES: dict[str, pl.DataType] = {"string": pl.String(), "integer": pl.Int64(), "date": pl.Date()}
@@ -21,7 +21,7 @@ _ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6'
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Open(Domain):
+class Open(Domain, example="open(delta='1e-6')"):
     """Every key of the declared types that could ever occur: no bound, no list, no size.
 
     Only keys that somebody touched are published. So a key that only one unit has betrays that unit when it is

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,12 +14,12 @@ from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.domain.literal import show, write_call
+from sparsehist.domain.text_form import show, write_call
 from sparsehist.errors import DomainError
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Product(Domain):
+class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers(9))"):
     """Every combination of the cells of several domains, one for each key column.
 
     Args:
@@ -34,6 +36,7 @@ class Product(Domain):
         24
     """
 
+    of_domains = True
     names: tuple[str, ...]
     components: tuple[Domain, ...]
 
@@ -44,7 +47,7 @@ class Product(Domain):
             raise DomainError(f"product() got column {twice[0]!r} twice; each key column has one domain")
         given |= named
         if not given:
-            raise DomainError("product() has no columns; write product(country=catalogue('DE', 'US'), n=integers(9))")
+            raise DomainError(f"product() has no columns; write {self.example}")
         for name, component in given.items():
             if not isinstance(name, str) or not name:
                 raise DomainError(f"product() names its columns by non-empty text, got {show(name)}")
@@ -57,6 +60,12 @@ class Product(Domain):
         object.__setattr__(self, "names", tuple(given))
         object.__setattr__(self, "components", tuple(given.values()))
         self._require_writable_size()
+
+    @classmethod
+    def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Product:  # noqa: ARG003
+        if values:
+            raise DomainError(f"product() names each of its columns; write {cls.example}")
+        return cls(named)
 
     @property
     def size(self) -> int:

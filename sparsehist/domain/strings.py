@@ -20,8 +20,8 @@ from sparsehist.domain.alphabet import (
     widths,
 )
 from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
-from sparsehist.domain.literal import show, write_call, write_literal
 from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
+from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError
 
 LONGEST = 4096
@@ -32,7 +32,7 @@ _CHUNK_ROWS = 2**18
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Strings(Domain):
+class Strings(Domain, example="strings(max_bytes=32)"):
     """All strings of 1 to N bytes or characters. The empty string is never a cell.
 
     Args:

@@ -1,7 +1,7 @@
 """Queries that nobody listed beforehand: the sparse vector technique and private multiplicative weights.
 
 Core: numpy and scipy only, no I/O, generators are passed in. `AboveThreshold` and `MultiplicativeWeights`, which draw
-by themselves, are part of the shell and are found here under their public names when they are first used.
+by themselves, are part of the shell, which lends them under their public names.
 """
 
 from typing import Any
@@ -22,14 +22,6 @@ __all__ = [
     "updated",
 ]
 
-_HOMES = {
-    "AboveThreshold": "sparsehist.sessions.above_threshold",
-    "MultiplicativeWeights": "sparsehist.sessions.weights",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Find the classes that draw where they stand, in the shell."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(__import__(_HOMES[name], fromlist=[name]), name)
+AboveThreshold: type[Any]
+MultiplicativeWeights: type[Any]
+"""Lent by the top of the package."""

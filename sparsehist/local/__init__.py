@@ -1,7 +1,7 @@
 """Randomised before it leaves the person: answers out of k categories, and RAPPOR with its histories of reports.
 
 Core: numpy and scipy only, no I/O, generators are passed in. `RapporClient`, which draws and keeps a private file, is
-part of the shell and is found here under its public name when it is first used.
+part of the shell, which lends it under its public name.
 """
 
 from typing import Any
@@ -27,9 +27,5 @@ __all__ = [
     "frequency_std",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Find the class that draws and keeps a file where it stands, in the shell."""
-    if name != "RapporClient":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return __import__("sparsehist.sessions.rappor_client", fromlist=[name]).RapporClient
+RapporClient: type[Any]
+"""Lent by the top of the package."""

@@ -1,10 +1,10 @@
 """Families of noise, one a file, and the protocol they share. Core: numpy and scipy only, no I/O."""
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.check import check_family
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import DenseFamily, Family, currency
+from sparsehist.noise.family_check import check_family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
-from sparsehist.noise.exact_table import ONE, Exponential, IntArray, Real
+from sparsehist.noise.exact_table import ONE, ExponentialDecay, IntArray, Real
 from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
 from sparsehist.noise.integer_tails import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -280,7 +280,7 @@ class DiscreteLaplace:
 
 def _two_sided(rate: Fraction, weight: Real = ONE) -> tuple[Branch, Branch]:
     """The law itself: at least 0 with probability 1/(1+a), and then geometric; else -1 minus the same."""
-    a = Exponential(rate)
+    a = ExponentialDecay(rate)
     return Branch(weight / (ONE + a), 0, 1, rate), Branch(weight * a / (ONE + a), -1, -1, rate)
 
 
@@ -292,8 +292,8 @@ def _bridge(fine: Fraction, coarse: Fraction) -> tuple[Branch, ...]:
 
 def _stay(fine: Fraction, coarse: Fraction) -> Real:
     """v_fine / v_coarse, with v = 2a/(1-a)^2."""
-    share = (ONE - Exponential(coarse)) / (ONE - Exponential(fine))
-    return Exponential(fine - coarse) * share * share
+    share = (ONE - ExponentialDecay(coarse)) / (ONE - ExponentialDecay(fine))
+    return ExponentialDecay(fine - coarse) * share * share
 
 
 def _refined(coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, *, rng: Generator) -> IntArray:
@@ -319,14 +319,14 @@ def _refined(coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, *, rn
 
 def _landing(coarse: Fraction, fine: Fraction) -> tuple[Branch, Branch]:
     """J, or a value below 0."""
-    joint, square = Exponential(coarse + fine), Exponential(2 * fine)
+    joint, square = ExponentialDecay(coarse + fine), ExponentialDecay(2 * fine)
     below = (joint - square) / (ONE - square)
     return Branch(ONE - below, 0, 1, fine - coarse), Branch(below, -1, -1, coarse + fine)
 
 
 def _beyond(coarse: Fraction, fine: Fraction) -> tuple[Branch, Branch]:
     """y - x, when J is above x."""
-    at_rest = (ONE - Exponential(2 * coarse)) / (ONE - Exponential(coarse + fine))
+    at_rest = (ONE - ExponentialDecay(2 * coarse)) / (ONE - ExponentialDecay(coarse + fine))
     return Branch(at_rest, 0), Branch(ONE - at_rest, 1, 1, coarse + fine)
 
 
@@ -337,7 +337,7 @@ def _moved_if_apart(coarse: Fraction, middle: Fraction, fine: Fraction) -> Real:
 
 def _moved_if_together(coarse: Fraction, middle: Fraction, fine: Fraction) -> Real:
     """The same, given that coarse and fine noise are equal."""
-    at_zero, stay = (ONE - Exponential(coarse)) / (ONE + Exponential(coarse)), _stay(fine, coarse)
+    at_zero, stay = (ONE - ExponentialDecay(coarse)) / (ONE + ExponentialDecay(coarse)), _stay(fine, coarse)
     return (ONE - _stay(fine, middle)) * at_zero / (stay + (ONE - stay) * at_zero)
 
 

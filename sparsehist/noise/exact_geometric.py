@@ -27,7 +27,7 @@ from sparsehist.noise.exact_table import (
     UNSETTLED,
     CellArray,
     Enclosure,
-    Exponential,
+    ExponentialDecay,
     IntArray,
     Reading,
     Real,
@@ -83,7 +83,7 @@ class _Steps:
 
     def cumulative(self, bits: int) -> list[Enclosure]:
         # Written out in integers, as the methods of an enclosure would do it: this loop is what a new level costs.
-        weight, decay = self.weight.enclose(bits), Exponential(self.rate).enclose(bits)
+        weight, decay = self.weight.enclose(bits), ExponentialDecay(self.rate).enclose(bits)
         one = low = high = 1 << bits
         ends = []
         for _ in range(self.count - self.ends_here):
@@ -177,7 +177,7 @@ def draw(mixture: tuple[Branch, ...], size: int, *, rng: Generator) -> IntArray:
     Example:
         >>> from sparsehist import entropy
         >>> half = ONE / (ONE + ONE)
-        >>> third = Exponential(Fraction(0)) / (ONE + ONE + ONE)
+        >>> third = ExponentialDecay(Fraction(0)) / (ONE + ONE + ONE)
         >>> coin = (Branch(third, 5), Branch(ONE - third, 7))
         >>> sorted(set(draw(coin, 100, rng=entropy.seeded(1)).tolist()))
         [5, 7]
@@ -199,7 +199,7 @@ def bernoulli(probability: Real, size: int, *, rng: Generator) -> NDArray[np.boo
 
     Example:
         >>> from sparsehist import entropy
-        >>> bernoulli(Exponential(Fraction(9)), 4, rng=entropy.seeded(1)).tolist()
+        >>> bernoulli(ExponentialDecay(Fraction(9)), 4, rng=entropy.seeded(1)).tolist()
         [False, False, False, False]
     """
     return draw((Branch(probability, 1), Branch(ONE - probability, 0)), size, rng=rng).astype(np.bool_)
@@ -226,7 +226,7 @@ def prepare(mixture: tuple[Branch, ...]) -> _Prepared:
 
 
 def _digit(rate: Fraction, width: int) -> Table:
-    weight = ONE / (ONE - Exponential(rate * 2**width))
+    weight = ONE / (ONE - ExponentialDecay(rate * 2**width))
     return Table.of(_Steps(weight, rate, 2**width, ends_here=True))
 
 

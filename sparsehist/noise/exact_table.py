@@ -95,11 +95,11 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Exponential(Real):
+class ExponentialDecay(Real):
     """e^-exponent, for a rational exponent at least 0.
 
     Example:
-        >>> e = Exponential(Fraction(1)).enclose(200)
+        >>> e = ExponentialDecay(Fraction(1)).enclose(200)
         >>> e.high - e.low <= 2, round(e.low / 2**200, 6)
         (True, 0.367879)
     """
@@ -135,7 +135,7 @@ class Combination(Real):
                 return left.over(right)
 
 
-ONE = Exponential(Fraction(0))
+ONE = ExponentialDecay(Fraction(0))
 
 
 @lru_cache(maxsize=256)
@@ -211,7 +211,7 @@ UNSETTLED = np.iinfo(np.int16).min
 """What a guide holds where its bits do not settle the cell."""
 
 
-class Cells(Protocol):
+class CellProbabilities(Protocol):
     """The cells of a table: hashable, so that tables are made once."""
 
     def __hash__(self) -> int:
@@ -236,13 +236,13 @@ READING = Reading()
 class Table:
     """Cumulative probabilities to `guide_bits` and `word_bits`, ready to be searched. Public parameters only."""
 
-    cells: Cells
+    cells: CellProbabilities
     reading: Reading
     words: NDArray[np.uint64] = field(repr=False)
     guide: CellArray = field(repr=False)
 
     @classmethod
-    def of(cls, cells: Cells) -> Table:
+    def of(cls, cells: CellProbabilities) -> Table:
         """Prepare the cells, or find them prepared."""
         return _table(cells, READING)
 
@@ -295,7 +295,7 @@ def random_words(size: int, *, rng: Generator) -> NDArray[np.uint64]:
 
 
 @lru_cache(maxsize=64)
-def _table(cells: Cells, reading: Reading) -> Table:
+def _table(cells: CellProbabilities, reading: Reading) -> Table:
     words = np.array(_leading_bits(cells, reading.word_bits), dtype=np.uint64)
     promise(words.size < _MOST_CELLS, "a table of more cells than its numbers can name")
     first_pieces = (words >> np.uint64(reading.word_bits - reading.guide_bits)).astype(np.int64)
@@ -305,5 +305,5 @@ def _table(cells: Cells, reading: Reading) -> Table:
 
 
 @lru_cache(maxsize=64)
-def _leading_bits(cells: Cells, bits: int) -> list[int]:
+def _leading_bits(cells: CellProbabilities, bits: int) -> list[int]:
     return leading_bits(cells.cumulative, bits)

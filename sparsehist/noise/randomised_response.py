@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
 from sparsehist.noise.exact_geometric import Branch, chunks, draw
-from sparsehist.noise.exact_table import ONE, Enclosure, Exponential, IntArray, Real
+from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, IntArray, Real
 from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
 
@@ -220,11 +220,11 @@ class RandomisedResponse:
 
     def _total(self, level: Level) -> Real:
         """1 / P[Z = 0]."""
-        return ONE + _Whole(self.categories - 1) * Exponential(self.rate(level))
+        return ONE + _Whole(self.categories - 1) * ExponentialDecay(self.rate(level))
 
     def _ratio(self, fine: Level, coarse: Level) -> Real:
         """kappa_coarse / kappa_fine."""
-        lost = (ONE - Exponential(self.rate(coarse))) / (ONE - Exponential(self.rate(fine)))
+        lost = (ONE - ExponentialDecay(self.rate(coarse))) / (ONE - ExponentialDecay(self.rate(fine)))
         return lost * self._total(fine) / self._total(coarse)
 
     def _replaced(self, fine: Level, coarse: Level) -> Real:
@@ -237,7 +237,7 @@ class RandomisedResponse:
 
     def _refined(self, coarse: Level, fine: Level) -> tuple[Real, Real, Real]:
         """P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
-        a_fine, a_coarse = Exponential(self.rate(fine)), Exponential(self.rate(coarse))
+        a_fine, a_coarse = ExponentialDecay(self.rate(fine)), ExponentialDecay(self.rate(coarse))
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
         return share * same, share * other / a_coarse, share * a_fine * same / a_coarse

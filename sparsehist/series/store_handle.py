@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import polars as pl
 
-from sparsehist import entropy
+from sparsehist import entropy, series
 from sparsehist.errors import DeclarationError, NotFoundError, StoreError
 from sparsehist.ledger.arguments import checked_name, checked_text, checked_wait
 from sparsehist.ledger.budgets import budget
@@ -116,9 +116,7 @@ class Store:
             parameters: Values for $name.
             tables: Frames or Arrow tables the statements see, by name.
         """
-        from sparsehist import sql  # through the public face: a store stands below SQL
-
-        return sql(script, store=self, parameters=parameters, tables=tables)
+        return series.sql(script, store=self, parameters=parameters, tables=tables)
 
     def drop(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, Product
-from sparsehist.domain.dates import read_date
+from sparsehist.domain.ranges import read_date
 from sparsehist.errors import DeclarationError, DomainError
 from sparsehist.store import SeriesFiles
 from sparsehist.workload import Cells

@@ -17,9 +17,9 @@ from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
-from sparsehist.store.reading import PathHistory
 from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile
 from sparsehist.store.round_file import RoundShape, write_round
+from sparsehist.store.rows import PathHistory
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,7 +25,7 @@ from sparsehist.store.layout import (
     write_format,
 )
 from sparsehist.store.opening import (
-    Identity,
+    StoreIdentity,
     check_is_newest,
     inode_of,
     open_state,
@@ -256,7 +256,7 @@ def _copy_durably(source: str, target: str) -> str:
     return target
 
 
-def _check_original_is_gone(path: Path, identity: Identity) -> None:
+def _check_original_is_gone(path: Path, identity: StoreIdentity) -> None:
     if stands_elsewhere(path, identity):
         raise StoreRolledBackError(
             f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
@@ -275,14 +275,14 @@ def _own_token(path: Path) -> str:
             return token
 
 
-def _raise_marks_for(path: Path, identity: Identity, token: str) -> None:
+def _raise_marks_for(path: Path, identity: StoreIdentity, token: str) -> None:
     """Shut every other copy out, wherever a mark can be reached, before this one takes the place."""
     for place in (identity.home, path):
         if os.access(place.parent, os.W_OK):
             raise_mark(place, identity.store_id, identity.generation + 1, token=token)
 
 
-def _take_place(database: Database, inode: str, identity: Identity) -> None:
+def _take_place(database: Database, inode: str, identity: StoreIdentity) -> None:
     with database.transaction():
         database.change("take_place", seen=identity.generation, inode=inode)
         insert_event(database, now(), "adopt store", generation=identity.generation + 1)

@@ -36,7 +36,7 @@ from sparsehist.store.witnesses import (
 
 
 @dataclass(frozen=True)
-class Identity:
+class StoreIdentity:
     """The row of the state that says which store this is and how far it has come.
 
     Attributes:
@@ -98,14 +98,14 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             (state or database).close()
 
 
-def read_identity(database: Database, path: Path) -> Identity:
+def read_identity(database: Database, path: Path) -> StoreIdentity:
     """Which store this is."""
     rows = database.rows("read_store")
     if len(rows) != 1 or rows[0][0] != FORMAT_VERSION:
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
     _, store_id, generation, inode, home = rows[0]
     publications = tuple(Path(directory) for (directory,) in database.rows("read_publications"))
-    return Identity(store_id, generation, inode, Path(home), publications)
+    return StoreIdentity(store_id, generation, inode, Path(home), publications)
 
 
 def _remove_leftovers(path: Path, database: Database) -> None:
@@ -121,7 +121,7 @@ def _remove_leftovers(path: Path, database: Database) -> None:
                 place.unlink()
 
 
-def check_is_original(path: Path, identity: Identity) -> None:
+def check_is_original(path: Path, identity: StoreIdentity) -> None:
     """Refuse a copy: two of them, used side by side, would draw two noises for one level.
 
     Moving a directory keeps its inode, copying or restoring it does not.
@@ -139,7 +139,7 @@ def check_is_original(path: Path, identity: Identity) -> None:
     )
 
 
-def stands_elsewhere(path: Path, identity: Identity) -> bool:
+def stands_elsewhere(path: Path, identity: StoreIdentity) -> bool:
     """Whether the place this store calls its home holds the same store, in another directory.
 
     Numbers of directories repeat on other file systems, so that the number alone does not tell a copy.
@@ -150,7 +150,7 @@ def stands_elsewhere(path: Path, identity: Identity) -> bool:
         return not path.samefile(identity.home)
 
 
-def check_is_newest(path: Path, identity: Identity, *, token: str | None = None) -> None:
+def check_is_newest(path: Path, identity: StoreIdentity, *, token: str | None = None) -> None:
     """Refuse a store that forgot something: it would draw again what is already out.
 
     A mark that this very adoption (`token`) raised, before a run died, is no witness against it.
@@ -173,7 +173,7 @@ def check_is_newest(path: Path, identity: Identity, *, token: str | None = None)
         )
 
 
-def settle_home(path: Path, database: Database, identity: Identity) -> None:
+def settle_home(path: Path, database: Database, identity: StoreIdentity) -> None:
     """Finish a move or an adoption: raise every mark in reach, then record the new place.
 
     The old place is recorded until then, so that a run that dies in between is made up for by the next.

@@ -30,15 +30,6 @@ from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
-from sparsehist.store.reading import (
-    PathHistory,
-    event_frame,
-    ledger_frame,
-    no_history,
-    read_history,
-    read_series,
-    release_from_row,
-)
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -49,6 +40,15 @@ from sparsehist.store.records import (
     ReleaseRecord,
     SeriesRecord,
     Tracked,
+)
+from sparsehist.store.rows import (
+    PathHistory,
+    event_frame,
+    ledger_frame,
+    no_history,
+    read_history,
+    read_series,
+    release_from_row,
 )
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.witnesses import published_rounds, raise_mark

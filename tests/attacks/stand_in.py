@@ -17,7 +17,7 @@ from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.pipeline import Held, release
 from sparsehist.series.request import requested
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
-from sparsehist.store.reading import event_frame
+from sparsehist.store.rows import event_frame
 
 
 class FilesInMemory:

@@ -52,7 +52,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "figures.charts.Data",
         "histogram.history.History",
         "histogram.laplace_history._Panels",
-        "noise.check._Setting",
+        "noise.family_check._Setting",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
         "series.planning.Plan",

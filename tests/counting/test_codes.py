@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from sparsehist.counting import bounding, codes, with_polars
+from sparsehist.counting.coded_pairs import CodedPairs, distinct, first_of_runs, key_totals, low_codes, unit_starts
 from sparsehist.counting.codes import Codes
 from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
-from sparsehist.counting.words import Words, distinct, first_of_runs, key_totals, low_codes, unit_starts
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
 from tests.counting.logs import a_log, kept_pairs
@@ -74,7 +74,7 @@ def test_a_table_without_comparison_would_be_caught(monkeypatch):
 @pytest.mark.parametrize("values", UNITS, ids=[f"{column.dtype}-{i}" for i, column in enumerate(UNITS)])
 def test_units_lead_back_to_their_values(values, sizes):
     """Coding and decoding is the identity for every dtype, also where a later batch makes numbers too far apart."""
-    units, words = UnitCodes(values.dtype), Words(0)
+    units, words = UnitCodes(values.dtype), CodedPairs(0)
     column = values.to_frame("x").select(plain("x", values.dtype))["x"]
     for batch in in_batches(column, iter(sizes)):
         if not units.fit(batch):
@@ -146,7 +146,7 @@ def test_hashes_depend_on_salt_purpose_and_value_only():
 @pytest.mark.parametrize("expected", [0, 3, 1000])
 def test_words_grow_to_any_number(expected):
     """Words appended are all there, whatever number was expected."""
-    words, rng = Words(expected), seeded(expected)
+    words, rng = CodedPairs(expected), seeded(expected)
     pairs = [rng.integers(0, 2**32, size=(2, size), dtype=np.uint32) for size in (0, 1, 7, 500, 3)]
     for units, keys in pairs:
         words.append(units, keys)
@@ -158,9 +158,9 @@ def test_words_grow_to_any_number(expected):
 @pytest.mark.parametrize("at_once", [1 << 22, 50, 3])
 def test_passes_over_words_agree_with_plain_numpy_across_blocks(at_once, monkeypatch):
     """Distinct words, starts of units and totals of keys are right wherever blocks and parts end."""
-    monkeypatch.setattr("sparsehist.counting.words.SORTED_AT_ONCE", at_once)
-    monkeypatch.setattr("sparsehist.counting.words.BLOCK", 7)
-    monkeypatch.setattr("sparsehist.counting.words._blocks.__defaults__", (7,))
+    monkeypatch.setattr("sparsehist.counting.coded_pairs.SORTED_AT_ONCE", at_once)
+    monkeypatch.setattr("sparsehist.counting.coded_pairs.BLOCK", 7)
+    monkeypatch.setattr("sparsehist.counting.coded_pairs._blocks.__defaults__", (7,))
     for size in (0, 1, 6, 7, 8, 200):
         rng = seeded(size)
         words = rng.integers(0, 9, size=size).astype(np.uint64) << np.uint64(32)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparsehist import entropy
 from sparsehist.noise import exact_geometric, exact_table
 from sparsehist.noise.exact_geometric import Branch, Extent, bernoulli, draw, geometric, low_part
-from sparsehist.noise.exact_table import ONE, Exponential, Reading, Table, Undecided, leading_bits
+from sparsehist.noise.exact_table import ONE, ExponentialDecay, Reading, Table, Undecided, leading_bits
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 THIRD = Fraction(1, 3)
@@ -26,7 +26,7 @@ DRAWS = 200_000
 @given(st.fractions(0, 40, max_denominator=10**9), st.integers(8, 700))
 def test_an_exponential_lies_within_its_bounds(exponent: Fraction, bits: int) -> None:
     """e^-q is enclosed, to two units of the last place, against mpmath with 60 digits more."""
-    low, high, _ = Exponential(exponent).enclose(bits)
+    low, high, _ = ExponentialDecay(exponent).enclose(bits)
     with mpmath.workprec(bits + 200):
         value = mpmath.ldexp(mpmath.exp(-mpmath.mpf(exponent.numerator) / exponent.denominator), bits)
         assert low <= value <= high
@@ -36,7 +36,7 @@ def test_an_exponential_lies_within_its_bounds(exponent: Fraction, bits: int) ->
 @pytest.mark.parametrize("exponent", [Fraction(1, 10**60), Fraction(10**60), Fraction(700)])
 def test_extreme_exponents_have_narrow_bounds_too(exponent: Fraction) -> None:
     """Levels may lie anywhere a level may lie."""
-    low, high, _ = Exponential(exponent).enclose(256)
+    low, high, _ = ExponentialDecay(exponent).enclose(256)
     assert 0 <= low <= high <= 1 << 256
     assert high - low <= 2
 
@@ -47,7 +47,7 @@ def test_extreme_exponents_have_narrow_bounds_too(exponent: Fraction) -> None:
 )
 def test_digits_of_a_formula_are_right(rate: Fraction, more: Fraction) -> None:
     """The first 64 digits of (1 - r) / (1 - a^2) * a agree with mpmath, also where 1 - r almost cancels."""
-    formula = (ONE - Exponential(more)) / (ONE - Exponential(2 * (rate + more))) * Exponential(rate)
+    formula = (ONE - ExponentialDecay(more)) / (ONE - ExponentialDecay(2 * (rate + more))) * ExponentialDecay(rate)
     with mpmath.workdps(120):
         a, b = (mpmath.mpf(q.numerator) / q.denominator for q in (rate, more))
         value = mpmath.expm1(-b) / mpmath.expm1(-2 * (a + b)) * mpmath.exp(-a)
@@ -57,7 +57,7 @@ def test_digits_of_a_formula_are_right(rate: Fraction, more: Fraction) -> None:
 
 def test_a_constant_in_disguise_is_refused_and_not_pondered_for_ever() -> None:
     """e^-1 e^-1 / e^-2 / 2 is one half: its digits cannot be decided from bounds."""
-    one_half = Exponential(THIRD) * Exponential(THIRD) / Exponential(2 * THIRD) / (ONE + ONE)
+    one_half = ExponentialDecay(THIRD) * ExponentialDecay(THIRD) / ExponentialDecay(2 * THIRD) / (ONE + ONE)
     with pytest.raises(Undecided, match="dyadic"):
         leading_bits(lambda bits: [one_half.enclose(bits)], 8)
 
@@ -76,7 +76,7 @@ def geometric_cells(rate: float, count: int) -> np.ndarray:
 
 def test_tables_hold_the_first_bits_of_the_cumulative_probabilities() -> None:
     """Every word of a table of three branches, against mpmath; and the guide says what the words say."""
-    half = ONE / (ONE + Exponential(THIRD))
+    half = ONE / (ONE + ExponentialDecay(THIRD))
     mixture = (Branch(half * half, 0, 1, THIRD), Branch(half - half * half, 9), Branch(ONE - half, -1, -1, 2 * THIRD))
     table = exact_geometric.prepare(mixture).table
     with mpmath.workdps(60):
@@ -136,9 +136,9 @@ def test_a_table_that_ignores_its_undecided_draws_is_noticed(monkeypatch: pytest
 
 def test_a_boundary_is_settled_by_the_words_that_follow() -> None:
     """A word equal to the first 64 digits of e^-2 leaves the coin open; the next word decides it, as e^-2 says."""
-    coin = (Branch(Exponential(Fraction(2)), 1), Branch(ONE - Exponential(Fraction(2)), 0))
+    coin = (Branch(ExponentialDecay(Fraction(2)), 1), Branch(ONE - ExponentialDecay(Fraction(2)), 0))
     table = exact_geometric.prepare(coin).table
-    digits = leading_bits(lambda bits: [Exponential(Fraction(2)).enclose(bits)], 128)[0]
+    digits = leading_bits(lambda bits: [ExponentialDecay(Fraction(2)).enclose(bits)], 128)[0]
     for last, cell in ((-1, 0), (1, 1)):
         following = Words([(digits + last) & (2**64 - 1)])
         assert table._settle_one(digits >> 64, rng=following) == cell
@@ -193,7 +193,7 @@ def test_a_law_too_slow_for_integers_is_told_apart_below_the_limit_only() -> Non
 @pytest.mark.parametrize("rate", ["1/1000000", "1/2", "20"])
 def test_coins_show_what_they_should(rate: str) -> None:
     """Bernoulli(e^-rate) comes up as often as it says."""
-    shown = bernoulli(Exponential(Fraction(rate)), DRAWS, rng=entropy.seeded(38))
+    shown = bernoulli(ExponentialDecay(Fraction(rate)), DRAWS, rng=entropy.seeded(38))
     assert_consistent(binomial_test(int(shown.sum()), DRAWS, math.exp(-float(Fraction(rate)))))
 
 

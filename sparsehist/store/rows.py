@@ -114,7 +114,7 @@ def _with_finest(row: Row) -> Row:
     return (*path, *shown, *more)
 
 
-class Round(NamedTuple):
+class StoredRound(NamedTuple):
     """The file of a round and what is in it, as its row in the state says."""
 
     spends: int
@@ -138,7 +138,7 @@ class PathHistory:
     directory: Path
     kind: str
     integer_noise: bool
-    rounds: Sequence[Round]
+    rounds: Sequence[StoredRound]
     n_levels: Sequence[int]
     levels: Sequence[Fraction]
 
@@ -182,7 +182,7 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
     if not known:
         raise NotFoundError("no such noise path")
     ((series_id, kind, integer_noise),) = known
-    rounds = list(map(Round._make, database.rows("read_rounds", path_id=path_id)))
+    rounds = list(map(StoredRound._make, database.rows("read_rounds", path_id=path_id)))
     return PathHistory(
         series / series_id,
         kind,

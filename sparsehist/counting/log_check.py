@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import SALT_BYTES, Choice, Counts, Request, request
+from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
@@ -106,7 +106,7 @@ def check_log(
     return _table([(*measured, _outcome(measured, outside, wanted)) for measured in found])
 
 
-def _measured(log: Log, wanted: Request) -> tuple[list[Measured], list[str]]:
+def _measured(log: Log, wanted: CountRequest) -> tuple[list[Measured], list[str]]:
     """Run the rules; rows, units, keys and pairs that each one touches, and the columns with keys outside."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         load(session, log, wanted)
@@ -123,7 +123,7 @@ def _measured(log: Log, wanted: Request) -> tuple[list[Measured], list[str]]:
     return measured, outside
 
 
-def _judged(keys: pl.Series, wanted: Request) -> tuple[pl.DataFrame, list[str]]:
+def _judged(keys: pl.Series, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:
     """Give every distinct key its verdict and its cell; name the columns that hold values outside."""
     columns = unpacked(keys, wanted)
     missing = missing_by_column(columns).select(pl.any_horizontal(pl.all())).to_series().to_numpy()
@@ -139,7 +139,7 @@ def _judged(keys: pl.Series, wanted: Request) -> tuple[pl.DataFrame, list[str]]:
     return judged, [] if inside.all() else outside_columns(present, wanted.key, wanted.domain)
 
 
-def _outcome(measured: Measured, outside: list[str], wanted: Request) -> str:
+def _outcome(measured: Measured, outside: list[str], wanted: CountRequest) -> str:
     rule, rows, units, *_ = measured
     choices = {
         "null or empty unit": ("on_null", wanted.on_null),
@@ -159,7 +159,7 @@ def _outcome(measured: Measured, outside: list[str], wanted: Request) -> str:
     return "bounded" if rule == "unit above max_keys" else "counted once"
 
 
-def _dtype_refusals(log: Log, wanted: Request) -> list[tuple[str, str]]:
+def _dtype_refusals(log: Log, wanted: CountRequest) -> list[tuple[str, str]]:
     """Find columns of a dtype that cannot serve."""
     found = []
     try:
@@ -173,7 +173,7 @@ def _dtype_refusals(log: Log, wanted: Request) -> list[tuple[str, str]]:
     return found
 
 
-def _check_counts(source: Counts, wanted: Request) -> pl.DataFrame:
+def _check_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     try:
         counted = given_counts(source, wanted)
     except DataError as refusal:

@@ -18,7 +18,7 @@ BLOCK = 1 << 18
 SORTED_AT_ONCE = 1 << 22
 
 
-class Words:
+class CodedPairs:
     """Words that grow at the end; memory is taken as it is filled. Secret."""
 
     def __init__(self, expected: int) -> None:
@@ -26,7 +26,7 @@ class Words:
         self._size = 0
 
     def __repr__(self) -> str:
-        return "Words()"
+        return "CodedPairs()"
 
     def append(self, units: NDArray[np.uint32], keys: NDArray[np.uint32]) -> None:
         """Add a word for each row."""

@@ -7,10 +7,10 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import LevelOrderError
-from sparsehist.noise.check import check_family
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import Family
+from sparsehist.noise.family_check import check_family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson

@@ -1,4 +1,4 @@
-"""Confidence limits of true counts, from noisy counts that were published because they are above a threshold.
+"""What noisy counts that were published because they are above a threshold say of the true counts.
 
 A count c is published as Y = c + noise (rounded) given Y > threshold: a truncated law, of which T = P[Y > threshold]
 is what was left. For every c a set of values holds all but alpha of that law, and the limits of y are the counts
@@ -11,6 +11,10 @@ the set leaves out the values that noise reaches with probability u or less from
 alpha above for counts well below the threshold, half on either side for counts well above it. Both limits rise with
 y, and no y is left without counts. For noise that is symmetric and unimodal the sets are the smallest there are.
 
+The estimate of y is the mean of the counts, each weighted by how likely it is to be published as y where it is
+published at all: the conditional likelihood. Its maximum would be no estimate: it is the least count for many values
+just above the threshold, and for Laplace noise the value itself.
+
 Source: our own derivation (inversion of tests; log-concave noise makes the limits monotone).
 """
 
@@ -20,6 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +36,11 @@ from sparsehist.privacy.levels import Level, as_level
 # A count is found to within this share of a standard deviation, a thousandth of the step of the grid.
 _CLOSE = 1e-6
 _MOST_STEPS = 100
+# Standard deviations beyond which noise of any family is not looked for when counts are weighed.
+_CUT = 40.0
+_MOST_COUNTS = 4000
+_MOST_SOLVED = 2000
+_NUMBERS_AT_ONCE = 2**20
 # Standard deviations above the threshold beyond which less than e**-60 of the law is cut off.
 _FAR = 80.0
 
@@ -115,6 +125,79 @@ def count_limits(
         shifted = beyond - solved[-1] + found[-1] if beyond.size else beyond
         limits.append(np.concatenate([found, shifted])[place])
     return limits[0], limits[1]
+
+
+class Estimates(NamedTuple):
+    """Estimates of true counts, and how far off they are.
+
+    Attributes:
+        counts: In counts, above the least; shape (n,).
+        errors: Root mean squares, over counts that are all as common among what is published; shape (n,).
+    """
+
+    counts: FloatArray
+    errors: FloatArray
+
+
+def count_estimates(
+    family: Family,
+    level: Level,
+    noisy_counts: NoiseArray,
+    effective_threshold: float,
+    step: float,
+    *,
+    least: float = 0.0,
+) -> Estimates:
+    """Estimate the true counts behind published noisy counts, given that they were published.
+
+    The arguments are those of `count_limits`. For counts that are all as common, no estimate has a smaller squared
+    error; far above the threshold it is the noisy count less the mean of the noise.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> counts, errors = count_estimates(Gaussian(), 0.5, np.array([6.1, 7.5, 20.0]), 6.0, 2**-10)
+        >>> counts.round(2).tolist(), errors.round(2).tolist()
+        ([2.35, 7.01, 20.0], [1.93, 1.34, 1.0])
+    """
+    exact, spread = as_level(level), family.std(level)
+    values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
+    far = effective_threshold + abs(noise_mean(family, exact)) + _CUT * spread
+    near = int(np.searchsorted(values, far))
+    solved = values[np.unique(np.linspace(0, min(near, values.size - 1), _MOST_SOLVED).astype(np.int64))]
+    counts = _counts_to_weigh(least, far - (_CUT + 20) * spread, max(far, solved[-1]) + _CUT * spread, spread)
+    widths = np.gradient(counts) if counts.size > 1 else np.ones(1)
+    log_published = family.log_tail(effective_threshold - counts, exact)
+    half = 0.5 if family.integer else step / 2
+    shifts, errors = np.empty(solved.size), np.empty(solved.size)
+    rows = max(1, _NUMBERS_AT_ONCE // counts.size)
+    for first in range(0, solved.size, rows):
+        part = slice(first, first + rows)
+        noise = solved[part, np.newaxis] - counts
+        if family.integer:
+            noise = noise - 0.5
+        likely = family.log_tail(noise - half, exact)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            likely = likely + np.log(-np.expm1(np.minimum(family.log_tail(noise + half, exact) - likely, 0.0)))
+        likely = np.where(np.isfinite(likely), likely, -np.inf) - log_published
+        weights = np.exp(likely - likely.max(axis=1, keepdims=True)) * widths
+        weights /= weights.sum(axis=1, keepdims=True)
+        means = weights @ counts
+        shifts[part] = means - solved[part]
+        errors[part] = np.sqrt(np.sum(weights * (counts - means[:, np.newaxis]) ** 2, axis=1))
+    found = values + np.interp(values, solved, shifts)
+    return Estimates(found[place], np.interp(values, solved, errors)[place])
+
+
+def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
+    """Every count where these are few; else eight to a standard deviation, and fewer and fewer far below."""
+    if top - least <= _MOST_COUNTS:
+        return np.arange(least, math.ceil(top) + 1)
+    gap = spread / 8
+    counts = np.arange(max(low, least), top + gap, gap)
+    below = low - least
+    if below > 0:
+        counts = np.concatenate([low - np.geomspace(below, gap, 400), counts])
+    return np.unique(np.round(counts)) if spread > 8 else counts
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:

@@ -14,10 +14,10 @@ import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
-from sparsehist.histogram.intervals import count_limits
+from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
 from sparsehist.noise.family import noise_mean
-from tests.stats import assert_consistent, assert_detected, binomial_test
+from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
 # 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
 FEW, MANY = 60_000, 1_000_000
@@ -211,3 +211,64 @@ def test_what_cannot_be_said_is_refused() -> None:
     nothing = a_release(threshold=1e6).intervals()
     assert nothing.height == 0
     assert nothing.schema["low"] == nothing.schema["high"] == pl.Float64
+
+
+def average_is_zero(sample: np.ndarray) -> float:
+    """P-value."""
+    return mean_test(sample, 0.0, float(sample.var()))
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
+    """Over the counts behind a value they have no bias, and the stated error; neither has the noisy count."""
+    scene = Scene(noise)
+    top = 2 * scene.bound + 10 * scene.std
+    counts = seeded(5).integers(0, round(top), FEW)
+    noisy = np.empty(FEW)
+    for count in np.unique(counts):
+        rows = counts == count
+        noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
+    found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
+    assert (found.counts >= 0).all()
+    seen = noisy < top - 7 * scene.std  # counts beyond the largest could not have come to these
+    near = seen & (noisy < scene.bound + 2 * scene.std)
+    for rows in (near, seen & ~near):
+        off = (found.counts - counts)[rows] / found.errors[rows]
+        assert_consistent(average_is_zero(off), f"{noise}: bias")
+        assert_consistent(average_is_zero(off**2 - 1), f"{noise}: error")
+    assert_detected(average_is_zero((noisy - scene.mean - counts)[near]), f"{noise}: bias of the noisy count")
+    wrong = (found.counts - counts)[near] / (1.05 * found.errors[near])
+    assert_detected(average_is_zero(wrong**2 - 1), f"{noise}: error stated 5 % too large")
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_squared_error_of_estimates_by_true_count(noise):
+    """Smaller than that of the noisy count two standard deviations below the threshold, the same far above it."""
+    scene = Scene(noise)
+    for place, least, most in ((1, 0.0, 0.9), (3, 0.8, 3.0), (8, 0.99, 1.01)):
+        count = scene.counts[place]
+        noisy = scene.publish(count, FEW, 70 + place)
+        found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step).counts
+        error, beside = (math.sqrt(np.mean((values - count) ** 2)) for values in (found, noisy - scene.mean))
+        assert least <= error / beside <= most
+
+
+def test_a_release_has_estimates():
+    """They stand beside the noisy counts, from the file alone; a name that is taken is refused."""
+    rows = pl.DataFrame({"key": ["a", "b", "c"], "count": [900, 60, 0]})
+    series = sh.create(
+        ":memory:", sh.Counts(rows), name="s", key="key", max_keys=1, domain=sh.Catalogue(["a", "b", "c"]), seed=1
+    )
+    release = series.release("r", level="0.005", threshold=40)
+    frame = release.estimates()
+    assert frame.columns == ["key", "noisy_count", "estimate", "estimate_error"]
+    first = frame.row(0, named=True)
+    assert first["estimate"] == pytest.approx(first["noisy_count"], abs=0.01)
+    assert first["estimate_error"] == pytest.approx(release.metadata["std"], rel=0.01)
+    assert (frame["estimate"] >= 0).all() and (frame["estimate"] <= frame["noisy_count"]).all()
+    assert release.frame.columns == ["key", "noisy_count"]
+    taken = sh.Release(release.frame.rename({"key": "estimate"}), release.metadata)
+    with pytest.raises(InputError):
+        taken.estimates()
+    with pytest.raises(DeclarationError):
+        series.release_workload("w", sh.Identity(), level="0.01").estimates()

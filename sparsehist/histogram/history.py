@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -107,16 +107,25 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> ND
     """Which groups have so rare a history, by their counts; shape (g,)."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
-    # Rarity rises with the count, so that few evaluations find where it passes.
+    return counts >= least_rare(lambda some: rarity(family, history, some), counts)
+
+
+def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
+    """The least of some counts whose history is too rare, infinite if none is.
+
+    Args:
+        rarity_of: By count; rises with it, so that few evaluations find where it passes.
+        counts: Shape (g,).
+    """
     distinct = np.unique(counts)
     first, end = 0, distinct.size
     while first < end:
         probes = np.arange(first, end, -((first - end) // _PROBES))
-        rare = rarity(family, history, distinct[probes]) > RAREST
+        rare = rarity_of(distinct[probes]) > RAREST
         passed = int(np.argmax(rare)) if rare.any() else probes.size
         end = int(probes[passed]) if passed < probes.size else end
         first = int(probes[passed - 1]) + 1 if passed else first
-    return counts >= (distinct[first] if first < distinct.size else np.inf)
+    return float(distinct[first]) if first < distinct.size else math.inf
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:

@@ -24,7 +24,7 @@ Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7, Alg. 6].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -44,6 +44,8 @@ _BATCH = 1 << 19
 # Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
+# Given the racers and whose they are: which of the two stayed inside the history, and the path of the exceeding one.
+Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[NDArray[np.bool_], NoiseArray]]
 
 
 class NewlyTracked(NamedTuple):
@@ -185,23 +187,54 @@ def _race(
     if not history.levels:
         values = family.sample_tail(group.size, margins[group], level, rng=rng)
         return _Part(values[np.newaxis], group, np.ones(group.size, bool))
-    least = _just_above(margins, integer=family.integer)
+
+    def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[NDArray[np.bool_], NoiseArray]:
+        return _carry_back(family, history, level, plain, exceeding, counts[group[runner]], rng=rng)
+
     paths = _no_paths(family, history, group.size)
-    accepted = np.zeros(group.size, bool)
-    pending, tries = np.arange(group.size), _first_tries(group.size)
+    accepted = race(family, level, margins[group], log_exceed[group], carry, paths, rng=rng)
+    return _Part(paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool))
+
+
+def race(
+    family: Family,
+    level: Fraction,
+    margins: FloatArray,
+    log_exceed: FloatArray,
+    carry: Carry,
+    paths: NoiseArray,
+    *,
+    rng: Generator,
+) -> NDArray[np.bool_]:
+    """Race candidates until each has won or lost.
+
+    Args:
+        family: The noise at the new release.
+        level: Its level.
+        margins: What a candidate's noise has to be above, in counts; shape (q,).
+        log_exceed: ln P[Z > margins]; shape (q,).
+        carry: Carries a pair of racers for each of some candidates to all past releases.
+        paths: Filled with those of the winners; shape (rows, q).
+        rng: Randomness.
+
+    Returns:
+        Who won; shape (q,).
+    """
+    least = _just_above(margins, integer=family.integer)
+    accepted = np.zeros(margins.size, bool)
+    pending, tries = np.arange(margins.size), _first_tries(margins.size)
     while pending.size:
         runner = np.tile(pending, tries)
-        mine = group[runner]
-        log_uniform = np.negative(rng.standard_exponential(mine.size))
+        log_uniform = np.negative(rng.standard_exponential(runner.size))
         # None below the least value above its margin: rounding may land on the margin.
-        exceeding = np.maximum(family.inverse_log_tail(log_exceed[mine] + log_uniform, level), least[mine])
+        exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
-        inside, path = _carry_back(family, history, level, plain, exceeding, counts[mine], rng=rng)
+        inside, path = carry(plain, exceeding, runner)
         settled, at = _first_of_each(runner, inside[0] | inside[1])
         accepted[settled] = inside[1, at]
         paths[:, settled] = path[:, at]
         pending, tries = _undecided(pending, settled, tries)
-    return _Part(paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool))
+    return accepted
 
 
 def _carry_back(
@@ -237,17 +270,28 @@ def _draw_all(family: Family, history: History, level: Fraction, counts: FloatAr
     if not history.levels:
         return family.sample(counts.size, level, rng=rng)[np.newaxis]
     paths = _no_paths(family, history, counts.size)
-    past, bounds = paths[:-1], history.bounds(counts)
-    pending, tries = np.arange(counts.size), _first_tries(counts.size)
-    while pending.size:
-        cell = np.tile(pending, tries)
-        path = _plain_path(family, history.levels, cell.size, rng=rng)
-        settled, at = _first_of_each(cell, np.all(path <= bounds[:, cell], axis=0))
-        past[:, settled] = path[:, at]
-        pending, tries = _undecided(pending, settled, tries)
+    past = paths[:-1]
+    draw_inside(lambda size: _plain_path(family, history.levels, size, rng=rng), history.bounds(counts), past)
     known = dict(zip(history.levels, past, strict=True))
     paths[-1] = known[level] if level in known else noise_at_level(family, level, known, counts.size, rng=rng)
     return paths
+
+
+def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
+    """Fill `paths` with draws, again until each stays at or below its bounds.
+
+    Args:
+        draw: Of so many independent paths; shape (rows, size).
+        bounds: Shape (rows, q).
+        paths: Shape (rows, q).
+    """
+    pending, tries = np.arange(bounds.shape[1]), _first_tries(bounds.shape[1])
+    while pending.size:
+        cell = np.tile(pending, tries)
+        path = draw(cell.size)
+        settled, at = _first_of_each(cell, np.all(path <= bounds[:, cell], axis=0))
+        paths[:, settled] = path[:, at]
+        pending, tries = _undecided(pending, settled, tries)
 
 
 def _plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:

@@ -34,6 +34,7 @@ Source: our own derivation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -41,6 +42,7 @@ from sparsehist.histogram.binomial import MOST_SUCCESSES
 from sparsehist.histogram.grid import grid_step
 from sparsehist.noise.binomial_poisson import count_slack
 from sparsehist.noise.family import Family
+from sparsehist.noise.over_steps import Factor
 from sparsehist.privacy.levels import Level, as_level
 
 _U = 2.0**-52
@@ -95,6 +97,23 @@ def dense_slack(family: Family, level: Level, n_noise: int, n_answers: int, std:
         step: Of their grid, in counts.
     """
     return min(1.0, 4 * _U * n_answers * std / step + n_noise * _stated(family, "draw_slack", level))
+
+
+def step_slack(factor: Factor, std: float, max_keys: int) -> float:
+    """Bound eta of one round of running counts.
+
+    Beside what holds for other cells: a noise is a sum over m points, whose errors are as often up as down, and the
+    mean of a tracked cell's next noise is off, relative to what is left of its deviation, by a few u times the
+    factor's steepness (the tests compare with 60 digits at the smallest gap of levels).
+
+    Args:
+        factor: Of all points, the new one included.
+        std: Of the noise at the new point, in counts.
+        max_keys: Keys that a unit may touch.
+    """
+    points = factor.order.size
+    value = 4 * _U * (1 + (1 + math.sqrt(points)) * std / grid_step(std)) + 8 * _U * factor.steepness()
+    return max_keys * (2 * count_slack(MOST_SUCCESSES) + value + 2 * _U * _EXPLICIT_TRIES * points)
 
 
 def _cell_slack(family: Family, past: set[Fraction], level: Fraction) -> float:

@@ -1,0 +1,275 @@
+"""One round of running counts: which cells become tracked at a release point, and with which noise; exact.
+
+Beside `sparsehist.histogram.round`, of which it keeps the race and the rule for drawing explicitly. Over steps and
+levels the noise of a cell is no Markov chain, and need not be: with covariances that are not negative,
+
+    noise at past points = value at the new point · Cov/Var + a residual independent of it
+
+rises with the value, so that two racers that share the residual keep their order at all past points at once. The
+residual is that of a plain draw of all points: past - Cov/Var · its own value at the new point. No conditional
+covariance is factored.
+
+Two things differ from cells whose count is one number. The count of a key changes between steps, so that keys of
+equal count now have different histories: each nonempty key stands for itself, with bounds from its counts of the past
+points' steps; only the keys that are empty at all steps are exchangeable. And a candidate that loses stays untracked
+among others that had no chance yet, so that candidates are chosen afresh in every round, each key by a number of its
+own. A key that is empty at the step of a point can be drawn there although it has units later: were it left out, a
+false key at an early step would tell that it stays empty.
+
+Gaussian noises with covariances that are not negative are associated (Pitt 1982), so that the rarity of a history is
+bounded by the sum over its points, as before.
+
+Source: our own derivation (docs/mathematics.md, running counts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from sparsehist.errors import LawError, ThresholdError
+from sparsehist.histogram.binomial import MOST_SUCCESSES, IntArray, as_sizes, binomial
+from sparsehist.histogram.history import RAREST, history_of, least_rare, rarity
+from sparsehist.histogram.round import draw_inside, race
+from sparsehist.noise.family import FloatArray, NoiseArray
+from sparsehist.noise.gaussian import Gaussian
+from sparsehist.noise.over_steps import Factor, Point, StepNoise
+
+# Numbers drawn at once.
+_BATCH = 1 << 22
+CountsAt = Callable[[IntArray], IntArray]
+"""Counts of some listed keys, shape (q,), at the distinct steps of all points, ascending: shape (steps, q)."""
+
+
+@dataclass(frozen=True)
+class PointHistory:
+    """The release points of a path so far, each once, in the order of their first release.
+
+    Attributes:
+        points: All different; m of them.
+        thresholds: The lowest effective one of each, in counts; m of them.
+        hides_empty: Whether the domain is open: then keys are not drawn at points where they are empty.
+    """
+
+    points: tuple[Point, ...] = ()
+    thresholds: tuple[float, ...] = ()
+    hides_empty: bool = False
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The distinct steps, ascending."""
+        return tuple(sorted({point.step for point in self.points}))
+
+    def with_release(self, point: Point, threshold: float) -> PointHistory:
+        """The history after one more release."""
+        if point not in self.points:
+            return replace(self, points=(*self.points, point), thresholds=(*self.thresholds, threshold))
+        at = self.points.index(point)
+        lowest = min(threshold, self.thresholds[at])
+        return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
+
+    def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
+        """The largest noise that stayed untracked at each point; `counts` by step and cell; shape (m, cells)."""
+        place = {step: i for i, step in enumerate(steps)}
+        at = counts[[place[point.step] for point in self.points]]
+        bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
+        if self.hides_empty:
+            bounds[at == 0] = np.inf
+        return bounds
+
+    def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
+        """Bound -ln P[a cell with these counts never exceeded]; `counts` by step and cell; shape (cells,)."""
+        total = np.zeros(counts.shape[1])
+        for step, at in zip(self.steps, counts, strict=True):
+            of_step = history_of(
+                [
+                    (point.level, threshold)
+                    for point, threshold in zip(self.points, self.thresholds, strict=True)
+                    if point.step == step
+                ]
+            )
+            part = rarity(noise.at(step), of_step, at.astype(np.float64))
+            total += np.where(at > 0, part, 0.0) if self.hides_empty else part
+        return total
+
+    def draws_all_empty(self, noise: StepNoise) -> bool:
+        """Whether keys that are empty at all steps are drawn explicitly after these releases."""
+        return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
+
+    def _rarity_of_empty(self, noise: StepNoise) -> float:
+        return float(self.rarity(noise, np.zeros((len(self.steps), 1), np.int64))[0])
+
+
+class StepRound(NamedTuple):
+    """Noise drawn by one round of running counts. Secret.
+
+    Attributes:
+        tracked: Noise at the new point of the cells tracked before; shape (t,).
+        cells: The cells that become tracked, among the listed keys; -1 for one that is empty at all steps, of which
+            a uniform choice is left to the caller; shape (q,).
+        paths: Their noise at all points, those of the past first; shape (points, q).
+        exceeds: Whether their count at the step with its noise is above the threshold; shape (q,), bool.
+    """
+
+    tracked: FloatArray
+    cells: IntArray
+    paths: FloatArray
+    exceeds: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        return "StepRound()"
+
+
+def draw_step_round(
+    noise: StepNoise,
+    past: PointHistory,
+    point: Point,
+    threshold: float,
+    *,
+    tracked: FloatArray,
+    counts: IntArray,
+    largest: IntArray,
+    counts_at: CountsAt,
+    n_empty: int,
+    rng: Generator,
+) -> StepRound:
+    """Draw one round.
+
+    Args:
+        noise: Of one cell.
+        past: The releases before.
+        point: The new one; may be a past one.
+        threshold: Effective threshold.
+        tracked: Noise of the tracked cells at the points of `past`, in their order; shape (m, t).
+        counts: Of the untracked keys that have a unit at some step, at the step of the point; shape (n,).
+        largest: Their counts at the last step of any point, the new one included; shape (n,).
+        counts_at: Gives counts of some of them at the distinct steps of all points, the new one included.
+        n_empty: Untracked keys that are empty at all steps; a Python integer of any size.
+        rng: Randomness.
+
+    Returns:
+        Noise of the tracked cells, and the cells that become tracked with their whole paths.
+
+    Raises:
+        LevelError: If the level is nearly one of the past.
+        ThresholdError: If more than 2**31 cells would have to be drawn.
+    """
+    history = past.with_release(point, threshold)
+    row = history.points.index(point)
+    factor = noise.factor(history.points)
+    at_point = tracked[row] if row < len(past.points) else factor.given(row, tracked, rng=rng)
+    explicit = _drawn_explicitly(noise, history, largest, counts_at)
+    every_empty = history.draws_all_empty(noise)
+    if every_empty and not n_empty + explicit.size <= MOST_SUCCESSES:
+        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
+    candidates = _candidates(noise.at(point.step), history, point, threshold, counts, explicit, rng=rng)
+    if not history.hides_empty and not every_empty:
+        log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
+        candidates = np.append(candidates, np.full(binomial(as_sizes([n_empty]), log_exceed, rng=rng)[0], -1))
+    elif every_empty:
+        explicit = np.append(explicit, np.full(n_empty, -1))
+    draw = _Draw(noise, past, history, factor, row, threshold, counts_at)
+    batch = max(1, _BATCH // len(history.points))
+    parts = [draw.lazily(candidates[i : i + batch], rng=rng) for i in range(0, candidates.size, batch)]
+    parts += [draw.explicitly(explicit[i : i + batch], rng=rng) for i in range(0, explicit.size, batch)]
+    none = np.empty(0, np.int64), np.empty((len(history.points), 0)), np.empty(0, bool)
+    cells, paths, exceeds = zip(none, *parts, strict=True)
+    return StepRound(at_point, np.concatenate(cells), np.concatenate(paths, axis=1), np.concatenate(exceeds))
+
+
+def _drawn_explicitly(noise: StepNoise, history: PointHistory, largest: IntArray, counts_at: CountsAt) -> IntArray:
+    """Which listed keys have so rare a history.
+
+    Counts never fall, so that a key's history is no rarer than that of a key with its largest count at all points:
+    few keys are looked at one by one.
+    """
+    steps = len(history.steps)
+
+    def rarity_at(counts: FloatArray) -> FloatArray:
+        return history.rarity(noise, np.broadcast_to(counts, (steps, counts.size)))
+
+    near = np.flatnonzero(largest >= least_rare(rarity_at, largest.astype(np.float64)))
+    return near[history.rarity(noise, counts_at(near)) > RAREST] if near.size else near
+
+
+def _candidates(
+    family: Gaussian,
+    history: PointHistory,
+    point: Point,
+    threshold: float,
+    counts: IntArray,
+    explicit: IntArray,
+    *,
+    rng: Generator,
+) -> IntArray:
+    """Each listed key by itself, with the probability of exceeding; those that are drawn explicitly stay out."""
+    distinct, group = np.unique(counts, return_inverse=True)
+    log_exceed = family.log_tail(threshold - distinct, point.level)
+    if history.hides_empty:
+        log_exceed[distinct == 0] = -np.inf
+    chosen = rng.standard_exponential(counts.size) > -log_exceed[group]
+    chosen[explicit] = False
+    return np.flatnonzero(chosen)
+
+
+@dataclass(frozen=True, repr=False)
+class _Draw:
+    """What all cells of a round have in common."""
+
+    noise: StepNoise
+    past: PointHistory
+    history: PointHistory
+    factor: Factor
+    row: int
+    threshold: float
+    counts_at: CountsAt
+
+    def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
+        """Those candidates that win their race."""
+        point = self.history.points[self.row]
+        family, counts = self.noise.at(point.step), self._counts(cells)
+        margins = self.threshold - counts[self.history.steps.index(point.step)]
+        paths = np.empty((len(self.history.points), cells.size))
+        if not self.past.points:
+            paths[0] = family.sample_tail(cells.size, margins, point.level, rng=rng)
+            return cells, paths, np.ones(cells.size, bool)
+        bounds = self.past.bounds(counts, self.history.steps)
+        n_past = len(self.past.points)
+        ratios = self.noise.ratios(self.history.points, point)[:, np.newaxis]
+
+        def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[NDArray[np.bool_], FloatArray]:
+            drawn = self.factor.draw(runner.size, rng=rng)
+            own = drawn[self.row].copy()
+            lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
+            lower[self.row], upper[self.row] = plain, exceeding
+            if not (upper >= lower).all():
+                raise LawError("a step of running counts reversed an order, so that cells cannot be drawn lazily")
+            own_bounds = bounds[:, runner]
+            return np.stack([np.all(path[:n_past] <= own_bounds, axis=0) for path in (lower, upper)]), upper
+
+        log_exceed = family.log_tail(margins, point.level)
+        accepted = race(family, point.level, margins, log_exceed, carry, paths, rng=rng)
+        return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
+
+    def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
+        """All of them, by plain draws of all points, again until the past lies inside its bounds."""
+        counts = self._counts(cells)
+        bounds = np.full((len(self.history.points), cells.size), np.inf)
+        if self.past.points:
+            bounds[: len(self.past.points)] = self.past.bounds(counts, self.history.steps)
+        paths = np.empty_like(bounds)
+        draw_inside(lambda size: self.factor.draw(size, rng=rng), bounds, paths)
+        at = counts[self.history.steps.index(self.history.points[self.row].step)]
+        exceeds = paths[self.row] > self.threshold - at
+        return cells, paths, exceeds & (at > 0) if self.history.hides_empty else exceeds
+
+    def _counts(self, cells: IntArray) -> IntArray:
+        """By step and cell; those that are empty at all steps have none."""
+        counts = np.zeros((len(self.history.steps), cells.size), np.int64)
+        counts[:, cells >= 0] = self.counts_at(cells[cells >= 0])
+        return counts

@@ -1,0 +1,193 @@
+"""Gaussian noise over steps and levels: the law of one cell of a series of running counts.
+
+A release point is (t, ρ): the running count of step t at level ρ. The noise of a cell there has the covariance
+
+    Cov[N(t, ρ), N(t', ρ')] = C[t, t'] / (2 max(ρ, ρ'))
+
+with C the covariance over steps of a factorization of the prefix sums, times the squared sensitivity: over levels
+S(ρ) = ρ·N(·, ρ) is a Brownian motion with values over the steps and covariance C/2 per unit of ρ. So one path serves
+all steps and levels in any order, and costs its finest level.
+
+The covariance of the points is never factored itself: of levels a relative 1e-9 apart its rows agree to nine digits.
+Points are taken by ascending level instead. Between two levels S grows by an independent vector of covariance
+(ρ' - ρ)/2·C, from the exact difference, and each point takes one number of S away: what is left unknown of S is a
+covariance over steps whose rows are exactly zero where the step was just seen. That gives the triangular factor of
+the points, with entries that are right to many digits relative to the part that a point adds.
+
+Source: our own derivation (docs/mathematics.md, running counts).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.noise.family import FloatArray
+from sparsehist.noise.gaussian import Gaussian
+from sparsehist.privacy.levels import level_text
+
+# Closer levels would take more digits than the noise of a new point has left.
+LEAST_GAP = Fraction(1, 10**6)
+
+
+class Point(NamedTuple):
+    """A release of the running count of one step.
+
+    Attributes:
+        step: From 0.
+        level: Exact.
+    """
+
+    step: int
+    level: Fraction
+
+
+class StepNoise:
+    """Gaussian noise of one cell over the steps, at every level.
+
+    Args:
+        covariance: Over the steps at level 1/2, in squared counts; no entry negative; shape (steps, steps).
+
+    Raises:
+        DeclarationError: If it is no covariance, or has a negative entry: a path above another one at one point would
+            not stay above it, and cells could not be drawn lazily.
+
+    Example:
+        >>> noise = StepNoise(np.array([[1.0, 0.5], [0.5, 1.0]]))
+        >>> noise.at(1).std(Fraction(1, 2))
+        1.0
+    """
+
+    def __init__(self, covariance: FloatArray) -> None:
+        matrix = np.array(covariance, np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, matrix.T):
+            raise DeclarationError(f"a covariance over steps is square and symmetric, got shape {matrix.shape}")
+        if not (np.isfinite(matrix).all() and (np.diag(matrix) > 0).all()):
+            raise DeclarationError("every step must have noise of a positive, finite variance")
+        if matrix.min() < 0:
+            raise DeclarationError(
+                "noises of two steps have a negative covariance, so their cells cannot be drawn lazily: of two "
+                "coupled paths the upper one would not stay above. Running counts have none; sliding windows and "
+                "differences of running counts do, and need noise paths of their own"
+            )
+        self._covariance = matrix
+        self._covariance.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"StepNoise(steps={self.n_steps})"
+
+    @property
+    def n_steps(self) -> int:
+        return len(self._covariance)
+
+    def at(self, step: int) -> Gaussian:
+        """The noise of one step by itself."""
+        return Gaussian(math.sqrt(self._covariance[step, step]))
+
+    def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
+        """Cov[N(point), N(new)]/Var[N(new)]; never negative; shape (points,)."""
+        levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
+        steps = [point.step for point in points]
+        return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
+
+    def factor(self, points: Sequence[Point]) -> Factor:
+        """The triangular factor of the noises at some points, all different.
+
+        Raises:
+            LevelError: If two levels are closer than a relative 1e-6 without being equal.
+        """
+        order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
+        check_levels([points[i].level for i in order])
+        steps = sorted({point.step for point in points})
+        place = {step: i for i, step in enumerate(steps)}
+        grown = self._covariance[np.ix_(steps, steps)]
+        unknown = np.zeros_like(grown)
+        parts = np.empty((len(points), len(steps)))
+        reached = Fraction(0)
+        for row, i in enumerate(order):
+            step, level = place[points[i].step], points[i].level
+            if level > reached:
+                unknown += float((level - reached) / 2) * grown
+                reached = level
+            part = unknown[step] / math.sqrt(unknown[step, step])
+            unknown -= np.multiply.outer(part, part)
+            unknown[step] = unknown[:, step] = 0.0
+            parts[row] = part
+        rows = parts[:, [place[points[i].step] for i in order]].T
+        levels = np.array([float(points[i].level) for i in order])
+        return Factor(np.array(order, np.int64), np.tril(rows) / levels[:, np.newaxis])
+
+
+class Factor(NamedTuple):
+    """Noises as independent normals: noise[order] = triangle @ normals.
+
+    Attributes:
+        order: Points by ascending level, then step; shape (m,).
+        triangle: In counts; lower triangular; shape (m, m).
+    """
+
+    order: NDArray[np.int64]
+    triangle: FloatArray
+
+    def draw(self, size: int, *, rng: Generator) -> FloatArray:
+        """Noise at all points, from nothing; shape (m, size)."""
+        noise = np.empty((self.order.size, size))
+        noise[self.order] = self.triangle @ rng.standard_normal((self.order.size, size))
+        return noise
+
+    def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
+        """Draw the noise at one point, given that at all others.
+
+        By the column of the precision matrix, a sum of squares: two triangular solutions and no difference.
+
+        Args:
+            point: Which.
+            known: Noise at the others, in their order; shape (m - 1, size). Secret.
+            rng: Randomness.
+
+        Returns:
+            Shape (size,).
+        """
+        weights, std = self.weights(point)
+        return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
+
+    def weights(self, point: int) -> tuple[FloatArray, float]:
+        """The mean of one noise as weights of the others, shape (m - 1,), and its standard deviation around it."""
+        at = int(np.flatnonzero(self.order == point)[0])
+        unit = np.zeros(self.order.size)
+        unit[at] = 1.0
+        column = solve_triangular(self.triangle, unit, lower=True)
+        precision = float(column @ column)
+        by_place = np.empty(self.order.size)
+        by_place[self.order] = solve_triangular(self.triangle, column, lower=True, trans="T") / -precision
+        return np.delete(by_place, point), 1 / math.sqrt(precision)
+
+    def steepness(self) -> float:
+        """The largest ratio of a noise's standard deviation to what is left of it by the points before."""
+        return float((np.linalg.norm(self.triangle, axis=1) / np.diag(self.triangle)).max(initial=1.0))
+
+
+def check_levels(levels: Sequence[Fraction]) -> None:
+    """Refuse levels that are nearly equal.
+
+    Args:
+        levels: Ascending.
+
+    Raises:
+        LevelError: Naming the two.
+    """
+    for coarse, fine in itertools.pairwise(levels):
+        if coarse < fine < coarse * (1 + LEAST_GAP):
+            raise LevelError(
+                f"levels {level_text(coarse)} and {level_text(fine)} of one running series are closer than a "
+                "relative 1e-6: ask for a level that was released before, or one that is farther from it"
+            )

@@ -1,0 +1,120 @@
+"""Noise over steps and levels: its covariance, and its conditional laws, against sixty digits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from sparsehist import entropy
+from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.noise.over_steps import LEAST_GAP, Point, StepNoise
+from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
+
+
+def covariance(steps: int) -> np.ndarray:
+    """Of prefix sums by R = (AᵀA)^¼ with columns scaled, at level 1/2 and sensitivity 1, by matrices."""
+    sums = np.tril(np.ones((steps, steps)))
+    values, vectors = np.linalg.eigh(sums.T @ sums)
+    root = (vectors * values**0.25) @ vectors.T
+    root /= np.linalg.norm(root, axis=0)
+    answers = sums @ np.linalg.inv(root)
+    noise = answers @ answers.T
+    return (noise + noise.T) / 2
+
+
+def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
+    """The covariance of some points, from the formula."""
+    steps, levels = [point.step for point in points], np.array([float(point.level) for point in points])
+    return noise[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
+
+
+SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1"), (1, "0.2"), (0, "1"), (2, "0.5")]]
+
+
+def test_the_factor_gives_the_covariance_of_the_formula() -> None:
+    """In the order of the points, to the last digits."""
+    factor = StepNoise(covariance(5)).factor(SCRAMBLED)
+    wanted = between(covariance(5), SCRAMBLED)[np.ix_(factor.order, factor.order)]
+    np.testing.assert_allclose(factor.triangle @ factor.triangle.T, wanted, rtol=1e-14)
+
+
+def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
+    """40,000 vectors, drawn at once or one noise after the others; a scale 5 % off is noticed."""
+    noise, rng = StepNoise(covariance(5)), entropy.seeded(1)
+    factor, wanted = noise.factor(SCRAMBLED), between(covariance(5), SCRAMBLED)
+    drawn = factor.draw(40_000, rng=rng)
+    assert_consistent(gaussian_vector_test(drawn.T, wanted), "noise at five points")
+    for point in (0, 1, 4):
+        drawn[point] = factor.given(point, np.delete(drawn, point, axis=0), rng=rng)
+    assert_consistent(gaussian_vector_test(drawn.T, wanted), "noise of which three were drawn again")
+    assert_detected(gaussian_vector_test(1.05 * drawn.T, wanted), "a scale 5 % off")
+
+
+@pytest.mark.parametrize(("steps", "points"), [(5, 24), (30, 40), (365, 40)])
+def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, points: int) -> None:
+    """Means are off by less than 8 u times the steepness, relative to what is left, and deviations by 1e-14.
+
+    The covariance matrix itself, in doubles, has lost half of the digits by then.
+    """
+    matrix, rng = covariance(steps), entropy.seeded(steps)
+    levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]
+    chosen = rng.permutation(steps * len(levels))[:points]
+    all_points = [Point(int(i) % steps, levels[int(i) // steps]) for i in chosen]
+    factor = StepNoise(matrix).factor(all_points)
+    for at in (0, 7):
+        others = [point for i, point in enumerate(all_points) if i != at]
+        with mpmath.workdps(60):
+            known = exact(matrix, others, others)
+            weights = mpmath.lu_solve(known, exact(matrix, others, [all_points[at]]))
+            left = exact(matrix, [all_points[at]], [all_points[at]])[0, 0]
+            std = mpmath.sqrt(left - (exact(matrix, [all_points[at]], others) * weights)[0, 0])
+            found, found_std = factor.weights(at)
+            off = mpmath.matrix(found.tolist()) - weights
+            shift = mpmath.sqrt((off.T * known * off)[0, 0]) / std
+        assert shift < 8 * 2.0**-52 * factor.steepness()
+        assert abs(found_std / std - 1) < 1e-14
+    assert factor.steepness() > 500
+
+
+def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath.matrix:
+    """A covariance of points to the working precision."""
+
+    def entry(one: Point, other: Point) -> mpmath.mpf:
+        level = max(one.level, other.level)
+        return mpmath.mpf(float(matrix[one.step, other.step])) * level.denominator / (2 * level.numerator)
+
+    return mpmath.matrix([[entry(one, other) for other in columns] for one in rows])
+
+
+def test_a_thousand_points_at_the_smallest_gap() -> None:
+    """Three levels a relative 1e-6 apart over 365 steps: finite, and one level for each step is what it should be."""
+    noise = StepNoise(covariance(365))
+    points = [Point(i % 365, Fraction(1, 10) * (1 + LEAST_GAP) ** (i // 365)) for i in range(1000)]
+    factor = noise.factor(points)
+    variances = np.empty(1000)
+    variances[factor.order] = np.sum(factor.triangle**2, axis=1)
+    wanted = np.diag(covariance(365))[[point.step for point in points]] / (
+        0.2 * (1 + 1e-6) ** (np.arange(1000) // 365)
+    )
+    np.testing.assert_allclose(variances, wanted, rtol=1e-12)
+    weights, std = factor.weights(999)
+    assert np.isfinite(weights).all()
+    assert 0 < std < math.sqrt(wanted[999]) * 2e-3
+
+
+@pytest.mark.parametrize("nearer", [Fraction(1, 10**7), Fraction(1, 10**9)])
+def test_levels_that_are_nearly_equal_are_refused(nearer: Fraction) -> None:
+    """The refusal names both."""
+    with pytest.raises(LevelError, match="closer than a relative 1e-6"):
+        StepNoise(covariance(3)).factor([Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + nearer))])
+
+
+@pytest.mark.parametrize("wrong", [[[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]])
+def test_what_is_no_covariance_is_refused(wrong: list[list[float]]) -> None:
+    """Not square, not symmetric, without noise, or infinite."""
+    with pytest.raises(DeclarationError):
+        StepNoise(np.array(wrong))

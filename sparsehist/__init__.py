@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparsehist.counting import Counts, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
+    from sparsehist.ledger.signatures import make_keys
     from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
@@ -73,6 +74,7 @@ __all__ = [
     "histogram",
     "interactive",
     "local",
+    "make_keys",
     "migrate",
     "noise",
     "open",
@@ -92,6 +94,7 @@ _HOME = {
     "sparsehist.guarantee.check": ("check_query",),
     "sparsehist.series.creation": ("create",),
     "sparsehist.series.multiple_release": ("MultipleRelease",),
+    "sparsehist.ledger.signatures": ("make_keys",),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
     "sparsehist.series.planning": ("Plan", "plan"),
     "sparsehist.series.release": ("Release", "WorkloadRelease", "read"),

@@ -12,6 +12,7 @@
     │   │       └── NotAllowedError    a statement that a reader of releases may not run
     │   ├── DataError                  the log; the message names column, rule and remedy, never a value
     │   ├── NameTakenError             a series or release of that name stands for something else
+    │   ├── SignatureError             a release, ledger or key that is not signed as is asked for
     │   └── NotFoundError              no store, series, release or file of that name
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
@@ -115,6 +116,10 @@ class DataError(InputError):
 
 class NameTakenError(InputError):
     """A series or release of that name exists and stands for another request."""
+
+
+class SignatureError(InputError):
+    """A release or public ledger that is not signed by a trusted key, or was changed after; or a key that is none."""
 
 
 class NotFoundError(InputError):

@@ -4,7 +4,7 @@
 -- name: analyst_create_ledger
 -- Make the public ledger a table.
 -- in: ledger_arriving, a registered frame
--- out: table ledger: store, series, release, level, noise, threshold, generation, round, sha256
+-- out: table ledger: store, series, release, level, noise, threshold, generation, round, digest
 create table ledger as select * from ledger_arriving
 
 

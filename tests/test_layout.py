@@ -309,6 +309,7 @@ def test_the_public_names_are_these():
             "histogram",
             "interactive",
             "local",
+            "make_keys",
             "migrate",
             "noise",
             "open",

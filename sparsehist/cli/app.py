@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
-from sparsehist.cli import ledger_commands, plan_command
+from sparsehist.cli import ledger_commands, plan_command, signature_commands
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)
@@ -163,6 +164,7 @@ def release(
     ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
     out: Annotated[Path | None, Parameter(help="Parquet file to write: key columns, noisy_count, metadata.")] = None,
+    sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
     who: Who = None,
     wait: Wait = 0.0,
@@ -183,7 +185,7 @@ def release(
     return release_series(
         store, series, name,
         level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
-        head=head, who=who, wait=wait,
+        sign=sign, head=head, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -246,6 +248,7 @@ def release_workload(
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
     ] = None,
     out: Annotated[Path | None, Parameter(help="Parquet file to write: queries, answers, metadata.")] = None,
+    sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
     plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,
     who: Who = None,
@@ -269,7 +272,8 @@ def release_workload(
         return compare_strategies(store, series, workload, level, wait)
     return release_answers(
         store, series, name, workload,
-        level=level, strategy=strategy, post_processing=post_processing, out=out, head=head, who=who, wait=wait,
+        level=level, strategy=strategy, post_processing=post_processing, out=out, sign=sign, head=head, who=who,
+        wait=wait,
     )  # fmt: skip
 
 
@@ -278,6 +282,8 @@ app.command(ledger_commands.ledger, sort_key=3)
 app.command(ledger_commands.budget, sort_key=3)
 app.command(ledger_commands.raise_cap, sort_key=3)
 app.command(ledger_commands.disjoint, sort_key=3)
+app.command(signature_commands.keygen, sort_key=4)
+app.command(signature_commands.verify, sort_key=4)
 
 
 @app.command(sort_key=4)
@@ -436,6 +442,10 @@ def sql(
             help="Instead of a store: a directory of published Parquet files and their public ledger, read-only.",
         ),
     ] = None,
+    verify: Annotated[
+        list[Path] | None,
+        Parameter(help="With --analyst: public key you trust, which must have signed all of it; may be repeated."),
+    ] = None,
     rows: Rows = 40,
     who: Who = None,
     wait: Wait = 0.0,
@@ -450,7 +460,7 @@ def sql(
     """
     from sparsehist.cli.sql_work import open_prompt
 
-    return open_prompt(store, analyst, rows=rows, who=who, wait=wait)
+    return open_prompt(store, analyst, verify=verify, rows=rows, who=who, wait=wait)
 
 
 @app.command(sort_key=10)

@@ -12,6 +12,7 @@ from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.ledger.arguments import checked_output, checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
+from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.series.release import refuse_to_replace
@@ -110,6 +111,7 @@ def release_series(
     delta: float | None,
     max_false_keys: float,
     out: Path | None,
+    sign: Path | None,
     head: int,
     who: str | None,
     wait: float,
@@ -127,7 +129,7 @@ def release_series(
             who=who,
         )
 
-    return released_answer(store, series, name, release, out=out, head=head, wait=wait)
+    return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
 
 
 def release_answers(
@@ -137,6 +139,7 @@ def release_answers(
     workload: str | None,
     *,
     out: Path | None,
+    sign: Path | None,
     head: int,
     wait: float,
     **asked: Any,
@@ -146,7 +149,7 @@ def release_answers(
     def release(known: Series) -> Release:
         return known.release_workload(name, workload, **asked)
 
-    return released_answer(store, series, name, release, out=out, head=head, wait=wait)
+    return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
 
 
 def compare_strategies(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:
@@ -168,6 +171,7 @@ def released_answer(
     release: Callable[[Series], Release],
     *,
     out: Path | None,
+    sign: Path | None,
     head: int,
     wait: float,
 ) -> Answer:
@@ -179,6 +183,7 @@ def released_answer(
         name: Of the release.
         release: Makes it.
         out: File to write.
+        sign: Private key to sign it with.
         head: Rows to show.
         wait: Seconds to wait for the store.
     """
@@ -186,6 +191,10 @@ def released_answer(
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:
         check_output(out, store)  # before anything is drawn
+    if sign is not None:
+        if out is None:
+            raise DeclarationError("--sign signs the file that --out names")
+        private_key(sign)
     with opening(store, wait) as opened:
         known = opened.series(series)
         if out is not None:
@@ -193,7 +202,7 @@ def released_answer(
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
         released = release(known)
     if out is not None:
-        write_committed(released, out)
+        write_committed(released, out, sign)
     about = read_metadata(released.metadata)
     data = {
         "release": name,
@@ -217,10 +226,10 @@ def released_answer(
     return Answer(data, shown)
 
 
-def write_committed(released: Release, out: Path) -> None:
+def write_committed(released: Release, out: Path, sign: Path | None) -> None:
     """Write a release, and say where it is if that fails."""
     try:
-        released.write_parquet(out)
+        released.write_parquet(out, sign=sign)
     except (StoreError, InputError) as problem:
         raise type(problem)(
             f"{problem}. The release {released.name!r} is committed to the store: repeat the command to write it"

@@ -46,12 +46,16 @@ def run_file(
     return described(outcomes, script=str(script))
 
 
-def open_prompt(store: Path | None, analyst: Path | None, *, rows: int, who: str | None, wait: float) -> Answer:
+def open_prompt(
+    store: Path | None, analyst: Path | None, *, verify: list[Path] | None, rows: int, who: str | None, wait: float
+) -> Answer:
     """Open a prompt, or run what comes on standard input."""
     if (store is None) == (analyst is None):
         raise DeclarationError("name a store, or a directory of published files with --analyst")
     if analyst is not None:
-        return _for_analyst(analyst, _checked_rows(rows))
+        return _for_analyst(analyst, verify or None, _checked_rows(rows))
+    if verify:
+        raise DeclarationError("--verify is for published files, named by --analyst")
     with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
         if not sys.stdin.isatty():
             return described(run_script(session, _read(Path(_STDIN))), script=_STDIN)
@@ -66,11 +70,11 @@ def open_prompt(store: Path | None, analyst: Path | None, *, rows: int, who: str
     return Answer({"store": str(store)}, [])
 
 
-def _for_analyst(directory: Path, rows: int) -> Answer:
+def _for_analyst(directory: Path, verify: list[Path] | None, rows: int) -> Answer:
     """A prompt, or a script on standard input, on published files."""
     from sparsehist.sqlfront.analyst import open_analyst
 
-    with open_analyst(directory) as session:
+    with open_analyst(directory, verify=verify) as session:
 
         def run(text: str) -> Answer:
             return described(list(_read_only(session, text, rows)), script=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -19,16 +18,29 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, present, printable, raise_alone
+from sparsehist.errors import (
+    DeclarationError,
+    InputError,
+    NotFoundError,
+    SignatureError,
+    of_kind,
+    printable,
+    raise_alone,
+)
+from sparsehist.ledger.public_ledger import publish
+from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.store import PublishedEntry, open_state, publish_ledger, write_file
+from sparsehist.store import open_state, write_file
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+    from sparsehist.ledger.signatures import PrivateKey, PublicKeys
     from sparsehist.noise import Family
     from sparsehist.workload import Strategy
 
-_METADATA_KEY = "sparsehist"
+_METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
 _PUBLIC = 0o666  # less what the umask takes away
@@ -49,8 +61,8 @@ class StoreOnDisk:
     publications: frozenset[Path]
     wait: float
 
-    def announce(self, target: Path, metadata: CellMetadata | WorkloadMetadata, digest: str) -> None:
-        """Note in the public ledger beside `target` what is about to be written there.
+    def announce(self, target: Path, entry: dict[str, Any], key: Ed25519PrivateKey | None) -> dict[str, str] | None:
+        """Note in the public ledger beside `target` what is about to be written there; its signature, if it has one.
 
         The store remembers the directory first: from then on the ledger there guards against an old copy.
         """
@@ -61,18 +73,7 @@ class StoreOnDisk:
             with open_state(self.path, wait=self.wait) as state:
                 if directory not in state.publications:
                     state.record_publication(directory)
-        entry = PublishedEntry(
-            store_id=present(metadata.store),
-            series=metadata.series,
-            release=metadata.name,
-            level=as_level(metadata.level),
-            noise=metadata.noise,
-            threshold=metadata.threshold,
-            generation=present(metadata.generation),
-            round_id=present(metadata.round),
-            digest=digest,
-        )
-        publish_ledger(directory, [entry])
+        return publish(directory, entry, key)
 
 
 class Release:
@@ -229,7 +230,7 @@ class Release:
             "every coarser level is free"
         )
 
-    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+    def write_parquet(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
 
         The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
@@ -237,19 +238,28 @@ class Release:
 
         Args:
             path: The file; replaced only where it holds this same release.
+            sign: A private key as `sparsehist.make_keys` makes it: its file, or an Ed25519 key of `cryptography`.
+                What a store publishes in a directory is signed as a whole or not at all.
 
         Raises:
             InputError: If something else stands there.
+            SignatureError: If the key cannot be used, or what this store published there before is not signed, or is
+                and no key is given.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
         target = Path(path)
+        key = None if sign is None else private_key(sign)
         refuse_to_replace(target, self._metadata)
-        text = json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)
+        signed: Mapping[str, str] | None = None
+        if self._origin is not None or key is not None:
+            entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
+            if self._origin is not None:
+                signed = self._origin.announce(target, entry, key)
+            elif key is not None:
+                signed = sign_entry(entry, FIRST, key)
+        stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
         content = io.BytesIO()
-        self._frame.write_parquet(content, metadata={_METADATA_KEY: text})
-        if self._origin is not None:
-            digest = hashlib.sha256(content.getbuffer()).hexdigest()
-            self._origin.announce(target, read_metadata(self._metadata), digest)
+        self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
         # Nobody holds a lock on the directory, so the temporary name is a new one each time.
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
         write_file(target, content.getbuffer(), durable=True, mode=_PUBLIC, temporary=temporary)
@@ -407,12 +417,16 @@ def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
         raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
 
 
-def read(path: str | os.PathLike[str], *, noise: type | Family | None = None) -> Release:
+def read(
+    path: str | os.PathLike[str], *, noise: type | Family | None = None, verify: PublicKeys | None = None
+) -> Release:
     """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
     Args:
         path: The file.
         noise: Only for a family of your own: its class or an instance. `intervals` needs it.
+        verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: one of them must have signed
+            names, types, rows and metadata as they are.
 
     Returns:
         The release: the same rows and metadata.
@@ -420,8 +434,28 @@ def read(path: str | os.PathLike[str], *, noise: type | Family | None = None) ->
     Raises:
         NotFoundError: If there is no such file.
         InputError: If it is a directory, not a release, or drawn from another family than `noise`.
+        SignatureError: If it is not signed by one of these keys, or was changed after.
     """
-    source = Path(path)
+    trusted = None if verify is None else public_keys(verify)
+    release, signed = read_signed(Path(path))
+    if trusted is not None:
+        check_signature(Path(path), release, signed, trusted)
+    if noise is not None:
+        from sparsehist.series.own_noise import name_of_choice
+
+        drawn = release.metadata.get("noise")
+        if (given := name_of_choice(noise)) != drawn:
+            raise InputError(f"{path} was drawn from the family {drawn!r}, not from {given!r}")
+    return release
+
+
+def read_signed(source: Path) -> tuple[Release, object]:
+    """Read a release, and what stands there as its signature; whether it is one was not looked at.
+
+    Raises:
+        NotFoundError: If there is no such file.
+        InputError: If it is a directory, or no release.
+    """
     if source.is_dir():
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
@@ -430,17 +464,42 @@ def read(path: str | os.PathLike[str], *, noise: type | Family | None = None) ->
         stored = pl.read_parquet_metadata(source)
         frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
         metadata = json.loads(stored[_METADATA_KEY])
-        written_as = metadata.pop("format", None)
+        written_as, signed = metadata.pop("format", None), metadata.pop(_SIGNATURE, None)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    if noise is not None:
-        from sparsehist.series.own_noise import name_of_choice
+    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed
 
-        if (given := name_of_choice(noise)) != metadata.get("noise"):
-            raise InputError(f"{source} was drawn from the family {metadata.get('noise')!r}, not from {given!r}")
-    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
+
+def check_signature(source: Path, release: Release, signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
+    """Check the signature of a file; the digest of its content.
+
+    Raises:
+        SignatureError: If it is not signed by one of these keys, or was changed after.
+    """
+    try:
+        digest = content_digest(release.frame, release.metadata)
+        verify_entry(_as_entry(release.metadata, digest), signed, keys)
+    except InputError as problem:
+        raise_alone(SignatureError(f"{source} does not verify: {problem}"))
+    return digest
+
+
+def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
+    """A release as a public ledger shows it; `store` is not repeated there."""
+    about = read_metadata(metadata)
+    return {
+        "store": about.store,
+        "series": about.series,
+        "release": about.name,
+        "level": about.level,
+        "noise": about.noise,
+        "threshold": about.threshold,
+        "generation": about.generation,
+        "round": about.round,
+        "digest": digest,
+    }
 
 
 def _with_intervals(

@@ -6,24 +6,37 @@ variables are shut off and the configuration is locked. What a statement may do 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
-from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError, raise_alone
-from sparsehist.series.release import Release, read
+from sparsehist.errors import (
+    InputError,
+    NotAllowedError,
+    NotFoundError,
+    SignatureError,
+    StatementError,
+    StoreError,
+    raise_alone,
+)
+from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
+from sparsehist.series.release import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allow, first_line
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    from sparsehist.ledger.signatures import PublicKeys
 
 _ROWS_AT_ONCE = 2048  # of DuckDB's vectors: at most one is made beyond the limit
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -35,7 +48,7 @@ _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "threshold": pl.Float64,
     "generation": pl.Int64,
     "round": pl.String,
-    "sha256": pl.String,
+    "digest": pl.String,
 }
 
 
@@ -172,6 +185,7 @@ def _bytes(limit: str) -> float:
 def open_analyst(
     releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
+    verify: PublicKeys | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
 ) -> AnalystSession:
@@ -180,6 +194,8 @@ def open_analyst(
     Args:
         releases: The directory they were written to, or their files. Each is compared with the public ledger beside
             it, if that lists it.
+        verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: they must have signed every
+            release, and the public ledger beside it must list it and be signed as a whole.
         memory_limit: Such as "2GB", for DuckDB and, once more, for the rows of a result; what does not fit fails,
             nothing is written to disk. A single value that one function makes, as repeat does, is not bounded by it.
         threads: How many to use. There is no limit of time: call `interrupt` from another thread.
@@ -190,17 +206,22 @@ def open_analyst(
     Raises:
         NotFoundError: If nothing is there.
         InputError: If a file is no release, is not what the ledger says, or the directory is a store.
+        SignatureError: If something is not signed by one of these keys, or was changed, cut or reordered after.
     """
+    trusted = None if verify is None else public_keys(verify)
     files = _files(releases)
-    ledgers = {file.parent: _ledger(file.parent) for file in files}
+    ledgers = {file.parent: _ledger(file.parent, trusted) for file in files}
     if isinstance(releases, (str, os.PathLike)) and Path(releases).is_dir():
-        ledgers[Path(releases)] = _ledger(Path(releases))
+        ledgers[Path(releases)] = _ledger(Path(releases), trusted)
     entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
     found: dict[str, Release] = {}
     for file in files:
-        release = read(file)  # first: what is no release may be of any length
-        digest = _digest(file)
-        _compare(file, release, digest, ledgers[file.parent])
+        release, signed = read_signed(file)
+        if trusted is None:
+            digest = content_digest(release.frame, release.metadata)
+        else:
+            digest = check_signature(file, release, signed, trusted)
+        _compare(file, release, digest, ledgers[file.parent], listed=trusted is not None)
         found.setdefault(digest, release)
     return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads)
 
@@ -231,33 +252,41 @@ def _is_release(file: Path) -> bool:
         return False
 
 
-def _digest(file: Path) -> str:
-    try:
-        with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
-    except OSError:
-        raise_alone(NotFoundError(f"there is no file {file}"))
-
-
-def _ledger(directory: Path) -> pl.DataFrame:
+def _ledger(directory: Path, trusted: Sequence[Ed25519PublicKey] | None) -> pl.DataFrame:
     path = directory / LEDGER_NAME
     if not path.exists():
         return pl.DataFrame(schema=_LEDGER)
     try:
         stores = read_json(path)["stores"]
         rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
-        return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
+        frame = pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
+        if trusted is not None:
+            for store, held in stores.items():
+                verify_chain(store, held, trusted)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        pl.exceptions.PolarsError,
+    ) as bad:
+        if isinstance(bad, SignatureError):
+            raise SignatureError(f"{path} does not verify: {bad}") from None
         raise_alone(StoreError(f"{path} is no public ledger of this version"))
+    return frame
 
 
-def _compare(file: Path, release: Release, digest: str, ledger: pl.DataFrame) -> None:
-    """Refuse a release that is not what the ledger beside it says."""
+def _compare(file: Path, release: Release, digest: str, ledger: pl.DataFrame, *, listed: bool) -> None:
+    """Refuse a release that is not what the ledger beside it says; one that it leaves out, if it must be listed."""
     metadata = release.metadata
-    listed = ledger.filter(
+    entries = ledger.filter(
         pl.col("store") == str(metadata.get("store")),
         pl.col("series") == str(metadata.get("series")),
         pl.col("release") == release.name,
     )
-    if listed.height and digest not in listed["sha256"].to_list():
+    if entries.height and digest not in entries["digest"].to_list():
         raise InputError(f"{file} is not the release the ledger beside it lists: it was changed after it was written")
+    if listed and not entries.height:
+        raise SignatureError(f"{file} does not verify: the public ledger beside it does not list it")

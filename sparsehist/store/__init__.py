@@ -10,7 +10,6 @@ from sparsehist.store.records import (
     NewSeries,
     Past,
     PathRecord,
-    PublishedEntry,
     RegisteredFile,
     ReleaseRecord,
     SeriesRecord,
@@ -18,7 +17,7 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, publish_ledger
+from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger
 
 __all__ = [
     "LEDGER_NAME",
@@ -27,7 +26,6 @@ __all__ = [
     "NewSeries",
     "Past",
     "PathRecord",
-    "PublishedEntry",
     "RegisteredFile",
     "ReleaseRecord",
     "SeriesFiles",
@@ -37,10 +35,10 @@ __all__ = [
     "adopt",
     "backup",
     "create_store",
+    "editing_ledger",
     "is_store",
     "migrate",
     "open_state",
-    "publish_ledger",
     "read_json",
     "write_file",
     "write_series_files",

@@ -208,24 +208,3 @@ class NewRound:
     paths: Mapping[Fraction, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedEntry:
-    """A release as a public ledger shows it: nothing in it is secret.
-
-    Attributes:
-        threshold: None for a workload, of which everything is published.
-        round_id: Random; tells two rounds apart that share a name or a generation.
-        digest: SHA-256 of the published file, in hex; None if no file was written.
-    """
-
-    store_id: str
-    series: str
-    release: str
-    level: Fraction
-    noise: str
-    threshold: float | None
-    generation: int
-    round_id: str
-    digest: str | None

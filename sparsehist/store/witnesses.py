@@ -4,8 +4,7 @@ A directory put back from a backup forgets the noise it drew since, and would dr
 already out. A sibling file `<store>.generation` remembers, for every store that ever stood at that place, the highest
 generation it committed; it is raised after each commit and before anything is published. The public ledger says what
 left which store, beside the published files, for everybody to read. Several stores may publish into one directory.
-Its entries are only ever added; the same round written again replaces its own entry. Both are read by people, so they
-are JSON.
+Its entries are only ever added. Both are read by people, so they are JSON.
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
-from sparsehist.privacy.levels import level_text
+from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.private_files import disk_errors, read_json, write_file
-from sparsehist.store.records import PublishedEntry
 
 MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
@@ -85,15 +82,9 @@ def _read_marks(path: Path) -> dict[str, _Mark]:
         ) from None
 
 
-def publish_ledger(directory: Path, entries: Sequence[PublishedEntry]) -> Path:
-    """Add releases to the public ledger of a directory.
-
-    Args:
-        directory: Where the releases are written; it exists.
-        entries: Public parameters only.
-
-    Returns:
-        The path of the ledger.
+@contextmanager
+def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
+    """What the public ledger of a directory says of each store, to be changed; written when the block is left.
 
     Raises:
         StoreError: If the place cannot be written, or holds a file of that name that is no such ledger.
@@ -101,10 +92,10 @@ def publish_ledger(directory: Path, entries: Sequence[PublishedEntry]) -> Path:
     path = directory / LEDGER_NAME
     with _locked(directory):
         ledger = _read_ledger(path)
-        for entry in entries:
-            _add(ledger["stores"], entry)
-        write_file(path, _as_text(ledger).encode(), durable=True, mode=_PUBLIC)
-    return path
+        before = _as_text(ledger)
+        yield ledger["stores"]
+        if (text := _as_text(ledger)) != before or not path.exists():
+            write_file(path, text.encode(), durable=True, mode=_PUBLIC)
 
 
 def published_generation(directory: Path, store_id: str) -> int:
@@ -142,45 +133,17 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
     """Let a ledger that knows the store refuse every older copy of it."""
     if published_generation(directory, store_id) < 0:
         return
-    path = directory / LEDGER_NAME
-    with _locked(directory):
-        ledger = _read_ledger(path)
-        store = ledger["stores"][store_id]
-        store["generation"] = max(int(store["generation"]), generation)
-        write_file(path, _as_text(ledger).encode(), durable=True, mode=_PUBLIC)
-
-
-def _add(stores: dict[str, Any], entry: PublishedEntry) -> None:
-    store = stores.setdefault(entry.store_id, {"generation": -1, "releases": []})
-    same_time = [release for release in store["releases"] if release["generation"] == entry.generation]
-    if any(release["round"] != entry.round_id for release in same_time):
-        raise StoreRolledBackError(
-            f"the public ledger shows another release of generation {entry.generation} of this store: the store was "
-            "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
-        )
-    store["generation"] = max(int(store["generation"]), entry.generation)
-    others = [release for release in store["releases"] if release["round"] != entry.round_id]
-    store["releases"] = [*others, _as_json(entry)]
-
-
-def _as_json(entry: PublishedEntry) -> dict[str, Any]:
-    return {
-        "series": entry.series,
-        "release": entry.release,
-        "level": level_text(entry.level),
-        "noise": entry.noise,
-        "threshold": entry.threshold,
-        "generation": entry.generation,
-        "round": entry.round_id,
-        "sha256": entry.digest,
-    }
+    with editing_ledger(directory) as stores:
+        stores[store_id]["generation"] = max(int(stores[store_id]["generation"]), generation)
 
 
 def _as_text(ledger: Mapping[str, Any]) -> str:
     """One line for each release: what JSON calls indented is written by Python, a hundred times as slowly."""
     line = json.JSONEncoder(sort_keys=True).encode
     stores = ",\n".join(
-        f'{line(store_id)}: {{"generation": {store["generation"]}, "releases": [\n'
+        f'{line(store_id)}: {{"generation": {store["generation"]}, '
+        + (f'"chain": {line(store["chain"])}, ' if "chain" in store else "")
+        + '"releases": [\n'
         + ",\n".join(map(line, store["releases"]))
         + "\n]}"
         for store_id, store in sorted(ledger["stores"].items())
@@ -204,7 +167,10 @@ def _checked_ledger(path: Path, ledger: Any) -> dict[str, Any]:
     try:
         readable = ledger["format"] == _FORMAT and all(
             isinstance(store["generation"], int)
-            and all(isinstance(release["round"], str) for release in store["releases"])
+            and all(
+                isinstance(release["round"], str) and isinstance(release["generation"], int)
+                for release in store["releases"]
+            )
             for store in ledger["stores"].values()
         )
     except (KeyError, TypeError, AttributeError):

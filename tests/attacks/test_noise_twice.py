@@ -29,9 +29,9 @@ def a_series(path: Path, name: str = "words") -> sh.Series:
 
 
 def published(directory: Path) -> set[str]:
-    """Digests of all releases the public ledger of a directory knows."""
+    """Digests of the contents of all releases the public ledger of a directory knows."""
     stores = json.loads((directory / LEDGER_NAME).read_text())["stores"].values()
-    return {release["sha256"] for store in stores for release in store["releases"]}
+    return {release["digest"] for store in stores for release in store["releases"]}
 
 
 def folder(path: Path) -> Path:

@@ -15,15 +15,8 @@ from sparsehist.errors import (
     StoreRolledBackError,
     StoreVersionError,
 )
-from sparsehist.store import (
-    PublishedEntry,
-    adopt,
-    backup,
-    create_store,
-    migrate,
-    open_state,
-    publish_ledger,
-)
+from sparsehist.ledger.public_ledger import publish
+from sparsehist.store import adopt, backup, create_store, migrate, open_state
 from tests.store.example import Model, add_series, make_store
 
 
@@ -40,7 +33,8 @@ def release(path, level="1"):
 
 def published(state, generation):
     """An entry of a public ledger."""
-    return PublishedEntry(state.store_id, "queries", "r", 1, "gaussian", 3.0, generation, f"round {generation}", "00")
+    said = {"series": "queries", "release": "r", "level": "1", "noise": "gaussian", "threshold": 3.0, "digest": "00"}
+    return {"store": state.store_id, "generation": generation, "round": f"round {generation}", **said}
 
 
 def put_back(path, kept):
@@ -192,7 +186,7 @@ def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
     shutil.copytree(path, tmp_path / "older")
     generation = release(path)
     with open_state(path) as state:
-        publish_ledger(out, [published(state, generation)])
+        publish(out, published(state, generation))
     put_back(path, tmp_path / "older")
     (tmp_path / "s.generation").unlink()
     with pytest.raises(StoreRolledBackError, match="sparsehist-ledger"), open_state(path):
@@ -307,13 +301,13 @@ def test_stores_share_a_public_ledger(tmp_path):
         with open_state(make_store(tmp_path / name)) as state:
             for generation in (1, 2):
                 for _ in range(2):
-                    publish_ledger(out, [published(state, generation)])
+                    publish(out, published(state, generation))
     ledger = json.loads((out / "sparsehist-ledger.json").read_text())
     assert [len(store["releases"]) for store in ledger["stores"].values()] == [2, 2]
     assert [store["generation"] for store in ledger["stores"].values()] == [2, 2]
     (out / "sparsehist-ledger.json").write_text("[]")
     with open_state(tmp_path / "a") as state, pytest.raises(StoreError, match="move it away"):
-        publish_ledger(out, [published(state, 3)])
+        publish(out, published(state, 3))
     assert (out / "sparsehist-ledger.json").read_text() == "[]"
 
 

@@ -1,0 +1,351 @@
+"""Signatures of releases and of entries of a public ledger: Ed25519 over one canonical encoding, version 1.
+
+A signature is never over the bytes of a file, so that a release may be compressed anew or rewritten by another
+program. The encoding (docs/signatures.md has it with test vectors) is made of values, each a tag of one byte and what
+follows; numbers are little-endian, lengths and numbers of items are u64:
+
+    null "n", true "t", false "f", integer "i" + decimal text, real "d" + IEEE 754 double, text "s" + UTF-8 (texts and
+    integers with their length in bytes before them), list "l" + number of items + items, map "m" + number of keys +
+    keys and values, by rising UTF-8 bytes of the keys;
+
+and of a table: number of columns; for each its name, its type (both as values), its number of rows, a byte 1 or 0 for
+each row (0: null), then the values with 0 or "" where there is none: numbers in their own width, texts as the lengths
+of all of them and then their UTF-8 bytes.
+
+The *content* of a release is the list ["sparsehist release", 1, metadata] and the table of its rows; its digest is
+SHA-256. What is signed is ["sparsehist entry", 1, entry, previous]: the entry of the public ledger, which holds the
+digest of the content, and the digest of what was signed before it for the same store in the same directory. The
+last entry is sealed by a signature of ["sparsehist chain", 1, store, number of entries, digest of the last one].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from sparsehist.errors import DeclarationError, InputError, NameTakenError, SignatureError, raise_alone
+from sparsehist.store import is_store, write_file
+from sparsehist.store.private_files import disk_errors, read_regular
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+    PrivateKey = str | os.PathLike[str] | Ed25519PrivateKey
+    PublicKey = str | os.PathLike[str] | Ed25519PublicKey
+    PublicKeys = PublicKey | Iterable[PublicKey]
+
+FORMAT = 1
+FIRST = ""
+"""What stands for the digest of the entry before the first one."""
+SIGNED = ("previous", "key", "signature")
+"""What a signed entry has besides what is signed."""
+_PUBLIC_SUFFIX, _PUBLIC = ".pub", 0o666  # less the umask
+_LARGEST_KEY = 1 << 16
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_NUMBERS: dict[Any, tuple[str, str]] = {
+    pl.Boolean: ("boolean", "u1"),
+    pl.Date: ("date", "<i4"),  # days since 1970
+    pl.Float32: ("float32", "<f4"),
+    pl.Float64: ("float64", "<f8"),
+    **{getattr(pl, f"Int{bits}"): (f"int{bits}", f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{getattr(pl, f"UInt{bits}"): (f"uint{bits}", f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+}
+
+
+def encoded(value: object) -> bytes:
+    """A value that JSON has, in the canonical encoding.
+
+    Example:
+        >>> encoded(["a"]).hex()
+        '6c010000000000000073010000000000000061'
+    """
+    if value is None:
+        return b"n"
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, int):
+        return b"i" + _sized(str(value).encode())
+    if isinstance(value, float):
+        return b"d" + struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"s" + _sized(value.encode())
+    if isinstance(value, Mapping):
+        items = sorted(((str(key).encode(), item) for key, item in value.items()), key=itemgetter(0))
+        return b"m" + _u64(len(items)) + b"".join(b"s" + _sized(key) + encoded(item) for key, item in items)
+    if isinstance(value, Sequence):
+        return b"l" + _u64(len(value)) + b"".join(map(encoded, value))
+    raise TypeError(type(value).__name__)
+
+
+def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
+    """SHA-256, in hex, of the canonical encoding of a release.
+
+    Args:
+        frame: Its rows.
+        metadata: Values that JSON has.
+
+    Raises:
+        InputError: If the type of a column has no canonical form.
+    """
+    try:
+        digest = hashlib.sha256(encoded(["sparsehist release", FORMAT, metadata]))
+    except (TypeError, UnicodeEncodeError):
+        raise_alone(InputError("the metadata of this release hold what JSON does not"))
+    digest.update(_u64(frame.width))
+    for column in frame:
+        for part in _column(column):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def entry_digest(entry: Mapping[str, Any], previous: str) -> str:
+    """What stands for an entry in the one after it."""
+    return hashlib.sha256(_statement(entry, previous)).hexdigest()
+
+
+def sign_entry(entry: Mapping[str, Any], previous: str, key: Ed25519PrivateKey) -> dict[str, str]:
+    """The signature of an entry, and of the release whose content it has the digest of."""
+    return {"previous": previous, **_signed(_statement(entry, previous), key)}
+
+
+def verify_entry(entry: Mapping[str, Any], signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
+    """Check the signature of an entry; its digest.
+
+    Args:
+        entry: What is signed, "store" included.
+        signed: "previous", "key" and "signature", as anybody may have written them.
+        keys: Those that are trusted.
+
+    Raises:
+        SignatureError: If it is not signed by one of these keys, or something else was signed.
+    """
+    held = signed if isinstance(signed, Mapping) else {}
+    previous = held.get("previous")
+    if not isinstance(previous, str):
+        raise SignatureError("it is not signed")
+    _check_signed(_statement(entry, previous), held, keys)
+    return entry_digest(entry, previous)
+
+
+def seal_chain(store_id: str, entries: int, last: str, key: Ed25519PrivateKey) -> dict[str, str]:
+    """The signature of a whole chain: none of its entries can be cut off."""
+    return _signed(_chain(store_id, entries, last), key)
+
+
+def verify_chain(store_id: str, held: Mapping[str, Any], keys: Sequence[Ed25519PublicKey]) -> set[str]:
+    """Check what a public ledger says of a store: every entry, their order, and that none is missing.
+
+    Args:
+        store_id: Of the store.
+        held: Its "releases" and its "chain".
+        keys: Those that are trusted.
+
+    Returns:
+        The digests of the contents listed.
+
+    Raises:
+        SignatureError: If an entry is unsigned, altered, out of order or missing.
+    """
+    previous, listed = FIRST, set()
+    for number, release in enumerate(held["releases"], start=1):
+        entry = {name: value for name, value in release.items() if name not in SIGNED} | {"store": store_id}
+        try:
+            before, previous = previous, verify_entry(entry, release, keys)
+            _check_follows(release, before)
+        except SignatureError as problem:
+            raise SignatureError(f"entry {number} of store {store_id} does not verify: {problem}") from None
+        listed.add(str(release.get("digest")))
+    try:
+        _check_signed(_chain(store_id, len(held["releases"]), previous), held.get("chain"), keys)
+    except SignatureError:
+        raise SignatureError(
+            f"the entries of store {store_id} are not all there, or their end is not signed by a key you trust"
+        ) from None
+    return listed
+
+
+def make_keys(path: str | os.PathLike[str]) -> Path:
+    """Make a key to sign releases with, and the public key that readers verify them by.
+
+    Args:
+        path: Of the private key, a PEM file nobody else can read; outside of every store. The public key stands
+            beside it, under the same name and `.pub`.
+
+    Returns:
+        The path of the public key.
+
+    Raises:
+        NameTakenError: If a file stands at one of the two places.
+        DeclarationError: If the place is inside a store.
+    """
+    made = _ed25519().Ed25519PrivateKey.generate()
+    from cryptography.hazmat.primitives import serialization as pem
+
+    private = _outside_of_stores(Path(path))
+    public = private.with_name(private.name + _PUBLIC_SUFFIX)
+    for place in (private, public):
+        if os.path.lexists(place):
+            raise NameTakenError(f"{place} exists: choose another name, a key is never written over")
+    text = made.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
+    write_file(private, text, durable=True)
+    text = made.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
+    write_file(public, text, durable=True, mode=_PUBLIC)
+    return public
+
+
+def private_key(given: PrivateKey) -> Any:
+    """The key to sign with: one of `cryptography`, or that of a PEM file.
+
+    Raises:
+        SignatureError: If the file is no such key, others may read it, or it stands in a store.
+    """
+    kind = _ed25519().Ed25519PrivateKey
+    key: Any = given
+    if isinstance(key, kind):
+        return key
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    path = _outside_of_stores(Path(key))
+    content = _read_key(path)
+    if path.stat().st_mode & 0o077:
+        raise SignatureError(f"others may read the private key {path}: make it yours alone with chmod 600")
+    try:
+        key = load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise_alone(SignatureError(f"{path} is no private key without a password in PEM, as `keygen` makes it"))
+    if not isinstance(key, kind):
+        raise SignatureError(f"{path} is a private key of another kind: signatures are Ed25519")
+    return key
+
+
+def public_keys(given: PublicKeys) -> list[Ed25519PublicKey]:
+    """The keys a caller trusts: of `cryptography`, or PEM files; one or several.
+
+    Raises:
+        SignatureError: If there is none, or a file is no such key.
+    """
+    kind = _ed25519().Ed25519PublicKey
+    several: Any = given
+    if isinstance(given, str | os.PathLike | kind):
+        several = [given]
+    keys = [_public_key(each, kind) for each in several]
+    if not keys:
+        raise SignatureError("no key is given to verify by; leave verify out if nothing is to be verified")
+    return keys
+
+
+def _public_key(given: Any, kind: Any) -> Any:
+    if isinstance(given, kind):
+        return given
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    path = Path(given)
+    content = _read_key(path)
+    try:
+        key = load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise_alone(SignatureError(f"{path} is no public key in PEM, as `keygen` writes it beside the private one"))
+    if not isinstance(key, kind):
+        raise SignatureError(f"{path} is a public key of another kind: signatures are Ed25519")
+    return key
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        return read_regular(path, at_most=_LARGEST_KEY)
+    except FileNotFoundError:
+        raise_alone(SignatureError(f"there is no key {path}"))
+    except OSError:
+        raise_alone(SignatureError(f"{path} cannot be read as a key"))
+
+
+def _outside_of_stores(path: Path) -> Path:
+    with disk_errors(path):
+        inside = next((place for place in path.resolve().parents if is_store(place)), None)
+    if inside is not None:
+        raise DeclarationError(f"{path} is inside the store {inside}: a private key is kept outside of every store")
+    return path
+
+
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise_alone(InputError("signatures need cryptography: pip install 'sparsehist[signatures]'"))
+    return ed25519
+
+
+def _statement(entry: Mapping[str, Any], previous: str) -> bytes:
+    try:
+        return encoded(["sparsehist entry", FORMAT, dict(entry), previous])
+    except (TypeError, UnicodeEncodeError, RecursionError):
+        raise_alone(SignatureError("it holds what no entry has"))
+
+
+def _chain(store_id: str, entries: int, last: str) -> bytes:
+    return encoded(["sparsehist chain", FORMAT, store_id, entries, last])
+
+
+def _signed(statement: bytes, key: Ed25519PrivateKey) -> dict[str, str]:
+    return {"key": key.public_key().public_bytes_raw().hex(), "signature": key.sign(statement).hex()}
+
+
+def _check_follows(release: Mapping[str, Any], before: str) -> None:
+    if release["previous"] != before:
+        raise SignatureError("the one before it is missing, or they were reordered")
+
+
+def _check_signed(statement: bytes, signed: object, keys: Sequence[Ed25519PublicKey]) -> None:
+    held = signed if isinstance(signed, Mapping) else {}
+    if not (isinstance(held.get("key"), str) and isinstance(held.get("signature"), str)):
+        raise SignatureError("it is not signed")
+    trusted = next((key for key in keys if key.public_bytes_raw().hex() == held["key"]), None)
+    if trusted is None:
+        raise SignatureError("it is signed by a key that is none of those you trust")
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        trusted.verify(bytes.fromhex(held["signature"]), statement)
+    except (InvalidSignature, ValueError):
+        raise_alone(SignatureError("it is not what was signed: it was changed after"))
+
+
+def _column(column: pl.Series) -> Iterator[bytes]:
+    """The parts of the encoding of a column, none of them a copy of more than it."""
+    dtype = column.dtype.base_type()
+    there = column.is_not_null().cast(pl.UInt8)
+    head = encoded(column.name)
+    if dtype in _TEXTS:
+        texts = column.cast(pl.String).fill_null("")
+        yield head + encoded("string") + _u64(len(column))
+        yield there.to_numpy().tobytes()
+        yield texts.str.len_bytes().to_numpy().astype("<u8").tobytes()
+        yield (texts.str.join("").item() or "").encode()
+        return
+    if dtype not in _NUMBERS:
+        raise InputError(f"the column {column.name!r} is of type {column.dtype}, which has no canonical form")
+    name, width = _NUMBERS[dtype]
+    yield head + encoded(name) + _u64(len(column))
+    yield there.to_numpy().tobytes()
+    numbers = column.to_physical().fill_null(False if dtype == pl.Boolean else 0).to_numpy()
+    if numbers.dtype.kind == "f":  # one of the many that are not a number stands for all
+        numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
+    yield numbers.astype(width).tobytes()
+
+
+def _sized(content: bytes) -> bytes:
+    return _u64(len(content)) + content
+
+
+def _u64(number: int) -> bytes:
+    return struct.pack("<Q", number)

@@ -66,7 +66,8 @@ create table series (                  -- appended; a dropped one keeps its row,
     dropped     integer,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
     max_keys    integer,               -- a guarantee may depend on it, also after the series is dropped
-    unverified  integer not null       -- 1 if the query of its log was declared to go unchecked
+    unverified  integer not null,      -- 1 if the query of its log was declared to go unchecked
+    source      text    not null       -- 'checked query', 'unchecked source', or empty: files
 ) strict;
 
 create unique index name_of_series on series (name) where dropped is null;
@@ -221,11 +222,11 @@ insert or ignore into population values ($name, $created);
 -- name: insert_series
 -- Register a series, unless its name is taken.
 --
--- in:  $series_id, $name, $population, $declaration (JSON), $salt, $created, $unit, $max_keys, $unverified
+-- in:  $series_id, $name, $population, $declaration (JSON), $salt, $created, $unit, $max_keys, $unverified, $source
 -- out: nothing; changes 1 or 0 rows
 
 insert into series
-select $series_id, $name, $population, $declaration, $salt, $created, null, $unit, $max_keys, $unverified
+select $series_id, $name, $population, $declaration, $salt, $created, null, $unit, $max_keys, $unverified, $source
 where not exists (select 1 from series where name = $name and dropped is null);
 
 
@@ -428,7 +429,7 @@ select round from release;
 --      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
 --      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
 --      that the last one's is the largest), first_generation, unit, max_keys,
---      unverified (whether the query of the log was declared to go unchecked)
+--      unverified (whether the query of the log was declared to go unchecked), source
 
 with spent as (
     select
@@ -464,7 +465,8 @@ select
     spent.first_generation,
     series.unit,
     series.max_keys,
-    series.unverified
+    series.unverified,
+    series.source
 from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id

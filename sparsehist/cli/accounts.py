@@ -14,6 +14,7 @@ from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
 from sparsehist.ledger.table import for_people
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.series.declaration import UNCHECKED_SOURCE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,9 +74,11 @@ def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
     for row in warned.iter_rows(named=True):
         what = row["series"] or row["population"] or row["scope"]
         shown.append(f"[bold]warning[/], {what}: {escape(row['warning'])}")
-    if frame["unverified"].any():
-        shown.append("[bold]warning[/]: nobody checked that the query of a log keeps units apart; see --json")
-    return shown
+    unchecked = frame.filter(source=UNCHECKED_SOURCE)["series"].unique(maintain_order=True)
+    return [
+        *shown,
+        *(f"[bold]warning[/], series {name}: unchecked source; see sparsehist show" for name in unchecked),
+    ]
 
 
 def _events_for_people(events: pl.DataFrame) -> pl.DataFrame:

@@ -45,7 +45,13 @@ app = App(
 )
 
 Key = Annotated[list[str], Parameter(help="Key column; repeat it, in the domain's order, for a product domain.")]
-Unit = Annotated[str, Parameter(help="Column of the privacy unit: who is protected, such as user_id.")]
+Unit = Annotated[
+    list[str],
+    Parameter(
+        help="Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
+        "date,ip_id."
+    ),
+]
 Domain = Annotated[
     str,
     Parameter(
@@ -120,11 +126,11 @@ def create(
           --key query --max-keys 20 --domain 'strings(max_bytes=32)' --cap 2 \
           --name queries
     """
-    from sparsehist.cli.commands import create_series
+    from sparsehist.cli.commands import create_series, unit_columns
 
     return create_series(
         store, input,
-        name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
+        name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists, engine=engine,
         memory_limit=memory_limit, threads=threads, who=who, wait=wait,
     )  # fmt: skip
@@ -214,11 +220,11 @@ def check(
       sparsehist check 'log/*.parquet' --unit user_id --key query \
           --max-keys 20 --domain 'strings(max_bytes=32)'
     """
-    from sparsehist.cli.commands import check_files
+    from sparsehist.cli.commands import check_files, unit_columns
 
     return check_files(
-        log, unit=unit, key=key, domain=domain, max_keys=max_keys, on_null=on_null, on_outside=on_outside,
-        memory_limit=memory_limit, threads=threads,
+        log, unit=unit_columns(unit), key=key, domain=domain, max_keys=max_keys, on_null=on_null,
+        on_outside=on_outside, memory_limit=memory_limit, threads=threads,
     )  # fmt: skip
 
 

@@ -77,6 +77,11 @@ def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: 
     return Answer(data, shown)
 
 
+def unit_columns(given: list[str]) -> tuple[str, ...]:
+    """The columns that --unit names: several in one word have commas between them."""
+    return tuple(name for word in given for name in word.split(","))
+
+
 def without_cap(series: Series) -> str | None:
     """What a missing cap means under the budget of the population, if there is one that charges it."""
     declared = series.declaration
@@ -339,7 +344,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
     declared = series.declaration
     stored = declared.as_json()
     return [
-        ("unit", declared.unit or "counts bounded elsewhere"),
+        ("unit", declared.unit_text or "counts bounded elsewhere"),
         ("key", ", ".join(declared.key)),
         ("max_keys", f"{declared.max_keys:,}"),
         ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
@@ -347,6 +352,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
         ("cap", stored["cap"] or "none"),
         ("population", declared.population),
         ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
+        *([("guarantee", declared.rests_on)] if declared.rests_on else []),
     ]
 
 

@@ -76,9 +76,15 @@ class CountedKeys:
 
 @dataclass(frozen=True)
 class CountRequest:
-    """What to count, checked as far as it can be without reading the log."""
+    """What to count, checked as far as it can be without reading the log.
+
+    Attributes:
+        unit: Column of the unit; of a unit that is a tuple, the one column its parts are written into.
+        unit_parts: Columns of the log that name the unit.
+    """
 
     unit: str | None
+    unit_parts: tuple[str, ...]
     key: tuple[str, ...]
     max_keys: int
     domain: Domain
@@ -92,13 +98,18 @@ class CountRequest:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the log that are read: the unit, if there is one, then the key."""
+        """Columns that are counted: the unit, if there is one, then the key."""
         return (*((self.unit,) if self.unit is not None else ()), *self.key)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns of the log that are read for them."""
+        return tuple(dict.fromkeys((*self.unit_parts, *self.key)))
 
 
 def request(
     *,
-    unit: str | None,
+    unit: str | Sequence[str] | None,
     key: Sequence[str],
     max_keys: int,
     domain: Domain,
@@ -122,7 +133,11 @@ def request(
         raise DeclarationError(
             f"{domain.describe()} has {domain.columns} key column(s), but key names {len(names)}: {list(names)}"
         )
-    columns = [*names, *([unit] if unit is not None else [])]
+    parts = (unit,) if isinstance(unit, str) else tuple(unit or ())
+    if len(set(parts)) != len(parts):
+        raise DeclarationError(f"unit names a column twice: {list(parts)}")
+    name_of_unit = parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else None
+    columns = [*names, *([name_of_unit] if name_of_unit is not None else [])]
     if len(set(columns)) != len(columns):
         raise DeclarationError(f"unit and key must name different columns, not {columns}")
     for name, value in (("on_null", on_null), ("on_outside", on_outside)):
@@ -133,7 +148,8 @@ def request(
     if len(salt) != SALT_BYTES:
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     return CountRequest(
-        unit,
+        name_of_unit,
+        parts,
         names,
         max_keys,
         domain,

@@ -12,7 +12,7 @@ from sparsehist.counting import with_duckdb, with_polars
 from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.room import available_memory, memory_needed
-from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError
 
@@ -38,7 +38,7 @@ class CountingEngine(Protocol):
 def count_keys(
     source: object,
     *,
-    unit: str | None,
+    unit: str | Sequence[str] | None,
     key: Sequence[str],
     max_keys: int,
     domain: Domain,
@@ -66,7 +66,8 @@ def count_keys(
     Args:
         source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
             DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
-        unit: Column of the unit: text, whole numbers, dates or the like, not floating point. None for Counts.
+        unit: Column of the unit: text, whole numbers, dates or the like, not floating point; or several that name it
+            together. None for Counts.
         key: Column or columns of the key, as many as the domain has.
         max_keys: Distinct keys a unit may have.
         domain: Where the keys belong.
@@ -111,12 +112,13 @@ def count_keys(
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
-    if unit is None:
+    if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.columns)
-    check_unit_dtype(log, unit)
+    log = open_log(source, wanted.read)
+    check_unit_dtypes(log, wanted.unit_parts)
     check_key_dtypes(log, wanted.key, wanted.domain)
+    log = log.with_unit(wanted.unit, wanted.unit_parts)
     chosen = choose_engine(log, wanted, engine)
     frame = chosen.count(log, wanted)
     if frame.is_empty():

@@ -18,6 +18,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.sources import Log, open_file
+from sparsehist.counting.tuples import tuple_sql
 
 Layout = tuple[tuple[str, pl.DataType], ...]
 
@@ -42,8 +43,12 @@ def relation(
         layouts: dict[Layout, list[str]] = {}
         for file in log.files:
             layouts.setdefault(tuple(open_file(file).dtypes.items()), []).append(file)
-        if not any(dict(layout)[name] in (pl.Int128, pl.UInt128) for layout in layouts for name in columns):
-            parts = [part for layout, files in layouts.items() for part in _read(connection, layout, files, columns)]
+        if not any(
+            dict(layout)[name] in (pl.Int128, pl.UInt128) for layout in layouts for name in log.parts_of(columns)
+        ):
+            parts = [
+                part for layout, files in layouts.items() for part in _read(connection, log, layout, files, columns)
+            ]
             return _union(parts)
     path = directory / "log.parquet"
     _exact(log, columns).sink_parquet(path, compression="lz4")
@@ -51,12 +56,12 @@ def relation(
 
 
 def _read(
-    connection: duckdb.DuckDBPyConnection, layout: Layout, files: Sequence[str], columns: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, log: Log, layout: Layout, files: Sequence[str], columns: Sequence[str]
 ) -> list[duckdb.DuckDBPyRelation]:
     """Read Parquet files of one schema; one by one if names collide, since DuckDB matches files by names."""
     names = [name for name, _ in layout]
     collide = len({name.casefold() for name in names}) < len(names)
-    selected = ", ".join(f"f{names.index(name)} as c{i}" for i, name in enumerate(columns))
+    selected = _selected(log, names, columns)
     places = ", ".join(f"f{i}" for i in range(len(names)))
     found = []
     for some in [[file] for file in files] if collide else [files]:
@@ -66,10 +71,21 @@ def _read(
     return found
 
 
+def _selected(log: Log, names: Sequence[str], columns: Sequence[str]) -> str:
+    """Columns c0, c1, … of a relation whose columns are f0, f1 and so on."""
+
+    def written(name: str) -> str:
+        if name not in log.tuples:
+            return f"f{names.index(name)}"
+        return tuple_sql([(f"f{names.index(part)}", part, log.dtypes[part]) for part in log.tuples[name]])
+
+    return ", ".join(f"{written(name)} as c{i}" for i, name in enumerate(columns))
+
+
 def _taken(connection: duckdb.DuckDBPyConnection, log: Log, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
     """Take the rows of a stream over, without their order: it can be read once, and by one reader."""
     names: list[str] = log.content.columns
-    selected = ", ".join(f"f{names.index(name)} as c{i}" for i, name in enumerate(columns))
+    selected = _selected(log, names, columns)
     places = ", ".join(f"f{i}" for i in range(len(names)))
     connection.register("stream", log.content.to_arrow_reader())
     connection.execute(

@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
-from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtype, engine_errors, open_log
+from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.counting.with_duckdb import load, open_session, unpacked
 from sparsehist.domain.base import Domain
 from sparsehist.domain.product import Product
@@ -32,7 +32,7 @@ Measured = tuple[str, int | None, int | None, int | None, int | None]
 def check_log(
     source: object,
     *,
-    unit: str | None,
+    unit: str | Sequence[str] | None,
     key: Sequence[str],
     max_keys: int,
     domain: Domain | str,
@@ -49,7 +49,7 @@ def check_log(
 
     Args:
         source: The log; this and what follows as for `count_keys`.
-        unit: Column of the unit; None for Counts.
+        unit: Column of the unit, or several that name it together; None for Counts.
         key: Column or columns of the key.
         max_keys: Distinct keys a unit may have.
         domain: Where the keys belong, or its text.
@@ -95,14 +95,14 @@ def check_log(
         raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
     if isinstance(source, Counts):
         return _check_counts(source, wanted)
-    if unit is None:
+    if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.columns)
+    log = open_log(source, wanted.read)
     refusals = _dtype_refusals(log, wanted)
     if refusals:
         return _table([(refusal[0], None, None, None, None, f"refused: {refusal[1]}") for refusal in refusals])
-    found, outside = _measured(log, wanted)
+    found, outside = _measured(log.with_unit(wanted.unit, wanted.unit_parts), wanted)
     return _table([(*measured, _outcome(measured, outside, wanted)) for measured in found])
 
 
@@ -163,7 +163,7 @@ def _dtype_refusals(log: Log, wanted: CountRequest) -> list[tuple[str, str]]:
     """Find columns of a dtype that cannot serve."""
     found = []
     try:
-        check_unit_dtype(log, wanted.columns[0])
+        check_unit_dtypes(log, wanted.unit_parts)
     except DataError as refusal:
         found.append(("dtype of the unit", str(refusal)))
     try:

@@ -8,11 +8,14 @@ values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`
 
 from __future__ import annotations
 
+import codecs
 import glob
+import gzip
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -21,7 +24,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Query
-from sparsehist.counting.unreadable import why_unreadable
+from sparsehist.counting.tuples import part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
 
@@ -45,6 +48,13 @@ ENGINE_FAILURES = (
 )
 """What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
 QUERY_LABEL = "the query"
+_BLOCK = 1 << 20
+_MAGIC = b"PAR1"
+# What Polars says, and what it means; where neither is recognised, the reason is left open.
+_REASONS = {
+    "more fields": "its rows are of different length",
+    "could not parse": "a quoted field does not end where it should",
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Log:
         content: A DataFrame, LazyFrame or DuckDB relation, for kinds "frame", "lazy" and "stream".
         dtypes: Dtype of every column.
         label: What errors call it.
+        tuples: Columns that are made of several others, each with these.
     """
 
     kind: Kind
@@ -64,9 +75,26 @@ class Log:
     content: Any = field(repr=False)
     dtypes: dict[str, pl.DataType]
     label: str
+    tuples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def with_unit(self, name: str, parts: tuple[str, ...]) -> Log:
+        """The same log with a column for a unit that several columns name; as it is where one does."""
+        if parts == (name,):
+            return self
+        return replace(self, dtypes={**self.dtypes, name: pl.String()}, tuples={name: parts})
+
+    def parts_of(self, columns: Sequence[str]) -> list[str]:
+        """The columns that are read for columns."""
+        return list(dict.fromkeys(part for name in columns for part in self.tuples.get(name, (name,))))
 
     def lazy(self, columns: Sequence[str]) -> pl.LazyFrame:
         """Read these columns with Polars."""
+        if self.tuples:
+            own = replace(self, tuples={}).lazy(self.parts_of(columns))
+            return own.select(
+                tuple_text(self.tuples[name], self.dtypes).alias(name) if name in self.tuples else name
+                for name in columns
+            )
         if self.kind == "csv":
             # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
             kept = pl.Schema(dict.fromkeys(columns, pl.String()))
@@ -324,7 +352,7 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
             f"{label} cannot be run ({kind}): try it in DuckDB on its own. Tables and variables of your program are "
             "not seen: give connection= with the connection that has them"
         )
-    reason = why_unreadable(broken, seen or failure) if broken else None
+    reason = _why_unreadable(broken, seen or failure) if broken else None
     return DataError(
         f"{f'file {broken!r}' if broken else label} cannot be read"
         + (f": {reason}" if reason else f" ({kind}): check that it is whole and that its columns can be read")
@@ -342,13 +370,20 @@ def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
     return (log.files[0] if len(log.files) == 1 else None), None
 
 
-def check_unit_dtype(log: Log, unit: str) -> None:
-    """Refuse a unit column whose values cannot be compared exactly."""
-    dtype = log.dtypes[unit]
-    if log.kind == "csv":
-        with engine_errors(log.label, log):
-            looks = [scan_csv(file, inferred=True).collect_schema()[unit] for file in log.files]
-        dtype = next((found for found in looks if found.is_float()), dtype)
+def check_unit_dtypes(log: Log, units: Sequence[str]) -> None:
+    """Refuse columns of the unit whose values cannot be compared exactly, or have no text form in a tuple."""
+    for unit in units:
+        dtype = log.dtypes[unit]
+        if log.kind == "csv":
+            with engine_errors(log.label, log):
+                looks = [scan_csv(file, inferred=True).collect_schema()[unit] for file in log.files]
+            dtype = next((found for found in looks if found.is_float()), dtype)
+        _check_unit_dtype(unit, dtype)
+        if len(units) > 1:
+            part_of_tuple(unit, dtype)
+
+
+def _check_unit_dtype(unit: str, dtype: pl.DataType) -> None:
     if dtype.is_float() or dtype.is_decimal():
         raise DataError(
             f"unit column {unit!r} holds fractional numbers, of which one may be written in several ways: cast it to "
@@ -370,3 +405,50 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
                 "cast the column, or declare another domain"
             )
+
+
+def _why_unreadable(file: str, failure: BaseException) -> str | None:
+    """Find out what is wrong with a file, once reading it has failed.
+
+    Args:
+        file: Path of a Parquet or CSV file.
+        failure: What Polars raised; its text is only looked at.
+
+    Returns:
+        The reason, or None where it cannot be told.
+    """
+    path = Path(file)
+    try:
+        if path.stat().st_size == 0:
+            return "it is empty"
+        if ".csv" not in file.lower() and ".tsv" not in file.lower():
+            return None if _is_framed(path) else "it is no whole Parquet file"
+        if not _is_text(path):
+            return "it is not UTF-8 text"
+    except EOFError:
+        return "it is cut off"
+    except PermissionError:
+        return "permission is denied"
+    except (OSError, zlib.error):
+        return None
+    return next((reason for said, reason in _REASONS.items() if said in str(failure)), None)
+
+
+def _is_framed(path: Path) -> bool:
+    """Say whether a file begins and ends as a Parquet file does."""
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+        file.seek(-min(len(_MAGIC), path.stat().st_size), 2)
+        return head == file.read() == _MAGIC
+
+
+def _is_text(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            while block := file.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True

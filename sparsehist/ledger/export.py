@@ -55,6 +55,7 @@ COLUMNS = {
     "last_release": "time of the last release",
     "dropped": "when the series was erased; what it spent stays",
     "unverified": "whether nobody checked that the query of the log keeps units apart",
+    "source": "what the guarantee rests on: checked query, unchecked source, or missing (files)",
 }
 EVENT_COLUMNS = {
     "number": "counts the events of the store from 1",

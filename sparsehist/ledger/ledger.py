@@ -80,6 +80,7 @@ class Spent:
     dropped: datetime | None = None
     unit: str | None = None
     unverified: bool = False
+    source: str = ""
 
     @property
     def law(self) -> str:
@@ -505,6 +506,7 @@ def _spent(row: dict[str, Any]) -> Spent:
         dropped=row["dropped"],
         unit=row["unit"],
         unverified=row["unverified"],
+        source=row["source"],
     )
 
 

@@ -43,6 +43,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "last_release": pl.Datetime("us"),
     "dropped": pl.Datetime("us"),
     "unverified": pl.Boolean,
+    "source": pl.String,
 }
 
 Row = dict[str, Any]
@@ -162,6 +163,7 @@ def _rows_of_series(
         "series": paths[0].series,
         "dropped": paths[0].dropped,
         "unverified": paths[0].unverified,
+        "source": paths[0].source or None,
     }
     shown |= _limit_columns("cap", ledger.cap(series_id))
     rows = []

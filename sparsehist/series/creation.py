@@ -23,7 +23,14 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import LARGEST_COUNT
-from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.declaration import (
+    CHECKED_QUERY,
+    UNCHECKED_SOURCE,
+    Declaration,
+    declaration_of,
+    declare,
+    write_catalogues,
+)
 from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
@@ -35,7 +42,7 @@ def create(
     source: object,
     *,
     name: str,
-    unit: str | None = None,
+    unit: str | Sequence[str] | None = None,
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
@@ -61,7 +68,8 @@ def create(
         source: The log: path, glob or list of paths (Parquet, CSV), Polars frame, DuckDB relation, anything
             with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
         name: Of the series.
-        unit: Column of the privacy unit (who is protected); not for `Counts`.
+        unit: Column of the privacy unit (who is protected), or several that name it together, such as
+            ("date", "ip_id"); not for `Counts`.
         key: Column of the key, or several for a product domain.
         max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
         domain: All keys that could occur, or its text; never read off the log.
@@ -101,8 +109,9 @@ def create(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
     )  # fmt: skip
-    if not isinstance(source, (str, os.PathLike, list, tuple, Query)):
-        declaration = replace(declaration, source=UNCHECKED_SOURCE)
+    if not isinstance(source, (str, os.PathLike, list, tuple)):
+        checked = isinstance(source, Query) and not unverified
+        declaration = replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
     if if_exists not in ("error", "reuse"):
         raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
     checked_text("who", who)
@@ -118,15 +127,15 @@ def create(
             Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
             if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not unverified:
                 check_query(
-                    source.sql, unit=unit or (), key=declaration.key, connection=source.connection,
+                    source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
                     parameters=source.parameters, public_tables=source.public_tables,
                 )  # fmt: skip
             rng = home._generator()
             salt = rng.bytes(16)
             counted = count_keys(
-                source, unit=unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain, salt=salt,
-                on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit, threads=threads,
-                temporary_directory=state.spill, progress=report,
+                source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
+                salt=salt, on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit,
+                threads=threads, temporary_directory=state.spill, progress=report,
             )  # fmt: skip
             # Engines give rows in any order; a reproducible store needs one.
             frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame

@@ -19,7 +19,12 @@ from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
 _LARGEST_BOUND = 2**31
 _CATALOGUE = "catalogue-"
+CHECKED_QUERY = "checked query"
 UNCHECKED_SOURCE = "unchecked source"
+_RESTS_ON = {
+    CHECKED_QUERY: "rests on a checked query: each unit's rows depend on that unit and on public tables alone",
+    UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Declaration:
 
     Attributes:
         name: Of the series.
-        unit: Column that holds the privacy unit; None for counts bounded elsewhere.
+        unit: Column that holds the privacy unit, or several that do together; None for counts bounded elsewhere.
         key: Key columns, in the order of the domain's.
         max_keys: Distinct keys a unit may touch.
         domain: All keys that could occur.
@@ -38,13 +43,13 @@ class Declaration:
         on_null: "error" or "drop", for rows without a unit or a key.
         on_outside: "error" or "drop", for keys outside the domain.
         unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
-        source: "unchecked source" if the log came as rows of which nobody can say what made them (a frame, a
-            relation, an Arrow stream, counts); empty for files and queries. No part of what makes two declarations
-            equal.
+        source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
+            was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
+            Arrow stream, counts); empty for files. No part of what makes two declarations equal.
     """
 
     name: str
-    unit: str | None
+    unit: str | tuple[str, ...] | None
     key: tuple[str, ...]
     max_keys: int
     domain: Domain
@@ -62,6 +67,16 @@ class Declaration:
         return None if self.cap is None else level_text(self.cap)
 
     @property
+    def unit_text(self) -> str | None:
+        """The unit for people: `user_id`, or `(date, ip_id)`."""
+        return f"({', '.join(self.unit)})" if isinstance(self.unit, tuple) else self.unit
+
+    @property
+    def rests_on(self) -> str:
+        """What the guarantee of each release rests on besides the noise, in words; empty for files."""
+        return _RESTS_ON.get(self.source, "")
+
+    @property
     def family(self) -> Family:
         """The noise, with the sensitivity that max_keys implies."""
         return load_family(self.noise, self.max_keys)
@@ -69,7 +84,7 @@ class Declaration:
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
         return {
-            "unit": self.unit,
+            "unit": list(self.unit) if isinstance(self.unit, tuple) else self.unit,
             "key": list(self.key),
             "max_keys": self.max_keys,
             "domain": str(self.domain),
@@ -93,7 +108,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
     }
     return Declaration(
         name=record.name,
-        unit=stored["unit"],
+        unit=tuple(stored["unit"]) if isinstance(stored["unit"], list) else stored["unit"],
         key=tuple(stored["key"]),
         max_keys=stored["max_keys"],
         domain=Domain.parse(stored["domain"], files=copies),
@@ -120,7 +135,7 @@ def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[
 def declare(
     *,
     name: str,
-    unit: str | None,
+    unit: str | Sequence[str] | None,
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
@@ -141,15 +156,13 @@ def declare(
         raise DeclarationError(f"key must be a column's name or a list of names, got {key!r}")
     if len(set(columns)) != len(columns):
         raise DeclarationError(f"key names a column twice: {key!r}")
-    if unit is not None and (not isinstance(unit, str) or not unit or unit in columns):
-        raise DeclarationError(f"unit must name a column that is no key column, got {unit!r}")
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 1 <= max_keys < _LARGEST_BOUND:
         raise DeclarationError(f"max_keys must be a whole number from 1 to {_LARGEST_BOUND - 1}, got {max_keys!r}")
     return Declaration(
         name=checked_name("series", name),
-        unit=unit,
+        unit=_checked_unit(unit, columns),
         key=columns,
         max_keys=max_keys,
         domain=_checked_domain(domain, columns),
@@ -160,6 +173,22 @@ def declare(
         on_outside=checked_choice("on_outside", on_outside, ("error", "drop")),
         unverified=checked_choice("unverified", unverified, (False, True)),
     )
+
+
+def _checked_unit(unit: str | Sequence[str] | None, key: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    """The column of the unit, or several; parts of such a tuple may be key columns too, as (date, ip) with date."""
+    if unit is None:
+        return None
+    columns = (unit,) if isinstance(unit, str) else tuple(unit) if isinstance(unit, Sequence) else ()
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise DeclarationError(f"unit must be a column's name or a list of names, got {unit!r}")
+    if len(set(columns)) != len(columns):
+        raise DeclarationError(f"unit names a column twice: {unit!r}")
+    if len(columns) > 1:
+        return columns
+    if columns[0] in key:
+        raise DeclarationError(f"unit must name a column that is no key column, got {unit!r}")
+    return columns[0]
 
 
 def _checked_cap(cap: Level) -> Fraction:

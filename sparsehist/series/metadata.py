@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sparsehist.errors import InputError
 from sparsehist.series.declaration import Declaration
 
-NEIGHBOURS = "logs that differ by all rows of one unit"
+NEIGHBOURS = "logs that differ by all rows of one {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,9 @@ class Metadata:
         cap: Of the series, exact text.
         epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
-        source: "unchecked source" where the log came as rows (a frame, a relation, an Arrow stream, counts): then the
-            guarantee rests on whoever made them, that each unit's rows depend on that unit alone.
+        source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
+            was not checked or the log came as rows (a frame, a relation, an Arrow stream, counts): then the guarantee
+            rests on whoever made them, that each unit's rows depend on that unit alone. None for files.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -61,7 +62,7 @@ class Metadata:
     numerical_slack: float
     guarantee: str = ""
     delta_is_bound: bool | None = None
-    neighbours: str = NEIGHBOURS
+    neighbours: str = NEIGHBOURS.format("unit")
     max_keys: int
     key: tuple[str, ...]
     domain: str
@@ -166,6 +167,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "cap": declaration.cap_text,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
+        "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
     }
 
 

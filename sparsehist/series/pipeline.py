@@ -134,7 +134,7 @@ def release(
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(
         metadata,
-        guarantee=guarantee,
+        guarantee="; ".join(part for part in (guarantee, declaration.rests_on) if part),
         delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
         store=held.state.store_id,

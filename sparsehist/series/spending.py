@@ -61,8 +61,9 @@ def cells_of(series_id: str, declaration: Declaration) -> Spent:
         family=declaration.noise,
         max_keys=declaration.max_keys,
         cap=declaration.cap,
-        unit=declaration.unit,
+        unit=declaration.unit_text,
         unverified=declaration.unverified,
+        source=declaration.source,
     )
 
 

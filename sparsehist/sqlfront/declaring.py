@@ -72,7 +72,7 @@ def _check_names(script: str, head: CreateSeries) -> None:
         if name not in known:
             listed = ", ".join(known)
             raise StatementError(pointed(f"there is no option {name}; options are {listed}", script, option.place))
-        if isinstance(option.value, tuple) and name not in ("key", "public_tables"):
+        if isinstance(option.value, tuple) and name not in ("unit", "key", "public_tables"):
             raise StatementError(pointed(f"{name} takes one value", script, option.place))
     missing = [name for name in _NEEDED if name not in head.options]
     if missing:

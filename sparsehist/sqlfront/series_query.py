@@ -56,7 +56,7 @@ def check_series_query(
         origins = lineage.origins(connection)
         planned = plan(head.query, connection, parameters=given, origins=origins)
         public = PublicSources(wanted.public_tables, connection, origins)
-        check_planned(planned, unit=wanted.parameters["unit"], key=wanted.declaration.key, public=public)
+        check_planned(planned, unit=wanted.declaration.unit or (), key=wanted.declaration.key, public=public)
     except GuaranteeError as problem:
         reason, where = problem.reason, Place(place.start + problem.start, place.start + problem.end)
     else:

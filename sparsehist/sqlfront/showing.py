@@ -41,6 +41,7 @@ _SERIES = {
     "cap": pl.String,
     "population": pl.String,
     "unverified": pl.Boolean,
+    "source": pl.String,
     "releases": pl.Int64,
 }
 
@@ -51,6 +52,8 @@ def _row(store: Store, series: Series) -> dict[str, object]:
     return {
         "name": series.name,
         **kept,
+        "unit": series.declaration.unit_text,
+        "source": series.declaration.source or None,
         "key": ", ".join(series.declaration.key),
         "domain": series.declaration.domain.describe(),
         "releases": releases(store, series.name).height,

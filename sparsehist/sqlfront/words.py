@@ -113,12 +113,14 @@ class Words:
         return StatementError(pointed(message + found, self._piece.script, place or self.place()))
 
     def name(self, what: str) -> str:
-        """Take the name of a series or release.
+        """Take the name of a series or release, or a parameter that is one.
 
         Raises:
             StatementError: If there is none, or a reserved word without quotes.
         """
         token = self.token()
+        if token is not None and token.token_type == TokenType.PARAMETER:
+            return self.text(f"the name of a {what}")
         if token is not None and token.token_type == TokenType.IDENTIFIER:
             self.skip()
             return str(token.text)

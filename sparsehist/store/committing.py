@@ -42,7 +42,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
     with database.transaction():
         _claim(database, generation)
         database.change("insert_population", name=declaration["population"], created=when)
-        unverified = bool(declaration.get("unverified"))
+        unverified, unit = bool(declaration.get("unverified")), declaration.get("unit")
         inserted = database.change(
             "insert_series",
             series_id=record.series_id,
@@ -51,9 +51,10 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             declaration=_as_text(declaration),
             salt=record.salt,
             created=when,
-            unit=declaration.get("unit"),
+            unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
             max_keys=declaration.get("max_keys"),
             unverified=unverified,
+            source=declaration.get("source") or "",
         )
         if not inserted:
             raise NameTakenError(f"a series {record.name!r} exists already")

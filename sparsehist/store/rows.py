@@ -44,6 +44,7 @@ _LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
     "unit": pl.String,
     "max_keys": pl.Int64,
     "unverified": pl.Boolean,
+    "source": pl.String,
 }
 _EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
     "number": pl.Int64,

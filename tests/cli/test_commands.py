@@ -26,6 +26,22 @@ def test_create_counts_a_log_of_several_files(sparsehist, declared):
     assert answer.json["declaration"]["cap"] == "1"
 
 
+def test_a_unit_may_be_several_columns(sparsehist, here):
+    """--unit date,ip and --unit twice are one declaration, in create, check, show and the ledger."""
+    log = pl.DataFrame({"date": ["1", "2"] * 200, "ip": range(400), "url": ["/a"] * 400})
+    log.write_parquet("visits.parquet")
+    rest = ("--key", "url", "--max-keys", "1", "--domain", "strings(max_bytes=4)")
+    unit = {"s": ("--unit", "date,ip"), "t": ("--unit", "date", "--unit", "ip")}
+    for store, given in unit.items():
+        made = sparsehist("create", store, "--input", "visits.parquet", *given, *rest, "--name", "visits", "--json")
+        assert made.json["declaration"]["unit"] == ["date", "ip"]
+        assert "(date, ip)" in sparsehist("show", store).out
+        told = sparsehist("release", store, "--series", "visits", "--name", "a", "--level", "1", "--json")
+        assert told.json["metadata"]["neighbours"].endswith("one (date, ip)")
+    checked = sparsehist("check", "visits.parquet", *unit["s"], *rest, "--json").json["rules"]
+    assert checked[-1]["units"] == 400
+
+
 def test_inputs_may_be_repeated(sparsehist, here, declared, store):
     """Two --input options count the same log as the glob that matches both files."""
     declared[1:2] = ["log/a.parquet", "--input", "log/b.parquet"]

@@ -1,5 +1,7 @@
 """Series, releases and tables in one session: by SQL as by Python, and names that mean one thing."""
 
+from fractions import Fraction
+
 import polars as pl
 import pytest
 
@@ -7,6 +9,7 @@ import sparsehist as sh
 from sparsehist import errors
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.session import Session
+from sparsehist.store import is_store
 from tests.sqlfront.conftest import OPTIONS, SECRET_KEY, SECRET_UNIT, small_log
 
 CREATE = f"create series queries with ({OPTIONS}, cap = 2) as select user_id, query from log;"
@@ -166,17 +169,20 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     assert problems == []
     series = store.series("queries")
     assert series.declaration.unverified
-    assert series.release("a").metadata["verified"] is False
+    metadata = series.release("a").metadata
+    assert (metadata["verified"], metadata["source"]) == (False, "unchecked source")
     store.drop("queries")
-    assert store.ledger().filter(scope="series")["unverified"].to_list() == [True]
+    spent = store.ledger().filter(scope="series")
+    assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([True], ["unchecked source"])
 
 
 def test_a_verified_series_says_nothing_of_it(store, ran):
     """The mark is only where it means something."""
     ran(CREATE + "release a from queries at level 1;")
     assert "verified" not in store.series("queries").release("a").metadata
-    assert "source" not in store.series("queries").release("a").metadata
-    assert store.ledger().filter(scope="series")["unverified"].to_list() == [False]
+    assert "rests on a checked query" in store.series("queries").release("a").metadata["guarantee"]
+    spent = store.ledger().filter(scope="series")
+    assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([False], ["checked query"])
 
 
 LINEAGE = [
@@ -293,6 +299,106 @@ def test_parameters_are_bound_and_levels_stay_exact(ran, store):
     assert store.series("queries").declaration.max_keys == 2
 
 
+def test_every_place_of_our_statements_takes_a_parameter(store, log, here):
+    """Names, options, the file of the log, level, false keys, threshold and target: checked once they have values."""
+    log.write_parquet("it's a log.parquet")
+    script = """
+        create series $name with (unit = $unit, key = $key, max_keys = $k, domain = $domain, cap = $cap)
+            as select user_id, query from read_parquet($file) where query <> $not;
+        release $release from $name at level $level expecting $false false keys to $out;
+        release other from $name at level $level threshold $threshold;
+        select query from read_parquet($out)"""
+    values = {
+        "name": "queries", "unit": ["user_id"], "key": "query", "k": 3, "domain": "strings(max_bytes=16)",
+        "cap": Fraction(4, 3), "file": "it's a log.parquet", "not": "weather", "release": "public", "level": "1/3",
+        "false": 2, "out": "it's out.parquet", "threshold": 40,
+    }  # fmt: skip
+    made = store.sql(script, parameters=values)
+    assert {f"bus {n}" for n in range(5)} <= set(made.frame["query"]) and "weather" not in made.frame["query"]
+    declared = store.series("queries").declaration
+    assert (declared.max_keys, declared.cap, declared.unit) == (3, Fraction(4, 3), "user_id")
+    assert store.series("queries").releases()["threshold"].to_list()[1] == 40
+    for name, wrong in [
+        ("name", "Queries"), ("name", "main"), ("k", 0), ("domain", "nosuch()"), ("file", "nosuch.parquet"),
+        ("release", "a b"), ("level", "-1"), ("false", "many"), ("out", "out.csv"), ("threshold", None),
+    ]:  # fmt: skip
+        with sh.open(":memory:", seed=5) as again:
+            with pytest.raises(errors.SparsehistError, match=r"line \d"):
+                again.sql(script, parameters={**values, name: wrong})
+            assert not is_store(again.path) or not again.ledger()["releases"].sum()
+
+
+@pytest.mark.parametrize("name", ["name", "unit", "key", "domain", "release", "level", "target", "file", "text"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a; drop series queries",
+        "a' or 1 = 1 --",
+        'a"; drop table log; --',
+        "$n",
+        "a) as select 1 --",
+        "a.parquet'; --",
+    ],
+)
+def test_a_value_is_never_read_as_sql(store, ran, session, here, name, value):
+    """Whatever a parameter holds, it is a value: refused where it names nothing, and nothing else happens."""
+    ran(CREATE)
+    before = store.ledger()
+    session.parameters |= {
+        "name": "other", "unit": "user_id", "key": "query", "domain": "strings(max_bytes=16)", "release": "a",
+        "level": "1", "target": "a.parquet", "text": "x", "file": "log.parquet", name: value,
+    }  # fmt: skip
+    outcomes, problems = ran(
+        "create series $name with (unit = $unit, key = $key, max_keys = 3, domain = $domain)"
+        " as select user_id, query from log where query <> $text;"
+        "release $release from $name at level $level to $target; select $text as said, count(*) as n from log",
+        keep_going=True,
+    )
+    if name == "text":
+        assert problems == [] and outcomes[-1].frame["said"].to_list() == [value]
+    elif name != "file":
+        assert problems
+        assert store.ledger().filter(pl.col("level").is_not_null()).equals(before.filter(pl.lit(False)))
+    assert "queries" in store.series_names()
+    assert outcomes[-1].frame["n"].to_list() == [1801]
+    with pytest.raises(errors.SparsehistError):
+        sh.check_query("select user_id, query from read_parquet($file)", unit="user_id", parameters={"file": value})
+
+
+def test_units_may_be_tuples_and_renamed_in_both_fronts(store, ran, session, here):
+    """(date, ip) in SQL and in Python is one declaration and one histogram; renames and casts keep units apart."""
+    visits = pl.DataFrame({"day": [1, 2, 2] * 300, "ip": range(900), "url": ["/a", "/b", "/a"] * 300})
+    session.connection.register("visits", visits)
+    visits.write_parquet("visits.parquet")
+    query = "select day as d, ip::varchar as ip_id, url from {}"
+    declared = "unit = (d, ip_id), key = url, max_keys = 3, domain = 'strings(max_bytes=4)'"
+    _, problems = ran(
+        f"create series a with ({declared}) as {query.format('visits')};"
+        "release one from a at level 10000 threshold 1; show ledger; show series"
+    )
+    assert problems == []
+    series = store.series("a")
+    assert series.declaration.unit == ("d", "ip_id")
+    assert series.release("one").metadata["neighbours"] == "logs that differ by all rows of one (d, ip_id)"
+    assert store.sql("show series").frame["unit"].to_list() == ["(d, ip_id)"]
+    other = sh.create(
+        store, sh.Query(query.format("'visits.parquet'")), name="b", unit=["d", "ip_id"], key="url", max_keys=3,
+        domain=sh.Strings(max_bytes=4),
+    )  # fmt: skip
+    assert other.release("one", level=10000, threshold=1).frame["url"].to_list() == ["/a", "/b"]
+    assert store.series("b").declaration.unit == ("d", "ip_id")  # read back from the store
+    assert "units are" not in str(store.ledger()["warning"].to_list())
+    for broken, said in [
+        ("day % 2 as d, ip as ip_id", "no column d"),
+        ("day as d, ip / 2 as ip_id", "no column ip_id"),
+        ("d, ip_id", "Referenced column"),
+        ("day as d, max(ip) as ip_id", "no column ip_id"),
+    ]:
+        tail = "group by day, url" if "max" in broken else ""
+        _, problems = ran(f"create series c with ({declared}) as select {broken}, url from visits {tail}")
+        assert len(problems) == 1 and said in problems[0]
+
+
 def test_if_not_exists_does_not_read_the_log(store, ran):
     """A series of the same declaration is kept even where its log is gone; another declaration is refused."""
     ran(CREATE)
@@ -407,9 +513,23 @@ def test_every_source_says_what_was_checked(log, here):
     good = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
     bad = sh.Query("select user_id, query from read_parquet('log.parquet') limit 900")
     with sh.open(":memory:", seed=1) as store:
-        for name, source, said in [("a", log, "unchecked source"), ("b", "log.parquet", None), ("c", good, None)]:
-            series = sh.create(store, source, name=name, **declared)
-            assert series.release("one", level=1).metadata.get("source") == said
+        sources = {
+            "a": (log, "unchecked source"),
+            "b": ("log.parquet", None),
+            "c": (good, "checked query"),
+            "e": (log.lazy(), "unchecked source"),
+            "f": (log.to_arrow(), "unchecked source"),
+            "g": (_connection(log).sql("select user_id, query from log limit 9"), "unchecked source"),
+        }
+        for name, (source, said) in sources.items():
+            metadata = sh.create(store, source, name=name, **declared).release("one", level=1).metadata
+            assert metadata.get("source") == said
+            assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
+            assert store.ledger(series=name).filter(scope="series")["source"].to_list() == [said]
+        assert store.sql("show series").frame["source"].to_list() == [said for _, said in sources.values()]
+        store.export_ledger("ledger.parquet")
+        exported = pl.read_parquet("ledger.parquet").filter(entry="spent", scope="series")
+        assert exported["source"].to_list() == [said for _, said in sources.values()]
         with pytest.raises(errors.GuaranteeError, match="LIMIT"):
             sh.create(store, bad, name="d", **declared)
         series = sh.create(store, bad, name="d", unverified=True, **declared)

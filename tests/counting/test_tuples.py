@@ -1,0 +1,151 @@
+"""Units that several columns name together: one text for each tuple, on each engine, and counts as by hand."""
+
+import datetime as dt
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparsehist as sh
+from sparsehist import errors
+from sparsehist.counting import check_log
+from sparsehist.counting.contract import request
+from sparsehist.counting.sources import open_log
+from sparsehist.counting.tuples import tuple_sql, tuple_text
+from sparsehist.entropy import seeded
+from tests.counting.logs import ENGINES, SALT, TEXTS, count
+
+# What a value of each type is written as; other engines have to write the same.
+VECTORS = [
+    (pl.Int64(), -5, "i2:-5"),
+    (pl.UInt64(), 2**64 - 1, "i20:18446744073709551615"),
+    (pl.Int8(), 7, "i1:7"),
+    (pl.String(), "7", "s1:7"),
+    (pl.String(), "é:梨\0", "s7:é:梨\0"),
+    (pl.Categorical(), "a b", "s3:a b"),
+    (pl.Boolean(), True, "b4:true"),
+    (pl.Binary(), b"\xff\x00", "x4:ff00"),
+    (pl.Date(), dt.date(2026, 1, 31), "d5:20484"),
+    (pl.Date(), dt.date(1, 1, 1), "d7:-719162"),
+    (pl.Datetime("ms"), dt.datetime.fromisoformat("1970-01-01T00:00:01"), "m4:1000"),
+    (pl.Datetime("us"), dt.datetime.fromisoformat("1969-12-31T23:59:59"), "u8:-1000000"),
+    (pl.Datetime("ns"), dt.datetime.fromisoformat("1970-01-01T00:00:01"), "n10:1000000000"),
+    (pl.String(), "", None),
+    (pl.Binary(), b"", None),
+    (pl.Int64(), None, None),
+]
+
+
+def _by_each_engine(frame):
+    """The columns of a frame as one text: by Polars, and by DuckDB."""
+    by_polars = frame.select(tuple_text(frame.columns, frame.schema)).to_series().to_list()
+    sql = tuple_sql([(f'"{name}"', name, dtype) for name, dtype in frame.schema.items()])
+    connection = duckdb.connect()
+    connection.register("frame", frame)
+    return by_polars, [row[0] for row in connection.sql(f"select {sql} from frame").fetchall()]
+
+
+@pytest.mark.parametrize(("dtype", "value", "written"), VECTORS)
+def test_a_part_is_written_as_the_vectors_say(dtype, value, written):
+    """Polars and DuckDB write the text that stands here, alone and in a tuple; a missing part misses all."""
+    frame = pl.DataFrame({"part": pl.Series([value], dtype=dtype), "other": pl.Series([17])})
+    assert _by_each_engine(frame.select("part")) == ([written], [written])
+    whole = None if written is None else f"{written}i2:17"
+    assert _by_each_engine(frame) == ([whole], [whole])
+
+
+@given(st.lists(st.tuples(st.text("a1:s", max_size=4), st.text("a1:s", max_size=4)), min_size=1, max_size=30))
+def test_two_tuples_are_alike_only_part_by_part(tuples):
+    """Texts made of the letters, digits and colons of the form itself cannot pass for one another."""
+    frame = pl.DataFrame(tuples, schema=["one", "other"], orient="row").filter(pl.all_horizontal(pl.all() != ""))
+    by_polars, by_duckdb = _by_each_engine(frame)
+    assert by_polars == by_duckdb
+    assert len(set(by_polars)) == frame.n_unique()
+
+
+def _log(rows=900):
+    rng = seeded(3)
+    days = pl.Series(rng.integers(3, size=rows)).cast(pl.Int32).cast(pl.Date)
+    keys = pl.Series([f"p{n}" for n in rng.integers(12, size=rows)])
+    return pl.DataFrame({"date": days, "ip": rng.integers(20, size=rows), "query": keys})
+
+
+def _sources(log, directory):
+    log.write_parquet(directory / "log.parquet")
+    log.write_csv(directory / "log.csv")
+    query = sh.Query(f"from '{directory / 'log.parquet'}'")
+    return [log, log.lazy(), str(directory / "log.parquet"), str(directory / "log.csv"), query, log.to_arrow()]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_counts_are_those_of_distinct_tuples(engine, tmp_path):
+    """Every kind of source gives the number of (date, ip) pairs of each key; bounded ones lose as many."""
+    log = _log()
+    pairs = log.unique()
+    sizes = pairs.group_by("date", "ip").len()["len"]
+    for source in _sources(log, tmp_path):
+        whole = count(source, unit=("date", "ip"), max_keys=12, engine=engine).frame
+        expected = pairs.group_by(pl.col("query").alias("key_0")).len("count").with_columns(pl.col("count").cast(int))
+        assert whole.sort("key_0").equals(expected.sort("key_0"))
+        bounded = count(source, unit=["date", "ip"], max_keys=2, engine=engine).frame
+        assert bounded["count"].sum() == sizes.clip(upper_bound=2).sum()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_taking_one_tuple_out_leaves_the_others_as_they_are(engine, tmp_path):
+    """What (date, ip) pairs keep does not depend on another pair, also one of the same day or address."""
+
+    def kept(log):
+        wanted = request(
+            unit=("date", "ip"), key=("query",), max_keys=2, domain=TEXTS, salt=SALT, on_null="drop",
+            on_outside="drop", memory_limit=None, threads=None, temporary_directory=tmp_path, progress=None,
+        )  # fmt: skip
+        opened = open_log(log, wanted.read).with_unit(wanted.unit, wanted.unit_parts)
+        return set(ENGINES[engine].kept_pairs(opened, wanted).rows())
+
+    log = _log(300)
+    whole = kept(log)
+    assert len({unit for unit, _ in whole}) == log.select("date", "ip").n_unique()
+    for day, address in log.select("date", "ip").unique(maintain_order=True).head(12).rows():
+        left = log.filter(~((pl.col("date") == day) & (pl.col("ip") == address)))
+        written = (
+            pl.select(date=pl.lit(day), ip=pl.lit(address)).select(tuple_text(["date", "ip"], log.schema)).item()
+        )
+        assert kept(left) == {pair for pair in whole if pair[0] != written}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_tuple_with_a_missing_part_is_a_missing_unit(engine):
+    """Null and empty parts are refused or dropped, as a null unit is; the error names the tuple and no value."""
+    log = pl.DataFrame({"day": ["a", "b", None, ""], "ip": [1, None, 3, 4], "query": ["k", "k", "k", "k"]})
+    with pytest.raises(errors.DataError, match=r"'\(day, ip\)'"):
+        count(log, unit=("day", "ip"), engine=engine)
+    assert count(log, unit=("day", "ip"), engine=engine, on_null="drop").frame["count"].to_list() == [1]
+    found = check_log(log, unit=("day", "ip"), key=["query"], max_keys=5, domain=TEXTS)
+    assert found.filter(rule="null or empty unit")["rows"].item() == 3
+
+
+def test_parts_that_name_no_unit_exactly_are_refused():
+    """Floating-point and nested parts, times of day, and a column that is named twice."""
+    log = pl.DataFrame({"day": [1], "at": [dt.time(1)], "price": [0.5], "many": [[1]], "query": ["k"]})
+    for part, said in [("price", "fractional"), ("many", "dtype"), ("at", "cast it to text")]:
+        with pytest.raises(errors.DataError, match=said):
+            count(log, unit=("day", part))
+    with pytest.raises(errors.DeclarationError, match="twice"):
+        count(log, unit=("day", "day"))
+
+
+def test_a_part_of_the_unit_may_be_a_key(tmp_path):
+    """A unit of one address and day, counted by day: the day is both, and released as a key."""
+    log = _log()
+    series = sh.create(
+        ":memory:", log, name="days", unit=("date", "ip"), key=["date", "query"], max_keys=12, seed=1,
+        domain=sh.Product(date=sh.Dates("1970-01-01", "1970-01-05"), query=TEXTS),
+    )  # fmt: skip
+    release = series.release("a", level=10**4, threshold=0.5)
+    assert release.frame.height == log.select("date", "query").n_unique()
+    assert release.metadata["neighbours"] == "logs that differ by all rows of one (date, ip)"
+    with pytest.raises(errors.DeclarationError, match="no key column"):
+        sh.create(":memory:", log, name="days", unit="query", key="query", max_keys=2, domain=TEXTS)

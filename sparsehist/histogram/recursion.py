@@ -2,10 +2,10 @@
 
 At level rho the Gaussian noise Z has variance sensitivity**2/(2*rho), so S = rho*Z is Brownian motion seen at
 times proportional to the levels. A cell that stayed unpublished has a path below a bound at every past time;
-a cell that newly exceeds is above a bound at one more time. Both are boxes, and for a box the density of
-S_{i+1} together with all bounds up to time i is
+a cell that newly exceeds is above a bound at one more time. The density of S_{i+1} together with all bounds up to
+time i is
 
-    F_{i+1}(s) = integral of F_i(u) phi(s - u; times_{i+1} - times_i) du over (lower_i, upper_i],
+    F_{i+1}(s) = integral of F_i(u) phi(s - u; times_{i+1} - times_i) du up to upper_i,
 
 with F_1 Gaussian. ln F_i is concave, and its only fine structure is left behind by bounds: as wide as the
 square root of the time since, and travelling along a straight line (-d/ds ln F solves Burgers' equation,
@@ -60,53 +60,6 @@ _POWERS = [np.polynomial.chebyshev.cheb2poly(row) for row in np.eye(_ORDER)]
 _TO_POWERS = np.stack([np.pad(powers, (0, _ORDER - len(powers)))[::-1] for powers in _POWERS], axis=1)
 
 
-def log_between(times: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike) -> float:
-    """Compute ln P(lower_i < S_i <= upper_i for all i) for Brownian motion S.
-
-    Args:
-        times: Variances of S, increasing; shape (m,).
-        lower: Bounds from below, -inf where there is none; shape (m,).
-        upper: Bounds from above, +inf where there is none; shape (m,).
-
-    Returns:
-        A natural logarithm with an absolute error of about 1e-13, or 1e-15*|bound|/sqrt(shortest distance of
-        times) if that is more (the rounding of the bounds themselves); -inf if an interval is empty.
-
-    Raises:
-        DeclarationError: If the shapes do not agree or a bound is NaN.
-        LevelOrderError: If the times do not increase from above zero.
-
-    Example:
-        >>> round(math.exp(log_between([1.0, 2.0], [-math.inf, 0.0], [0.0, math.inf])), 12)
-        0.125
-    """
-    t, low, high = _box(times, lower, upper)
-    if not (low < high).all():
-        return -math.inf
-    if len(t) == 0:
-        return 0.0
-    return _log_mass(_filter(t, low, high)[-1])
-
-
-def log_exceeding(times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, lower: float) -> float:
-    """Compute ln P(S_i <= upper_i for all i, and S > lower at the new time).
-
-    Args:
-        times: Past variances of S, increasing; shape (m,).
-        upper: Past bounds; shape (m,).
-        new_time: The new variance: before, between, after or equal to one of the past ones.
-        lower: What S must exceed there.
-
-    Returns:
-        A natural logarithm, with the error and the refusals of `log_between`.
-
-    Example:
-        >>> round(math.exp(log_exceeding([1.0], [0.0], 2.0, 0.0)), 12)
-        0.125
-    """
-    return log_between(*_exceeding_box(times, upper, new_time, lower))
-
-
 class BoundedPath:
     """Brownian motion that is to stay at or below bounds: what one new time adds, for any bound there.
 
@@ -119,8 +72,8 @@ class BoundedPath:
         upper: Bounds; shape (m,).
 
     Raises:
-        DeclarationError: As `log_between`.
-        LevelOrderError: As `log_between`.
+        DeclarationError: If the shapes do not agree or a bound is NaN.
+        LevelOrderError: If the times do not increase from above zero.
 
     Example:
         >>> path = BoundedPath([1.0], [0.0])
@@ -129,9 +82,13 @@ class BoundedPath:
     """
 
     def __init__(self, times: npt.ArrayLike, upper: npt.ArrayLike) -> None:
-        t, _, high = _box(times, np.full(np.shape(upper), -math.inf), upper)
+        t, bounds = (np.array(values, np.float64, ndmin=1) for values in (times, upper))
+        if t.ndim != 1 or t.shape != bounds.shape or np.isnan(bounds).any():
+            raise DeclarationError("times and bounds must be one-dimensional, of equal length, and no bound NaN")
+        if not (np.isfinite(t).all() and (np.diff(t, prepend=0.0) > 0).all()):
+            raise LevelOrderError(f"times must be finite and increase from above zero, got {t.tolist()}")
         self._times: list[float] = t.tolist()
-        self._upper: list[float] = high.tolist()
+        self._upper: list[float] = bounds.tolist()
         self._below: list[_LogDensity | None] = []
         self._first: list[float] = []
         # Densities reach far, and are to lose no digits to large values far from where the path begins.
@@ -142,13 +99,14 @@ class BoundedPath:
         """ln P(S_j <= upper_j for all j < i, and S_i > upper_i), for each i; shape (m,).
 
         Returns:
-            Natural logarithms with the error of `log_between`; -inf below 1e-340.
+            Natural logarithms with an absolute error of about 1e-13, or 1e-15*|bound|/sqrt(shortest distance of
+            times) if that is more (the rounding of the bounds themselves); -inf below 1e-340.
         """
         self._advance(len(self._times))
         return np.array(self._first)
 
     def log_exceeding(self, new_time: float, lower: float) -> float:
-        """What the function `log_exceeding` computes; -inf below 1e-340."""
+        """ln P(S_j <= upper_j for all j, and S > lower at a time anywhere among them); with the same error."""
         if new_time not in self._new:
             self._new[new_time] = self._at(new_time)
         density = self._new[new_time]
@@ -245,48 +203,6 @@ def _log_mass(density: _LogDensity) -> float:
     return float(_log_integral(_Tilted(density, np.zeros(1), 0.0))[0])
 
 
-def _exceeding_box(
-    times: npt.ArrayLike, upper: npt.ArrayLike, new_time: float, lower: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Write "at or below all past bounds, and above a new one" as a box."""
-    t, low, high = _box(times, np.full(np.shape(upper), -math.inf), upper)
-    place = int(np.searchsorted(t, new_time))
-    if place < len(t) and t[place] == new_time:
-        low[place] = lower
-        return _box(t, low, high)
-    return _box(np.insert(t, place, new_time), np.insert(low, place, lower), np.insert(high, place, math.inf))
-
-
-def _box(
-    times: npt.ArrayLike, lower: npt.ArrayLike, upper: npt.ArrayLike
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    t, low, high = (np.array(values, dtype=np.float64, ndmin=1) for values in (times, lower, upper))
-    if not (t.ndim == 1 and t.shape == low.shape == high.shape):
-        raise DeclarationError("times and bounds must be one-dimensional and of equal length")
-    if np.isnan(low).any() or np.isnan(high).any():
-        raise DeclarationError("a bound must not be NaN")
-    if not (np.isfinite(t).all() and (np.diff(t, prepend=0.0) > 0).all()):
-        raise LevelOrderError(f"times must be finite and increase from above zero, got {t.tolist()}")
-    return t, low, high
-
-
-def _filter(times: FloatArray, lower: FloatArray, upper: FloatArray) -> list[_LogDensity]:
-    """Compute F_1 to F_m, each on its own interval."""
-    lows, highs = _ends(times, lower, upper)
-    densities: list[_LogDensity] = []
-    features: list[_Feature] = []
-    for i, time in enumerate(times.tolist()):
-        edges = _graded(float(lows[i]), float(highs[i]), time, features)
-        if i == 0:
-            density = _interpolate(lambda s: -(s**2) / (2 * times[0]) + _log_peak(times[0]), edges)
-        else:
-            density = _step(densities[-1], time - float(times[i - 1]), edges)
-        densities.append(density)
-        cuts = [end for end, bound in ((lows[i], lower[i]), (highs[i], upper[i])) if end == bound]
-        features += [_feature(density, float(end), time) for end in cuts]
-    return densities
-
-
 def _step(density: _LogDensity, variance: float, edges: FloatArray) -> _LogDensity:
     return _interpolate(
         lambda s: _log_integral(_Tilted(density, s, 1 / variance)) + _log_peak(variance),
@@ -296,31 +212,6 @@ def _step(density: _LogDensity, variance: float, edges: FloatArray) -> _LogDensi
 
 def _log_peak(variance: float) -> float:
     return -math.log(2 * math.pi * variance) / 2
-
-
-def _ends(times: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Replace bounds by finite ones that leave out about 1e-40 of the paths between them."""
-    return -_highest(times, -upper, -lower), _highest(times, lower, upper)
-
-
-def _highest(times: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Bound the places a path gets to from above.
-
-    Upper bounds only push a path down, so leave them out. What is left is likeliest to be concave and rising: no
-    higher than the highest bound so far plus the chord to the steepest of those to come. Nor, step by step,
-    higher than from the highest place before along the chord to the steepest of those to come.
-    """
-    past = np.maximum.accumulate(np.maximum(lower, 0.0))
-    chords = np.maximum.accumulate(np.maximum(lower / times, 0.0)[::-1])[::-1]
-    free = np.append(0.0, past[:-1]) + chords * times + _REACH * np.sqrt(times)
-    highest = np.empty_like(times)
-    place, time = 0.0, 0.0
-    for i, now in enumerate(times.tolist()):
-        rise = max(0.0, float(np.max((lower[i:] - place) / (times[i:] - time))))
-        stepped = place + rise * (now - time) + _REACH * math.sqrt(now - time)
-        place, time = min(stepped, float(free[i]), float(upper[i])), now
-        highest[i] = place
-    return highest
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-from sparsehist.histogram.recursion import (
-    BoundedPath,
-    log_between,
-    log_exceeding,
-)
+from sparsehist.histogram.recursion import BoundedPath
 from tests import oracle
-from tests.histogram.quadrature import exceed_probability, log_survival
+from tests.histogram.quadrature import exceed_probability, log_between, log_exceeding, log_survival
 
 # Past levels and thresholds, new level and threshold (in standard deviations, rational), sensitivity, count, p.
 # The probabilities are those of tests/oracle.py, whose digits `test_the_oracle_…` recomputes.
@@ -235,4 +231,12 @@ def test_bad_boxes_are_refused():
         log_survival([1.0, 2.0], [1.0])
     with pytest.raises(DeclarationError):
         log_survival([1.0], [math.nan])
+    for times, upper, error in (
+        ([2.0, 1.0], [1.0, 1.0], LevelOrderError),
+        ([0.0], [1.0], LevelOrderError),
+        ([1.0, 2.0], [1.0], DeclarationError),
+        ([1.0], [math.nan], DeclarationError),
+    ):
+        with pytest.raises(error):
+            BoundedPath(times, upper)
     assert log_between([1.0], [2.0], [1.0]) == -math.inf

@@ -34,6 +34,8 @@ FAMILIES: dict[str, Family] = {
     "skellam": Skellam(),
 }
 ROUNDS, DOMAIN = 50, 10**6
+TARGETS = {"survivor": 0.1, "round_50_over_10": 2.0}
+QUESTION = "Does an unlikely history make releases slow, and do later rounds cost more than earlier ones?"
 EARLY, LATE = slice(7, 12), slice(45, 50)
 
 
@@ -98,7 +100,8 @@ def main() -> None:
     started = context()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rows = [["family", "CPU s of 50 rounds", "with a far survivor, ratio", "round 50 over round 10"]]
-    result: dict[str, object] = {"cells": options.cells, "rounds": ROUNDS, "runs": options.runs}
+    families: dict[str, object] = {}
+    raw: dict[str, object] = {}
     for name in options.families:
         family = FAMILIES[name]
         counts = np.floor(1 / entropy.seeded(1).random(options.cells)).astype(np.int64)
@@ -112,9 +115,11 @@ def main() -> None:
                 growth.append(math.fsum(spent[False][LATE]) / math.fsum(spent[False][EARLY]))
         plain, ratio, later = _spreads(pairs, growth)
         rows.append([name, figure(plain), figure(ratio), figure(later)])
-        result[name] = {"seconds": plain, "survivor": ratio, "round_50_over_10": later}
+        families[name] = {"seconds": plain, "survivor": ratio, "round_50_over_10": later}
+        raw[name] = {"seconds_without_and_with": pairs, "round_50_over_10": growth}
         print(table([rows[0], rows[-1]]), flush=True)
-    report("releases after unlikely histories, and late ones", started, result, {}, options.out)
+    result = {"cells": options.cells, "rounds": ROUNDS, "targets": TARGETS, "families": families}
+    report(QUESTION, started, {"runs": options.runs, **result}, raw, options.out)
 
 
 def _spreads(pairs: list[tuple[float, float]], growth: list[float]) -> tuple[Spread, Spread, Spread]:

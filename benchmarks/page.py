@@ -72,6 +72,21 @@ def domain_size(result: Result) -> str:
     return "\n".join(text)
 
 
+def histories(result: Result) -> str:
+    """Unlikely histories and late rounds."""
+    families = result["families"]
+    rows = [
+        [name, figure(found["seconds"]), figure(found["survivor"]), figure(found["round_50_over_10"])]
+        for name, found in families.items()
+    ]
+    words = (
+        f"{result['rounds']} releases of {result['cells']:,} nonzero cells, levels in scrambled order: the same with "
+        "one cell whose noise lies 20 standard deviations below, and the last rounds beside early ones. Target: "
+        f"within {result['targets']['survivor']:.0%}, at most {result['targets']['round_50_over_10']:g} times.\n\n"
+    )
+    return words + table(["noise", "CPU s, all", "with a far survivor, ratio", "round 50 over round 10"], rows)
+
+
 def release(result: Result) -> str:
     """Releases all in all."""
     names = list(next(iter(result["cases"].values()))["medians"])
@@ -221,6 +236,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "before_after": ("Releases before and after", before_after),
     "profiles": ("Where the time of each main path goes", profiles),
     "round_arithmetic": ("The arithmetic of a first round", round_arithmetic),
+    "histories": ("Unlikely histories and late rounds", histories),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
     "workload_error": ("Workloads: error beside its lower bound", workload_error),

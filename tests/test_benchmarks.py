@@ -34,6 +34,7 @@ SCRIPTS = {
         "100",
     ],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
+    "histories": ["--runs", "1", "--cells", "300", "--families", "gaussian", "poisson"],
     "lossless": ["--cells", "2000"],
     "marginals": ["--runs", "1", "--cells", "500"],
     "noise": ["--runs", "1", "--draws", "2000", "--opendp-draws", "20"],

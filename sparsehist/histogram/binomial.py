@@ -18,7 +18,8 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 _LOG_HALF = -math.log(2)
-# More successes than this do not fit beside what is drawn for each of them.
+# More successes in one group than this are refused. Of cells with a count there are never so many in memory; of the
+# empty ones a series refuses half as many to be expected, by public numbers. So no refusal tells a secret size.
 MOST_SUCCESSES = 2.0**31
 # Larger numbers of cells are halved until they have so many bits. As at most 2**31 successes are expected, half the
 # cells at twice the probability have the same law but for 2**-860 in total variation: both are Poisson up to p.
@@ -82,13 +83,13 @@ def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: 
         its law in total variation.
 
     Raises:
-        ThresholdError: If more than 2**31 successes are to be expected.
+        ThresholdError: If more than 2**31 successes are to be expected in one group.
     """
     trials, halvings = sizes if isinstance(sizes, Sizes) else as_sizes(sizes)
     log_p = np.atleast_1d(np.asarray(log_p, np.float64))
     with np.errstate(over="ignore"):
         p = np.exp(log_p + math.log(2) * halvings)
-        expected = float(trials.high @ p)
+        expected = float(np.max(trials.high * p, initial=0.0))
     if not expected <= MOST_SUCCESSES:
         raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
     flip = np.flatnonzero(log_p > _LOG_HALF)

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsehist.histogram.binomial import IntArray
-from sparsehist.noise.family import Family, FloatArray
-from sparsehist.privacy.levels import Level, as_level, level_float
+from sparsehist.noise.family import Family, FloatArray, is_scaled
+from sparsehist.privacy.levels import Level, as_level, compared, level_float
 
 RAREST = 3.0
 # Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
@@ -61,15 +62,18 @@ class History(NamedTuple):
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """Sort out (level, threshold) pairs, in any order; a level may occur again."""
-    first: dict[Fraction, int] = {}
-    seen = [first.setdefault(as_level(level), len(first)) for level, _ in releases]
-    levels = tuple(sorted(first))
-    position = np.empty(len(levels), dtype=np.int64)
-    position[[first[level] for level in levels]] = np.arange(len(levels))
-    column = position[seen] if seen else np.empty(0, dtype=np.int64)
+    exact = [as_level(level) for level, _ in releases]
+    # By doubles, which fractions that share one settle: most pairs of fractions never meet.
+    order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
+    levels: list[Fraction] = []
+    column = np.empty(len(exact), dtype=np.int64)
+    for i in order:
+        if not levels or compared(levels[-1], exact[i]):
+            levels.append(exact[i])
+        column[i] = len(levels) - 1
     thresholds = np.full(len(levels), np.inf)
     np.minimum.at(thresholds, column, np.array([bound for _, bound in releases], dtype=np.float64))
-    return History(levels, thresholds, column)
+    return History(tuple(levels), thresholds, column)
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
@@ -89,43 +93,55 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     Returns:
         At least 0, infinite where no cell of that count can have this history; shape (g,).
     """
+    if not history.levels:
+        return np.zeros(counts.size)
+    each = -_log_hidden(family, history, counts)
     total = np.zeros(counts.size)
-    for near in _near_levels(history.levels):
-        one_by_one = np.zeros(counts.size)
-        for i in near:
-            one_by_one -= family.log_cdf(history.thresholds[i] - counts, history.levels[i])
-        if len(near) > 1:
-            lowest = history.thresholds[near].min() - counts
-            exceeding = np.minimum(2 * family.tail(lowest, history.levels[near[0]]), 1.0)
+    for begin, end in pairwise(_rungs(history.levels)):
+        one_by_one = each[begin] if end == begin + 1 else each[begin:end].sum(axis=0)
+        if end > begin + 1:
+            lowest = history.thresholds[begin:end].min() - counts
+            exceeding = np.minimum(2 * family.tail(lowest, history.levels[begin]), 1.0)
             with np.errstate(divide="ignore"):
-                np.minimum(one_by_one, -np.log1p(-exceeding), out=one_by_one)
+                one_by_one = np.minimum(one_by_one, -np.log1p(-exceeding))
         total += one_by_one
     return total
+
+
+def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
+    """ln P[noise stays at or below its bound] at each level; shape (m, g)."""
+    bounds = history.bounds(counts)
+    if is_scaled(family):  # one call for all levels
+        std = np.array([family.std(level) for level in history.levels])
+        return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
+    return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> NDArray[np.bool_]:
     """Which groups have so rare a history, by their counts; shape (g,)."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
-    return counts >= least_rare(lambda some: rarity(family, history, some), counts)
+    return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
     """The least of some counts whose history is too rare, infinite if none is.
 
     Args:
-        rarity_of: By count; rises with it, so that few evaluations find where it passes.
+        rarity_of: By count; rises with it, so that few evaluations find where it passes: mostly the largest's alone.
         counts: Shape (g,).
     """
     distinct = np.unique(counts)
-    first, end = 0, distinct.size
+    if not distinct.size or not rarity_of(distinct[-1:])[0] > RAREST:
+        return math.inf
+    first, end = 0, distinct.size - 1
     while first < end:
         probes = np.arange(first, end, -((first - end) // _PROBES))
         rare = rarity_of(distinct[probes]) > RAREST
         passed = int(np.argmax(rare)) if rare.any() else probes.size
         end = int(probes[passed]) if passed < probes.size else end
         first = int(probes[passed - 1]) + 1 if passed else first
-    return float(distinct[first]) if first < distinct.size else math.inf
+    return float(distinct[first])
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
@@ -152,11 +168,7 @@ def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
     return -math.expm1(min(0.0, spent - RAREST))
 
 
-def _near_levels(levels: Sequence[Fraction]) -> Iterator[list[int]]:
-    """Positions of levels on one rung of a ladder with steps of 1 %; the ladder stands wherever levels do."""
-    rungs = [math.floor(math.log(level_float(level)) / _STEP) for level in levels]
-    begin = 0
-    for end in range(1, len(rungs) + 1):
-        if end == len(rungs) or rungs[end] != rungs[begin]:
-            yield list(range(begin, end))
-            begin = end
+def _rungs(levels: Sequence[Fraction]) -> list[int]:
+    """Where levels pass to another rung of a ladder with steps of 1 %, which stands wherever levels do."""
+    rungs = np.floor(np.log(list(map(level_float, levels))) / _STEP)
+    return [0, *(np.flatnonzero(np.diff(rungs)) + 1).tolist(), len(levels)]

@@ -24,6 +24,7 @@ Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7, Alg. 6].
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -100,7 +101,7 @@ def draw_exceeding(
         InputError: If groups and counts differ in number, a number of cells is negative, or untracked cells have a
             history that is rarer than e**-3 by the bound of `sparsehist.histogram.history`: had all releases been
             drawn by this function, those cells would be tracked.
-        ThresholdError: If more than 2**31 cells would have to be drawn.
+        ThresholdError: If more than 2**31 cells of one group would have to be drawn.
 
     Example:
         >>> from sparsehist import entropy, noise
@@ -120,7 +121,7 @@ def draw_exceeding(
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
     # The same sums as in the round before, but for an ulp or two of another machine.
-    if (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
+    if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
             "in an earlier round"
@@ -167,7 +168,7 @@ def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tu
 def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
-    if not sizes.high[groups].sum() <= MOST_SUCCESSES:
+    if not sizes.high[groups].max(initial=0.0) <= MOST_SUCCESSES:
         raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
     return np.repeat(groups, sizes.high[groups].astype(np.int64))
 
@@ -252,7 +253,7 @@ def _carry_back(
     inside = np.ones(pair.shape, bool)
     path = np.empty((len(history.levels) + 1, exceeding.size), pair.dtype)
     path[-1] = exceeding
-    at = sum(known < level for known in history.levels)
+    at = bisect_left(history.levels, level)
     for leg in (range(at - 1, -1, -1), range(at, len(history.levels))):
         current, known = pair, level
         for i in leg:

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import LevelOrderError
-from sparsehist.privacy.levels import Level, as_level
+from sparsehist.privacy.levels import Level, as_level, compared
 
 FloatArray = NDArray[np.float64]
 NoiseArray = NDArray[Any]
@@ -75,6 +75,11 @@ class DenseFamily(Protocol):
 def is_linear(family: Family) -> bool:
     """Whether linear images of its paths step as they do (Brownian motion), so that an image may be kept instead."""
     return bool(getattr(family, "linear", False))
+
+
+def is_scaled(family: Family) -> bool:
+    """Whether its law at any level is one law times the standard deviation there."""
+    return bool(getattr(family, "scaled", False))
 
 
 def sensitivity_norm(family: Family) -> Norm | None:
@@ -135,7 +140,7 @@ def noise_mean(family: Family, level: Level) -> float:
 def coarser(level: Level, fine_level: Level) -> tuple[Fraction, Fraction]:
     """Read the level wanted and the finer one known; LevelOrderError unless it is below."""
     target, known = as_level(level), as_level(fine_level)
-    if not target < known:
+    if not compared(target, known) < 0:
         raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
     return target, known
 
@@ -143,7 +148,7 @@ def coarser(level: Level, fine_level: Level) -> tuple[Fraction, Fraction]:
 def finer(level: Level, coarse_level: Level) -> tuple[Fraction, Fraction]:
     """Read the level wanted and the coarser one known; LevelOrderError unless it is above."""
     target, known = as_level(level), as_level(coarse_level)
-    if not target > known:
+    if not compared(target, known) > 0:
         raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
     return target, known
 
@@ -151,7 +156,7 @@ def finer(level: Level, coarse_level: Level) -> tuple[Fraction, Fraction]:
 def inside(coarse_level: Level, level: Level, fine_level: Level) -> tuple[Fraction, Fraction, Fraction]:
     """Read the level wanted between its neighbours; LevelOrderError unless it lies between."""
     left, target, right = as_level(coarse_level), as_level(level), as_level(fine_level)
-    if not left < target < right:
+    if not compared(left, target) < 0 < compared(right, target):
         raise LevelOrderError(
             f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
         )

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
-from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.privacy.special_functions import log_ndtr, ndtr, ndtri, ndtri_exp
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
@@ -53,6 +53,7 @@ class Gaussian:
     sensitivity: float = 1.0
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l2"
     currency: ClassVar[str] = "rho"
@@ -133,7 +134,7 @@ class Gaussian:
         """
         target, known = finer(level, coarse_level)
         noise = _scaled_normals(len(coarse), self._refine_scale(known, target), rng=rng)
-        noise += float(known / target) * coarse
+        noise += quotient(known, target) * coarse
         return noise
 
     def between(
@@ -186,12 +187,12 @@ class Gaussian:
             Noise at `end`; shape (rows, n). values[i] >= values[j] implies the same of the result.
         """
         known, target = as_level(start), as_level(end)
-        if target == known:
+        if not (order := compared(target, known)):
             return values
-        if target < known:
+        if order < 0:
             return values + _scaled_normals(values.shape[-1], self._coarsen_scale(known, target), rng=rng)
         shared = _scaled_normals(values.shape[-1], self._refine_scale(known, target), rng=rng)
-        return float(known / target) * values + shared
+        return quotient(known, target) * values + shared
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """P[Z > threshold]; `threshold` in counts, any shape."""
@@ -240,17 +241,13 @@ class Gaussian:
         return values
 
     def _coarsen_scale(self, fine: Fraction, coarse: Fraction) -> float:
-        return self.sensitivity * _deviations(coarse, fine)[0]
+        """Of variance (fine − coarse) / (2 fine coarse) at sensitivity 1; quotients of integers are rounded once."""
+        return self.sensitivity * math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
 
     def _refine_scale(self, coarse: Fraction, fine: Fraction) -> float:
-        return self.sensitivity * _deviations(coarse, fine)[1]
-
-
-@lru_cache(maxsize=4096)
-def _deviations(coarse: Fraction, fine: Fraction) -> tuple[float, float]:
-    """Of what is added to coarsen and to refine, for sensitivity 1; a round takes the steps of the one before."""
-    change = (fine - coarse) / (2 * fine)
-    return math.sqrt(change / coarse), math.sqrt(change / fine)
+        """Of variance (fine − coarse) / (2 fine**2) at sensitivity 1."""
+        change = compared(fine, coarse) * fine.denominator
+        return self.sensitivity * math.sqrt(change / (2 * fine.numerator**2 * coarse.denominator))
 
 
 @lru_cache(maxsize=256)

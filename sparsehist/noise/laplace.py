@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
-from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 
 _LN2 = math.log(2.0)
 
@@ -56,6 +55,7 @@ class Laplace:
     sensitivity: float = 1.0
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l1"
     currency: ClassVar[str] = "epsilon"
 
@@ -173,12 +173,12 @@ class Laplace:
             Noise at `end`; shape (rows, n). values[i] >= values[j] implies the same of the result.
         """
         known, target = as_level(start), as_level(end)
-        if target == known:
+        if not (order := compared(target, known)):
             return values
-        if target < known:
+        if order < 0:
             return values + self._bridge(values.shape[-1], known, target, rng=rng)
         distances = np.asarray(rng.standard_exponential(values.shape[-1]))
-        upper = _coins(distances.size, rng=rng)
+        upper = rng.random(distances.size) < 0.5
         return _refine_quantile(values, self._kernel(known, target), distances, upper)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
@@ -220,20 +220,26 @@ class Laplace:
         return np.maximum(values, np.nextafter(np.asarray(threshold, np.float64), np.inf))
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        bridge = _signed_exponentials(size, 1.0 / self.rate(coarse), rng=rng)
-        bridge[rng.random(size) < float((coarse / fine) ** 2)] = 0.0
+        stays = quotient(coarse, fine) ** 2
+        place = rng.random(size)  # where it stays, goes up or goes down
+        bridge = rng.standard_exponential(size)
+        bridge /= self.rate(coarse)
+        np.negative(bridge, out=bridge, where=place < (1.0 + stays) / 2.0)
+        bridge[place < stays] = 0.0
         return bridge
 
-    @lru_cache(maxsize=4096)  # noqa: B019 - frozen and small; a round takes the steps of the one before
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
+        # As integers, all over the same denominator: quotients are rounded once.
+        a, b = coarse.numerator * fine.denominator, fine.numerator * coarse.denominator
+        unit = coarse.denominator * fine.denominator
         return _Kernel(
-            total=level_float(fine + coarse) / self.sensitivity,
-            difference=level_float(fine - coarse) / self.sensitivity,
-            behind=float((fine - coarse) / (2 * fine)),
-            pull=float(2 * coarse / (fine + coarse)),
-            near=math.log(2 * fine / (fine + coarse)),
-            far=math.log(2 * fine / (fine - coarse)),
-            gap=math.log((fine + coarse) / (fine - coarse)),
+            total=(b + a) / unit / self.sensitivity,
+            difference=(b - a) / unit / self.sensitivity,
+            behind=(b - a) / (2 * b),
+            pull=2 * a / (b + a),
+            near=math.log(2 * b / (b + a)),
+            far=math.log(2 * b / (b - a)),
+            gap=math.log((b + a) / (b - a)),
         )
 
 
@@ -276,27 +282,19 @@ def _refine_quantile(
 ) -> FloatArray:
     """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
 
-    Every operation on `values` is monotone as rounded, and results of either sign of x meet at 0.
+    The law at -x is that at x reflected, with the other side of the uniform. Every operation on the size of x is
+    monotone as rounded, and results of either sign meet at 0.
     """
     small = exponential + _LN2
-    large = -np.log1p(-0.5 * np.exp(-exponential))
-    survival, cdf = np.where(upper, small, large), np.where(upper, large, small)
-    above = np.where(upper, survival - kernel.far, -np.inf) / kernel.total
-    below = np.where(upper, -np.inf, cdf - kernel.far) / kernel.total
-    # Where a side is ruled out by the coin its excess is at most 0, but the lines inside [0, x] need its value.
-    slack_above = np.where(upper, above, np.minimum((survival - kernel.far) / kernel.total, 0.0))
-    slack_below = np.where(upper, np.minimum((cdf - kernel.far) / kernel.total, 0.0), below)
-    positive = np.minimum(
-        np.maximum((survival - kernel.near) / kernel.difference, 0.0),
-        np.maximum(values, kernel.pull * values + slack_above),
-    )
-    negative = np.maximum(
-        -np.maximum((cdf - kernel.near) / kernel.difference, 0.0),
-        np.minimum(values, kernel.pull * values - slack_below),
-    )
-    positive = np.where(below > 0, -below, positive)
-    negative = np.where(above > 0, above, negative)
-    return np.where(values >= 0, positive, negative)
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # never beyond `far`, which is ln 2 at least
+    positive = values >= 0
+    away = positive == upper
+    survival, cdf = np.where(away, small, large), np.where(away, large, small)
+    size, past_zero = np.abs(values), (cdf - kernel.far) / kernel.total
+    beyond = np.maximum(size, kernel.pull * size + (survival - kernel.far) / kernel.total)
+    near = np.minimum(np.maximum((survival - kernel.near) / kernel.difference, 0.0), beyond)
+    result = np.where(past_zero > 0, -past_zero, near)
+    return np.where(positive, result, -result)
 
 
 def _signed_exponentials(size: int, scale: float, *, rng: Generator) -> FloatArray:

@@ -28,7 +28,7 @@ from sparsehist.noise.integer_tails import (
     log_upper_tail,
 )
 from sparsehist.privacy import poisson as guarantee
-from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
 from sparsehist.privacy.special_functions import gammainc, gammaincc, ndtri_exp
 
 IntArray = NDArray[np.int64]
@@ -162,13 +162,12 @@ class Poisson:
     def carry(self, values: IntArray, start: Level, end: Level, *, rng: Generator) -> IntArray:
         """Coarsen or refine several rows with one uniform a column; shape (rows, n). No order is reversed."""
         known, target = as_level(start), as_level(end)
-        if target == known:
+        if not (order := compared(target, known)):
             return values
         n = values.shape[-1]
-        if target < known:
+        if order < 0:
             return values + poisson(poisson_mean(target) - poisson_mean(known), n, rng=rng)
-        kept = float(poisson_mean(target) / poisson_mean(known))
-        dropped = float(1 - poisson_mean(target) / poisson_mean(known))
+        kept, dropped = quotient(known, target), order / (target.numerator * known.denominator)
         return in_order_of(values, binomial_quantile(values, kept, dropped, draw_uniforms(n, rng=rng)))
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

@@ -36,7 +36,7 @@ from sparsehist.noise.integer_tails import (
 )
 from sparsehist.noise.poisson import FARTHEST, poisson_mean, share_between, thinned
 from sparsehist.privacy import skellam as guarantee
-from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
 from sparsehist.privacy.special_functions import ndtri_exp
 
 IntArray = NDArray[np.int64]
@@ -168,13 +168,13 @@ class Skellam:
         the module for why no order is reversed.
         """
         known, target = as_level(start), as_level(end)
-        if target == known:
+        if not (order := compared(target, known)):
             return values
-        n, now, then = values.shape[-1], poisson_mean(known), poisson_mean(target)
-        if target < known:
-            return values + _increments(n, then - now, rng=rng)
-        kept, dropped = float(then / now), float(1 - then / now)
-        added, taken = parts_quantile(values, float(now), draw_uniforms(n, rng=rng))
+        n = values.shape[-1]
+        if order < 0:
+            return values + _increments(n, poisson_mean(target) - poisson_mean(known), rng=rng)
+        kept, dropped = quotient(known, target), order / (target.numerator * known.denominator)
+        added, taken = parts_quantile(values, float(poisson_mean(known)), draw_uniforms(n, rng=rng))
         carried = binomial_quantile(added, kept, dropped, draw_uniforms(n, rng=rng))
         carried -= binomial_quantile(taken, kept, dropped, draw_uniforms(n, rng=rng))
         return in_order_of(values, carried)

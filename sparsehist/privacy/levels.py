@@ -98,6 +98,16 @@ def _beyond(value: object) -> str:
     return f"level must lie from 1e-60 to 1e60, got {value!r}"
 
 
+def compared(one: Fraction, other: Fraction) -> int:
+    """Negative, 0 or positive as the first is coarser, the same or finer; by integers, as rounds compare many."""
+    return one.numerator * other.denominator - other.numerator * one.denominator
+
+
+def quotient(one: Fraction, other: Fraction) -> float:
+    """one / other as the nearest double, at the cost of integers."""
+    return one.numerator * other.denominator / (one.denominator * other.numerator)
+
+
 def level_text(level: Fraction) -> str:
     """Write a level as the shortest exact text: a decimal where one exists, else a fraction.
 
@@ -119,7 +129,7 @@ def level_text(level: Fraction) -> str:
 
 def level_float(level: Fraction) -> float:
     """The level as the nearest double, for arithmetic on noise."""
-    value = float(level)
+    value = level.numerator / level.denominator
     if not (value > 0 and math.isfinite(value)):
         raise LevelError(f"level {level_text(level)} is beyond what a double holds")
     return value

@@ -11,11 +11,14 @@ from typing import Any
 
 def _later(name: str) -> Callable[..., Any]:
     """The function of that name."""
+    known: list[Callable[..., Any]] = []
 
     def function(*arguments: Any, **named: Any) -> Any:
-        from scipy import special
+        if not known:
+            from scipy import special
 
-        return getattr(special, name)(*arguments, **named)
+            known.append(getattr(special, name))
+        return known[0](*arguments, **named)
 
     return function
 

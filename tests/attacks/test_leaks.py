@@ -186,24 +186,28 @@ def test_everything_public_is_the_same_for_any_log() -> None:
     assert all(other == shown[0] for other in shown[1:])
 
 
-def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("threshold", "refused"), [(0.2, True), (0.6, False)])
+def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
+    monkeypatch: pytest.MonkeyPatch, threshold: float, *, refused: bool
+) -> None:
     """The limit on cells drawn lazily is met or not by public numbers; a small stand-in for 2**31 shows it.
 
-    The public limit is half of what a round can draw, which leaves the counted cells (below 2**30) the rest.
+    The public limit is half of what may be drawn of one group, and no other group counts towards it.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
-    monkeypatch.setattr(binomial, "MOST_SUCCESSES", 900.0)
+    monkeypatch.setattr(binomial, "MOST_SUCCESSES", 700.0)
     refusals = []
-    for cells in (1, 300):
-        counted = pl.DataFrame({"cell": range(cells), "count": [50] * cells})
+    for cells in (1, 300, 900):
+        counted = pl.DataFrame({"cell": range(cells), "count": [1] * cells})
         series = sh.create(":memory:", sh.Counts(counted), name="c", key="cell", max_keys=1, domain=sh.Integers(2000))
         try:
-            series.release("first", level=1, threshold=0.2, max_false_keys=450)
+            series.release("first", level=1, threshold=threshold, max_false_keys=450)
             refusals.append(None)
         except ThresholdError as refusal:
             refusals.append(str(refusal))
-    assert refusals[0] == refusals[1]
+    assert refusals[0] == refusals[1] == refusals[2]
+    assert (refusals[0] is not None) == refused
 
 
 @pytest.mark.parametrize("limit", [float("nan"), None, "many"])

@@ -157,7 +157,7 @@ def draw_step_round(
 
     Raises:
         LevelError: If the level is nearly one of the past.
-        ThresholdError: If more than 2**31 cells would have to be drawn.
+        ThresholdError: If more than 2**31 empty cells would have to be drawn.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -165,7 +165,7 @@ def draw_step_round(
     at_point = tracked[row] if row < len(past.points) else factor.given(row, tracked, rng=rng)
     explicit = _drawn_explicitly(noise, history, largest, counts_at)
     every_empty = history.draws_all_empty(noise)
-    if every_empty and not n_empty + explicit.size <= MOST_SUCCESSES:
+    if every_empty and not n_empty <= MOST_SUCCESSES:
         raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
     candidates = _candidates(noise.at(point.step), history, point, threshold, counts, explicit, rng=rng)
     if not history.hides_empty and not every_empty:

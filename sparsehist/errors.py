@@ -12,6 +12,7 @@
     │   │       └── NotAllowedError    a statement that a reader of releases may not run
     │   ├── DataError                  the log; the message names column, rule and remedy, never a value
     │   ├── NameTakenError             a series or release of that name stands for something else
+    │   │   └── SeriesDiffersError     asked for again, with another declaration, query or log (exit code 5)
     │   ├── SignatureError             a release, ledger or key that is not signed as is asked for
     │   └── NotFoundError              no store, series, release or file of that name
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
@@ -116,6 +117,12 @@ class DataError(InputError):
 
 class NameTakenError(InputError):
     """A series or release of that name exists and stands for another request."""
+
+
+class SeriesDiffersError(NameTakenError):
+    """A series that was asked for again has another declaration, query or log than is named now."""
+
+    exit_code = 5
 
 
 class SignatureError(InputError):

@@ -62,6 +62,8 @@ create table series (                  -- appended; a dropped one keeps its row,
     population  text    not null,
     declaration text,                  -- JSON
     salt        blob,                  -- secret
+    made_from   text,                  -- secret: keyed digests of the query and the log it was made from, JSON
+    accepted    text,                  -- secret: those of another log that was accepted since
     created     integer not null,
     dropped     integer,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
@@ -128,7 +130,8 @@ create table event (                   -- appended only, never changed: who did 
     happened   integer not null,
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
-                                       -- 'set budget', 'raise cap', 'declare disjoint', 'refuse'
+                                       -- 'set budget', 'raise cap', 'declare disjoint', 'accept changed source',
+                                       -- 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
@@ -139,6 +142,10 @@ create table event (                   -- appended only, never changed: who did 
 ) strict;
 
 create index event_of_kind on event (what);
+
+create table copy (                    -- where a copy of the store was begun; opening it removes remains there
+    place text primary key
+) strict;
 
 create table publication (             -- directories with a public ledger that knows this store
     directory text primary key
@@ -210,6 +217,33 @@ insert or ignore into publication values ($directory);
 select directory from publication;
 
 
+-- name: insert_copy
+-- Remember where a copy of the store is begun.
+--
+-- in:  $place: absolute path
+-- out: nothing
+
+insert or ignore into copy values ($place);
+
+
+-- name: read_copies
+-- Where copies of the store were begun since it was last opened.
+--
+-- in:  nothing
+-- out: place
+
+select place from copy;
+
+
+-- name: forget_copy
+-- No longer look for the remains of a copy.
+--
+-- in:  $place
+-- out: nothing
+
+delete from copy where place = $place;
+
+
 -- name: insert_population
 -- Make a population known, once.
 --
@@ -222,11 +256,14 @@ insert or ignore into population values ($name, $created);
 -- name: insert_series
 -- Register a series, unless its name is taken.
 --
--- in:  $series_id, $name, $population, $declaration (JSON), $salt, $created, $unit, $max_keys, $unverified, $source
+-- in:  $series_id, $name, $population, $declaration (JSON), $salt, $made_from (JSON), $created, $unit, $max_keys,
+--      $unverified, $source
 -- out: nothing; changes 1 or 0 rows
 
 insert into series
-select $series_id, $name, $population, $declaration, $salt, $created, null, $unit, $max_keys, $unverified, $source
+select
+    $series_id, $name, $population, $declaration, $salt, $made_from, null, $created, null, $unit, $max_keys,
+    $unverified, $source
 where not exists (select 1 from series where name = $name and dropped is null);
 
 
@@ -234,9 +271,9 @@ where not exists (select 1 from series where name = $name and dropped is null);
 -- The series that were not dropped, in order of creation.
 --
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, created
+-- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created
 
-select series_id, name, population, declaration, salt, created
+select series_id, name, population, declaration, salt, made_from, accepted, created
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -248,7 +285,18 @@ order by created, rowid;
 -- in:  $series_id, $dropped
 -- out: nothing
 
-update series set declaration = null, salt = null, dropped = $dropped where series_id = $series_id;
+update series
+set declaration = null, salt = null, made_from = null, accepted = null, dropped = $dropped
+where series_id = $series_id;
+
+
+-- name: accept_source
+-- Remember what log a series was accepted to stand for besides the one it was made from.
+--
+-- in:  $series_id, $accepted (JSON)
+-- out: nothing
+
+update series set accepted = $accepted where series_id = $series_id;
 
 
 -- name: forget_files

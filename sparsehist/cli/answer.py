@@ -41,7 +41,16 @@ _WORDS = (
     "who",
     "within",
 )
-_UNDERSCORED = ("false_keys", "if_exists", "max_false_keys", "max_keys", "memory_limit", "on_null", "on_outside")
+_UNDERSCORED = (
+    "accept_changed_source",
+    "false_keys",
+    "if_exists",
+    "max_false_keys",
+    "max_keys",
+    "memory_limit",
+    "on_null",
+    "on_outside",
+)
 # A word is a parameter where it is given a value, a name with an underscore always.
 _PARAMETER = re.compile(
     rf"(?<![-\w])(?<!--param )(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"

@@ -28,8 +28,9 @@ Typical use:
 _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.
 Exit codes: 0 done or already done, 2 bad input, 3 refused by a limit, 4
-store in use; 1 an internal error or output that cannot be written, 130
-interrupted, 141 the reader of the output has gone."""
+store in use, 5 a series to be reused has another declaration, query or log;
+1 an internal error or output that cannot be written, 130 interrupted, 141 the
+reader of the output has gone."""
 
 app = App(
     name="sparsehist",
@@ -104,8 +105,15 @@ def create(
     on_outside: OnOutside = "error",
     if_exists: Annotated[
         Literal["error", "reuse"],
-        Parameter(help="A series of that name and the same declaration: refuse, or keep it and not read the log."),
+        Parameter(
+            help="A series of that name: refuse, or keep it if declaration and log are those it was made from; "
+            "exits with 5 if they are not."
+        ),
     ] = "error",
+    accept_changed_source: Annotated[
+        bool,
+        Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
+    ] = False,
     engine: Annotated[
         Literal["auto", "polars", "duckdb"], Parameter(help="What counts; DuckDB spills to disk.")
     ] = "auto",
@@ -131,8 +139,9 @@ def create(
     return create_series(
         store, input,
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists, engine=engine,
-        memory_limit=memory_limit, threads=threads, who=who, wait=wait,
+        population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists,
+        accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit, threads=threads,
+        who=who, wait=wait,
     )  # fmt: skip
 
 

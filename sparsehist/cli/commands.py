@@ -209,14 +209,16 @@ def released_answer(
     if out is not None:
         write_committed(released, out, sign)
     about = read_metadata(released.metadata)
-    data = {
+    data: dict[str, Any] = {
         "release": name,
+        "status": "repeated" if released.repeated else "released",
         "rows": len(released),
         "out": None if out is None else str(out),
         "metadata": released.metadata,
     }
     shown: list[RenderableType] = [
-        f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}",
+        f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}"
+        + (", released before: nothing is spent" if released.repeated else ""),
         parameters_table(release_rows(about)),
     ]
     if head > 0:

@@ -122,7 +122,8 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
     if outcome.frame is not None and outcome.kind != "release":
         said |= {"rows": outcome.frame.to_dicts(), "more": outcome.more}
     if outcome.release is not None:
-        said |= {"rows": len(outcome.release), "metadata": dict(outcome.release.metadata)}
+        status = "repeated" if outcome.release.repeated else "released"
+        said |= {"status": status, "rows": len(outcome.release), "metadata": dict(outcome.release.metadata)}
     if outcome.error is not None:
         said["error"] = {"type": type(outcome.error).__name__, "message": str(outcome.error)}
     return said

@@ -95,6 +95,7 @@ class CountRequest:
     memory_limit: str | None
     temporary_directory: Path
     report: Callable[[str], None] = field(repr=False)
+    watch: Callable[[Any], Any] = field(repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -120,6 +121,7 @@ def request(
     threads: int | None,
     temporary_directory: Path,
     progress: Callable[[str], None] | None,
+    watch: Callable[[Any], Any] | None = None,
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -160,6 +162,7 @@ def request(
         _memory_text(memory_limit),
         Path(temporary_directory),
         progress or (lambda _: None),
+        watch or (lambda log: log),
     )
 
 

@@ -50,6 +50,7 @@ def count_keys(
     threads: int | None = None,
     temporary_directory: Path,
     progress: Callable[[str], None] | None = None,
+    watch: Callable[[Log], Log] | None = None,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
@@ -79,6 +80,7 @@ def count_keys(
         threads: For DuckDB.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.
+        watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
 
     Returns:
         Distinct keys with their number of units.
@@ -109,6 +111,7 @@ def count_keys(
         threads=threads,
         temporary_directory=temporary_directory,
         progress=progress,
+        watch=watch,
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
@@ -118,7 +121,7 @@ def count_keys(
     log = open_log(source, wanted.read)
     check_unit_dtypes(log, wanted.unit_parts)
     check_key_dtypes(log, wanted.key, wanted.domain)
-    log = log.with_unit(wanted.unit, wanted.unit_parts)
+    log = wanted.watch(log).with_unit(wanted.unit, wanted.unit_parts)
     chosen = choose_engine(log, wanted, engine)
     frame = chosen.count(log, wanted)
     if frame.is_empty():

@@ -22,6 +22,7 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     log = open_log(source.frame, (*wanted.key, source.count))
     check_key_dtypes(log, wanted.key, wanted.domain)
+    log = wanted.watch(log)
     with engine_errors(log.label, log):
         frame = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
     counts = _whole_counts(_read_numbers(frame[source.count]) if log.kind == "csv" else frame[source.count])

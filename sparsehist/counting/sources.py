@@ -144,10 +144,9 @@ def _columns_of(log: Log, columns: Sequence[str]) -> str:
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:
-    if isinstance(source, (str, Path)):
-        return _open_files([source], columns)
-    if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
-        return _open_files(source, columns)
+    files = source_files(source)
+    if files:
+        return _open_files(files, columns)
     if isinstance(source, pl.DataFrame):
         return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):
@@ -167,6 +166,18 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         "a log is a path, a list of paths, a Polars frame, a DuckDB relation, a Query, Counts or anything with an "
         f"Arrow stream, not {type(source).__name__}"
     )
+
+
+def source_files(source: object) -> list[str] | None:
+    """The files of a source that names files; None for any other.
+
+    Raises:
+        NotFoundError: If no file has such a name.
+    """
+    paths = [source] if isinstance(source, (str, Path)) else source
+    if not isinstance(paths, (list, tuple)) or not all(isinstance(item, (str, Path)) for item in paths):
+        return None
+    return [file for path in paths for file in _matches(str(path))]
 
 
 def _looks_like_sql(path: str) -> bool:
@@ -201,8 +212,7 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], la
     return Log("stream", (), relation, dict(zip(relation.columns, dtypes, strict=True)), label)
 
 
-def _open_files(paths: Sequence[object], columns: Sequence[str]) -> Log:
-    files = [file for path in paths for file in _matches(str(path))]
+def _open_files(files: Sequence[str], columns: Sequence[str]) -> Log:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise DeclarationError("the files of a log must all be Parquet or all be CSV")

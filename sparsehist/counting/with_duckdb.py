@@ -6,7 +6,6 @@ relation is only read. Distinct keys pass through Polars once, where the domain 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.room import available_memory
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
+from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 
 
@@ -73,11 +73,11 @@ def _cells(keys: pl.Series, wanted: CountRequest) -> pl.DataFrame:
 def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
     """Open a connection with the limits asked for; clean up after it."""
     with (
-        tempfile.TemporaryDirectory(prefix="count-", dir=wanted.temporary_directory) as directory,
+        spill_directory(wanted.temporary_directory) as directory,
         duckdb.connect(":memory:") as connection,
     ):
         settings = {
-            "temp_directory": directory,
+            "temp_directory": str(directory),
             "preserve_insertion_order": False,
             "enable_progress_bar": False,
             "memory_limit": wanted.memory_limit or f"{available_memory() // 2}B",
@@ -86,7 +86,7 @@ def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
         for setting, value in settings.items():
             if value is not None:
                 connection.execute(f"set {setting} = $value", {"value": value})
-        yield CountingSession(connection, Path(directory))
+        yield CountingSession(connection, directory)
 
 
 def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:

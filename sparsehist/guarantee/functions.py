@@ -143,3 +143,10 @@ def of_rows() -> frozenset[str]:
     return frozenset(
         (scalar | set(_CLOCK.split()) | {"__cast", "__try_cast"}) - set(_NOT_ROW_BY_ROW.split()) - LIST_AGGREGATES
     )
+
+
+@cache
+def steady() -> frozenset[str]:
+    """Functions, operators and aggregates that give the same for the same rows at any time."""
+    aggregates = {name for name, consistent in _builtin()["aggregate"].items() if consistent}
+    return (of_rows() | aggregates | {"range"}) - set(_CLOCK.split()) - RANDOM_AGGREGATES

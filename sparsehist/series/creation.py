@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, Query
+from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
 from sparsehist.counting.count import Engine
+from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.domain import Domain
-from sparsehist.errors import DataError, DeclarationError, NameTakenError, StoreError
+from sparsehist.errors import (
+    DataError,
+    InputError,
+    NameTakenError,
+    SeriesDiffersError,
+    StoreError,
+)
 from sparsehist.guarantee.check import check_query
-from sparsehist.ledger.arguments import checked_text
+from sparsehist.ledger.arguments import checked_choice, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.report.progress import Progress, reporting
@@ -34,7 +43,12 @@ from sparsehist.series.declaration import (
 from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
-from sparsehist.store import NewSeries, SeriesRecord, State, create_store, is_store, write_series_files
+from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, create_store, is_store, write_series_files
+from sparsehist.store.layout import spill_directory
+
+_PATIENCE = 60.0
+"""Seconds at least to wait for the store once a log is counted: what others hold it for is short."""
+_DIFFERS = {"query": "the text of its query", "source": "the log it was made from"}
 
 
 def create(
@@ -53,6 +67,7 @@ def create(
     on_outside: Choice = "error",
     unverified: bool = False,
     if_exists: str = "error",
+    accept_changed_source: bool = False,
     engine: Engine = "auto",
     memory_limit: str | int | None = None,
     threads: int | None = None,
@@ -86,7 +101,10 @@ def create(
         on_outside: "error" or "drop" for keys outside the domain.
         unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
             that nobody did; SQL's `unverified = true`.
-        if_exists: "error", or "reuse": a series of this name and declaration is returned, the log is not read.
+        if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
+            was made from. Files are told by paths, sizes and times, and read only where these differ; rows are read.
+        accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
+            counts stay; the ledger and later releases say so. Never accepts another declaration or query.
         engine: "auto", "polars" or "duckdb".
         memory_limit: Such as "4GB"; DuckDB spills beyond it.
         threads: At most this many.
@@ -102,6 +120,7 @@ def create(
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule; never quotes a key or a unit.
         NameTakenError: If the name stands for another series.
+        SeriesDiffersError: If it was to be reused, and declaration, query or log differ; says which.
         BudgetExceededError: If the route of the population's budget cannot charge such noise, or it has no delta for
             an open domain; names a route that could.
     """
@@ -112,35 +131,51 @@ def create(
     if not isinstance(source, (str, os.PathLike, list, tuple)):
         checked = isinstance(source, Query) and not unverified
         declaration = replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
-    if if_exists not in ("error", "reuse"):
-        raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    checked_choice("if_exists", if_exists, ("error", "reuse"))
+    checked_choice("accept_changed_source", accept_changed_source, (False, True))
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    made = not is_store(home.path)
-    if made:
-        create_store(home.path)
+    asked = _Asked(source, declaration, if_exists, accept_changed_source, who)
+    made = _made(home.path)
     try:
-        with home._hold(wait or None) as state, reporting(progress) as report:
-            record = state.series(name)
+        with ExitStack() as spills, reporting(progress) as report:
+            with home._hold(wait or None) as state:
+                record = state.series(name)
+                if record is None:
+                    Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+                    spill = spills.enter_context(spill_directory(state.spill))
             if record is not None:
-                return _reused(home, record, declaration, if_exists)
-            Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+                return _reused(home, record, asked, wait)
             if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not unverified:
                 check_query(
                     source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
                     parameters=source.parameters, public_tables=source.public_tables,
                 )  # fmt: skip
+            # The store is not held meanwhile: others may release.
+            trace = asked.trace()
             rng = home._generator()
             salt = rng.bytes(16)
             counted = count_keys(
                 source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
                 salt=salt, on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit,
-                threads=threads, temporary_directory=state.spill, progress=report,
+                threads=threads, temporary_directory=spill, progress=report, watch=trace.watch,
             )  # fmt: skip
+            source_text = trace.finish().as_text()
             # Engines give rows in any order; a reproducible store needs one.
             frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame
-            _commit(state, declaration, frame, counted.engine, salt, report, who=who, rng=rng)
-            home._remember(state)
+            report("writing")
+            written = spill / "series"
+            files = _write(written, declaration, frame, salt=salt, durable=state.durable, rng=rng)
+            new = _new_series(declaration, counted.engine, salt, files, source_text, who)
+            with home._hold(max(wait, home.wait, _PATIENCE)) as state:
+                record = state.series(name)
+                if record is None:
+                    Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+                    state.take_series_directory(written, new.series_id)
+                    state.commit_series(new)
+                home._remember(state)
+            if record is not None:  # somebody else was faster
+                return _reused(home, record, asked, wait)
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -148,27 +183,59 @@ def create(
     return home.series(name)
 
 
-def _commit(
-    state: State,
+@dataclass(frozen=True, repr=False)
+class _Asked:
+    """What a caller wants: a new series, or one that is the same."""
+
+    source: object
+    declaration: Declaration
+    if_exists: str
+    accept_changed_source: bool
+    who: str | None
+
+    def trace(self, key: str | None = None) -> Trace:
+        declared = self.declaration
+        unit = declared.unit if isinstance(declared.unit, tuple) else (declared.unit,) if declared.unit else ()
+        counts = (self.source.count,) if isinstance(self.source, Counts) else ()
+        return Trace(self.source, tuple(dict.fromkeys((*unit, *declared.key, *counts))), key)
+
+
+def _made(path: Path) -> bool:
+    """Make a store unless there is one; whether this call made it."""
+    if is_store(path):
+        return False
+    try:
+        create_store(path)
+    except NameTakenError:  # two runs at once
+        if not is_store(path):
+            raise
+        return False
+    return True
+
+
+def _write(
+    directory: Path,
     declaration: Declaration,
     counted: pl.DataFrame,
-    engine: str,
-    salt: bytes,
-    report: Callable[[str], None],
     *,
-    who: str | None,
+    salt: bytes,
+    durable: bool,
     rng: np.random.Generator,
-) -> None:
-    series_id = secrets.token_hex(8)
+) -> list[RegisteredFile]:
+    """Write the files of a series."""
     if int(counted["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
         raise DataError(
             f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
             "double; the count column is not a number of units, or has to be scaled"
         )
-    report("writing")
-    directory = state.new_series_directory(series_id)
-    files = write_series_files(directory, counted, salt=salt, durable=state.durable, rng=rng)
-    files += write_catalogues(directory, declaration.domain, durable=state.durable)
+    directory.mkdir(mode=0o700)
+    files = write_series_files(directory, counted, salt=salt, durable=durable, rng=rng)
+    return files + write_catalogues(directory, declaration.domain, durable=durable)
+
+
+def _new_series(
+    declaration: Declaration, engine: str, salt: bytes, files: list[RegisteredFile], source: str, who: str | None
+) -> NewSeries:
     stored = {
         **declaration.as_json(),
         "engine": engine,
@@ -176,22 +243,40 @@ def _commit(
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     integer = declaration.family.integer
-    state.commit_series(NewSeries(series_id, declaration.name, stored, salt, files, integer, who))
+    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who)
 
 
-def _reused(store: Store, record: SeriesRecord, declaration: Declaration, if_exists: str) -> Series:
+def _reused(store: Store, record: SeriesRecord, asked: _Asked, wait: float) -> Series:
+    """The series that exists, if it is what was asked for."""
     known = declaration_of(record)
-    if known != declaration:
-        stored, asked = known.as_json(), declaration.as_json()
-        differing = [
-            f"{field}={stored[field]!r}" for field in stored if stored[field] != asked[field] and field != "source"
-        ]
-        raise NameTakenError(
-            f"{store!r} has a series {known.name!r} already, declared with {', '.join(differing)}: use another name"
+    name = f"{store!r} has a series {known.name!r} already"
+    stored, declared = known.as_json(), asked.declaration.as_json()
+    differing = [] if known == asked.declaration else [
+        f"{field}={stored[field]!r}" for field in stored if stored[field] != declared[field] and field != "source"
+    ]  # fmt: skip
+    if asked.if_exists == "error":
+        told = f", declared with {', '.join(differing)}: use another name" if differing else ""
+        raise NameTakenError(name + (told or "; if_exists='reuse' gives it back"))
+    if differing:
+        raise SeriesDiffersError(
+            f"{name}, and its declaration differs: it was made with {', '.join(differing)}; use another name"
         )
-    if if_exists == "error":
-        raise NameTakenError(f"{store!r} has a series {known.name!r} already; if_exists='reuse' gives it back")
-    return Series(store, record.series_id, known)
+    made_from = Fingerprint.from_text(record.made_from)
+    found = None
+    try:
+        changed, found = asked.trace(made_from.key).compared(made_from)
+    except (InputError, OSError):  # it is not there any more, or cannot be read as it was
+        changed = ["source"]
+    if changed == ["source"] and asked.accept_changed_source:
+        with store._hold(wait or None) as state:
+            state.accept_source(record, "" if found is None else found.as_text(), who=asked.who)
+            store._remember(state)
+    elif changed:
+        said = " and ".join(_DIFFERS[one] for one in changed)
+        stays = "accept_changed_source keeps the counts of the log as it was; " if len(changed) == 1 else ""
+        remedy = f"{stays if changed == ['source'] else ''}use another name to count what is named now"
+        raise SeriesDiffersError(f"{name}, and {said} differs: {remedy}")
+    return store.series(known.name)
 
 
 def _remove_if_empty(store: Store) -> None:
@@ -200,7 +285,7 @@ def _remove_if_empty(store: Store) -> None:
     discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:
         with store._hold() as state:
-            if state.all_series() or state.ledger().height:
+            if state.all_series() or state.ledger().height or any(state.spill.iterdir()):
                 return
             path.rename(discarded)
     except (StoreError, OSError):

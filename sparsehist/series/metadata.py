@@ -43,6 +43,8 @@ class Metadata:
         source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
             was not checked or the log came as rows (a frame, a relation, an Arrow stream, counts): then the guarantee
             rests on whoever made them, that each unit's rows depend on that unit alone. None for files.
+        log: "unchanged", or "change accepted" where the series was asked for again with another log, and its counts
+            were accepted as they are.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -71,6 +73,7 @@ class Metadata:
     epsilon_delta: str | None = None
     verified: bool | None = None
     source: str | None = None
+    log: str | None = None
     store: str | None = None
     round: str | None = None
     released_at: str | None = None

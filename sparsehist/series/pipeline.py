@@ -23,7 +23,8 @@ from sparsehist.series.spending import Asked, ledger_for, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
-Published = tuple[pl.DataFrame, dict[str, Any]]
+Published = tuple[pl.DataFrame, dict[str, Any], bool]
+"""Rows, metadata, and whether they were released before."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,7 +118,7 @@ def release(
         known, made = found
         _check_same(held, request, known, made)
         committed = read_metadata(made.metadata)
-        return open_path(held, request, known, rng=rng).rows(made.level, committed), committed.as_dict()
+        return open_path(held, request, known, rng=rng).rows(made.level, committed), committed.as_dict(), True
     if not request.complete:
         raise NotFoundError(
             f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
@@ -137,13 +138,14 @@ def release(
         guarantee="; ".join(part for part in (guarantee, declaration.rests_on) if part),
         delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
+        log="unchanged" if held.record.accepted is None else "change accepted",
         store=held.state.store_id,
         round=secrets.token_hex(8),
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=held.state.generation + 1,
     )
     held.state.commit_round(path.draw(request, metadata, who=who, rng=rng))
-    return path.rows(spends.level, metadata), metadata.as_dict()
+    return path.rows(spends.level, metadata), metadata.as_dict(), False
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:

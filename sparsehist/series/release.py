@@ -83,18 +83,26 @@ class Release:
         frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
             largest first, then by key.
         metadata: Public parameters of the release: level, noise, std, threshold and so on.
+        repeated: Whether the call that gave it found it released before: it drew nothing and spent nothing. A release
+            that was read from a file has it.
 
     Example:
         >>> Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "public"}).name
         'public'
     """
 
-    __slots__ = ("_frame", "_metadata", "_origin")
+    __slots__ = ("_frame", "_metadata", "_origin", "repeated")
 
     def __init__(
-        self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, origin: StoreOnDisk | None = None
+        self,
+        frame: pl.DataFrame,
+        metadata: Mapping[str, Any],
+        *,
+        origin: StoreOnDisk | None = None,
+        repeated: bool = True,
     ) -> None:
         """Hold a frame and its metadata; `origin` is told where the release is published."""
+        self.repeated = repeated
         self._frame = frame
         self._metadata = dict(metadata)
         self._origin = origin

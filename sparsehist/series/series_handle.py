@@ -127,8 +127,8 @@ class Series:
                 self._held(state, record), request, cell_round.open_path, who=who, rng=self.store._generator()
             )
             origin = self.store._origin(state)
-        frame, metadata = released
-        return Release(frame, metadata, origin=origin)
+        frame, metadata, repeated = released
+        return Release(frame, metadata, origin=origin, repeated=repeated)
 
     def release_workload(
         self,
@@ -195,8 +195,8 @@ class Series:
                 self._held(state, record), request, workload_round.open_path, who=who, rng=self.store._generator()
             )
             origin = self.store._origin(state)
-        frame, metadata = released
-        return WorkloadRelease(frame, metadata, origin=origin)
+        frame, metadata, repeated = released
+        return WorkloadRelease(frame, metadata, origin=origin, repeated=repeated)
 
     def plan_workload(
         self,

@@ -29,7 +29,7 @@ class CreateSeries:
 
     Attributes:
         name: Of the series.
-        reuse: IF NOT EXISTS: a series of this name and declaration is kept, the query is not run.
+        reuse: IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
         name_place: Where the name stands.
         options: By name, in lower case.
         query: As it was written.

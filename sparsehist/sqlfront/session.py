@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, NoReturn, Self
 
 import duckdb
@@ -30,6 +30,7 @@ from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Piece, pointed
 from sparsehist.sqlfront.series_query import check_series_query
 from sparsehist.store import is_store
+from sparsehist.store.layout import spill_directory
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)')
@@ -62,12 +63,13 @@ class Session:
         self._aborted = False
         self._in_transaction = False
         self._lineage = Lineage()
-        self._directory = tempfile.TemporaryDirectory(prefix="sparsehist-sql-")  # of mode 0700: spill is of the log
+        self._spill = ExitStack()
+        spill = self._spill.enter_context(spill_directory())
         self.connection = duckdb.connect(":memory:")
         self.connection.execute("set python_enable_replacements = false")
         self.connection.execute("set errors_as_json = true")
         self.connection.execute("set enable_progress_bar = false")
-        self.connection.execute("set temp_directory = $directory", {"directory": self._directory.name})
+        self.connection.execute("set temp_directory = $directory", {"directory": str(spill)})
         for name, table in (tables or {}).items():
             try:
                 self.connection.register(name, table.collect() if isinstance(table, pl.LazyFrame) else table)
@@ -86,7 +88,7 @@ class Session:
     def close(self) -> None:
         """Forget tables, views and spill; what was committed to the store stays."""
         self.connection.close()
-        self._directory.cleanup()
+        self._spill.close()
 
     def check(self, script: str) -> tuple[list[Statement], list[Problem]]:
         """Read a script and check all of it, running nothing."""
@@ -169,7 +171,12 @@ class Session:
         existing = self._series_if_any(head.name) if head.reuse else None
         wanted = check_options(piece, head, self.connection)
         (found,) = parsed(piece.script, head.query_place, self.connection)
-        query = CheckedQuery(head.query, connection=self.connection, parameters=self._bound(found.named_parameters))
+        query = CheckedQuery(
+            head.query,
+            connection=self.connection,
+            parameters=self._bound(found.named_parameters),
+            public_tables=sorted(wanted.public_tables),
+        )
         try:
             # Once more: only now are all the tables there that the script made before.
             check_series_query(piece, head, wanted, self._lineage, self.connection, query.parameters or {})
@@ -210,7 +217,8 @@ class Session:
                 raise
             written = f", written to {head.target}"
         self._put(head.series, release)
-        said = f"release {head.name} of {head.series}: {len(release):,} rows{written}"
+        before = ", released before: nothing is spent" if release.repeated else ""
+        said = f"release {head.name} of {head.series}: {len(release):,} rows{before}{written}"
         return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)
 
     def _drop(self, statement: Statement) -> Outcome:

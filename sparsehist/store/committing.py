@@ -50,6 +50,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             population=declaration["population"],
             declaration=_as_text(declaration),
             salt=record.salt,
+            made_from=record.made_from,
             created=when,
             unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
             max_keys=declaration.get("max_keys"),
@@ -168,6 +169,16 @@ def declare(database: Database, generation: int, when: int, what: str, **said: A
         if said.get("population") is not None:
             database.change("insert_population", name=said["population"], created=when)
         insert_event(database, when, what, generation=generation + 1, **said)
+
+
+def accept_source(
+    database: Database, series_id: str, source: str, generation: int, when: int, *, who: str | None
+) -> None:
+    """Record that a series stands although its log is now another one."""
+    with database.transaction():
+        _claim(database, generation)
+        database.change("accept_source", series_id=series_id, accepted=source)
+        insert_event(database, when, "accept changed source", generation=generation + 1, who=who, series_id=series_id)
 
 
 def record_refusal(database: Database, generation: int, when: int, **asked: Any) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
+import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreVersionError
@@ -18,6 +21,7 @@ FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
 _BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
+_SPILL_NAME = "sparsehist-spill-"
 _SHORTEST_NAP, _LONGEST_NAP = 0.002, 0.05
 
 
@@ -81,12 +85,102 @@ def check_format(store: Path) -> None:
 
 
 def make_spill(store: Path) -> Path:
-    """An empty place for spill, whatever a dead run left there."""
+    """The place for spill of a store that is held: only directories of runs that live stay in it."""
+    clear_spill()
     spill = store / SPILL
     with disk_errors(spill):
-        shutil.rmtree(spill, ignore_errors=True)
         spill.mkdir(mode=0o700, exist_ok=True)
+        for place in spill.iterdir():
+            if not _is_held(place):
+                _remove(place)
     return spill
+
+
+def make_locked(directory: Path) -> int:
+    """Make a private directory and hold its lock: other runs know by it that this one is alive."""
+    with disk_errors(directory.parent):
+        directory.mkdir(mode=0o700)
+        try:
+            lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+    return lock
+
+
+def remove_dead(parent: Path, pattern: str) -> list[Path]:
+    """Remove directories of this user's whose makers died; the lock file goes last, as it came first.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    for directory in parent.glob(pattern):
+        if directory.is_symlink() or not directory.is_dir() or directory.stat().st_uid != os.geteuid():
+            continue
+        held = _is_held(directory)
+        if held or (held is None and any(directory.iterdir())):
+            continue
+        for place in directory.iterdir():
+            if place.name != LOCK:
+                _remove(place)
+        (directory / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # whoever began to build in it at this very moment begins anew
+            directory.rmdir()
+        removed.append(directory)
+    return removed
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def remove_dead_buildings(place: Path) -> list[Path]:
+    """Remove what runs that died while they made or copied a store left beside its place."""
+    return remove_dead(place.parent, f".{glob.escape(place.name)}.*.new")
+
+
+def _is_held(directory: Path) -> bool | None:
+    """Whether somebody holds the lock of a directory; None if it has none."""
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def spill_directory(parent: Path | None = None) -> Iterator[Path]:
+    """A private directory for what is of the log; when a run dies in it, the next one removes it.
+
+    Args:
+        parent: Where; the system's place for temporary files if None.
+    """
+    clear_spill()
+    directory = (parent or Path(tempfile.gettempdir())) / f"{_SPILL_NAME}{secrets.token_hex(8)}"
+    lock = make_locked(directory)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+def clear_spill() -> None:
+    """Remove what runs that died left in the system's place for temporary files."""
+    with suppress(OSError):
+        remove_dead(Path(tempfile.gettempdir()), f"{_SPILL_NAME}*")
 
 
 def leftovers(store: Path, registered: Collection[tuple[str, str]]) -> list[Path]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
@@ -21,7 +19,9 @@ from sparsehist.store.layout import (
     check_format,
     check_is_store,
     exclusive_lock,
+    make_locked,
     make_spill,
+    remove_dead_buildings,
     write_format,
 )
 from sparsehist.store.opening import (
@@ -74,8 +74,8 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     """
     _check_is_free(Path(destination))
     path, destination = Path(path).resolve(), Path(destination).resolve()
-    with open_state(path, wait=wait):
-        pass
+    with open_state(path, wait=wait) as state:
+        state.record_copy(destination)  # whoever opens the store next looks there for what a dead run left
     with exclusive_lock(path / LOCK, wait=wait):
         building, lock = _start_building(destination)
         try:
@@ -167,49 +167,11 @@ def _check_is_free(path: Path) -> None:
 
 
 def _start_building(path: Path) -> tuple[Path, int]:
-    """A directory beside the place, with its lock held: another run knows by it that this one is alive."""
-    _remove_dead_buildings(path)
+    """A directory beside the place, with its lock held."""
+    with disk_errors(path.parent):
+        remove_dead_buildings(path)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    with disk_errors(path.parent):
-        building.mkdir(mode=0o700)
-        try:
-            lock = os.open(building / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
-    return building, lock
-
-
-def _remove_dead_buildings(path: Path) -> None:
-    """Remove what runs that died left beside the place; the lock file goes last, as it came first."""
-    with disk_errors(path.parent):
-        for building in path.parent.glob(f".{path.name}.*.new"):
-            if not _is_dead(building):
-                continue
-            for place in building.iterdir():
-                if place.is_dir():
-                    shutil.rmtree(place, ignore_errors=True)
-                elif place.name != LOCK:
-                    place.unlink(missing_ok=True)
-            (building / LOCK).unlink(missing_ok=True)
-            with suppress(OSError):  # whoever began to build in it at this very moment begins anew
-                building.rmdir()
-
-
-def _is_dead(building: Path) -> bool:
-    try:
-        descriptor = os.open(building / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return building.is_dir() and not any(building.iterdir())
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
+    return building, make_locked(building)
 
 
 def _fill(building: Path, path: Path, *, durable: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from sparsehist.store.layout import (
     exclusive_lock,
     leftovers,
     make_spill,
+    remove_dead_buildings,
     store_id_at,
 )
 from sparsehist.store.private_files import disk_errors
@@ -84,13 +85,14 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
                 if identity.generation:
                     # A run that died after its commit left no mark, and what it committed may be published now.
                     raise_mark(path, identity.store_id, identity.generation)
-            _remove_leftovers(path, database)
+            removed = _remove_leftovers(path, database)
             state = State(
                 path,
                 database,
                 identity.store_id,
                 identity.generation,
                 publications=frozenset(identity.publications),
+                removed=tuple(removed),
                 durable=durable,
             )
             yield state
@@ -108,8 +110,20 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     return StoreIdentity(store_id, generation, inode, Path(home), publications)
 
 
-def _remove_leftovers(path: Path, database: Database) -> None:
-    """Remove what runs that died left behind; a series one of them was dropping leaves the state file too."""
+def _remove_leftovers(path: Path, database: Database) -> list[Path]:
+    """Remove what runs that died left behind; a series one of them was dropping leaves the state file too.
+
+    Returns:
+        What was removed outside the store: the remains of copies.
+    """
+    copies: list[Path] = []
+    for (text,) in database.rows("read_copies"):
+        place = Path(text)
+        with suppress(OSError):  # a disk that is not there today is looked at on another day
+            if place.parent.is_dir():
+                copies += remove_dead_buildings(place)
+                with database.transaction():
+                    database.change("forget_copy", place=text)
     found = leftovers(path, database.rows("read_registered_files"))
     if any(place.parent.name == SERIES for place in found):
         database.rows("write_anew")
@@ -119,6 +133,7 @@ def _remove_leftovers(path: Path, database: Database) -> None:
                 shutil.rmtree(place)
             else:
                 place.unlink()
+    return copies
 
 
 def check_is_original(path: Path, identity: StoreIdentity) -> None:

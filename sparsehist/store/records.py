@@ -48,6 +48,7 @@ class NewSeries:
         declaration: Public parameters, as JSON; "population", "noise" and "cap" are read by the ledger.
         salt: Secret.
         files: Everything in the directory of the series that is to stay.
+        made_from: Keyed digests of the log, JSON. Secret.
         integer_noise: Whether the noise of its cells is int64 instead of float64.
         who: Asked for it; the user of the operating system where None.
     """
@@ -57,6 +58,7 @@ class NewSeries:
     declaration: Mapping[str, Any]
     salt: bytes
     files: list[RegisteredFile]
+    made_from: str = "{}"
     integer_noise: bool = False
     who: str | None = None
 
@@ -103,9 +105,11 @@ class NewPath:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A registered series. Its salt is secret.
+    """A registered series. Its salt is secret, and so are the digests of its source.
 
     Attributes:
+        made_from: Keyed digests of the log.
+        accepted: Another log that was accepted since, if one was.
         directory: Where its files are.
         paths: Its noise paths; the cells come first.
     """
@@ -115,6 +119,8 @@ class SeriesRecord:
     population: str
     declaration: Mapping[str, Any]
     salt: bytes
+    made_from: str
+    accepted: str | None
     created: datetime
     directory: Path
     files: tuple[RegisteredFile, ...]

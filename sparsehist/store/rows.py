@@ -70,7 +70,7 @@ def read_series(database: Database, series: Path, name: str | None = None) -> li
 
 
 def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
-    series_id, name, population, declaration, salt, created = row
+    series_id, name, population, declaration, salt, made_from, accepted, created = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
@@ -80,6 +80,8 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
         population=population,
         declaration=json.loads(declaration),
         salt=salt,
+        made_from=made_from,
+        accepted=accepted,
         created=_time(created),
         directory=series / series_id,
         files=tuple(files.get(None, ())),

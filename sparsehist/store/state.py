@@ -62,6 +62,7 @@ class State:
         store_id: Random, hex; a copy has the same.
         generation: Raised by one in every commit.
         publications: Directories with a public ledger that knows this store.
+        removed: Remains of copies that died, which opening found and removed.
     """
 
     def __init__(
@@ -72,16 +73,17 @@ class State:
         generation: int,
         *,
         publications: frozenset[Path] = frozenset(),
+        removed: tuple[Path, ...] = (),
         durable: bool,
     ) -> None:
         self.path, self.store_id, self.generation = path, store_id, generation
-        self.publications = publications
+        self.publications, self.removed = publications, removed
         self._database, self._durable = database, durable
         self._histories: dict[int, PathHistory] = {}
 
     @property
     def spill(self) -> Path:
-        """Where an engine may spill; emptied whenever the store is opened."""
+        """Where runs may spill, each into a directory of its own; opening removes those of dead ones."""
         return self.path / SPILL
 
     @property
@@ -98,12 +100,11 @@ class State:
         """Every series that was not dropped, in order of creation."""
         return read_series(self._database, self.path / SERIES)
 
-    def new_series_directory(self, series_id: str) -> Path:
-        """Make the directory for the files of a series; it is removed unless the series is committed."""
+    def take_series_directory(self, written: Path, series_id: str) -> None:
+        """Move the files of a series to where they stay; they are removed unless the series is committed."""
         directory = self.path / SERIES / series_id
         with disk_errors(directory):
-            directory.mkdir(mode=0o700)
-        return directory
+            written.rename(directory)
 
     def series_files(self, record: SeriesRecord) -> SeriesFiles:
         """Open the files of a series, in constant time."""
@@ -340,6 +341,17 @@ class State:
         with self._database.transaction():
             self._database.change("insert_publication", directory=str(directory))
         self.publications |= {directory}
+
+    def record_copy(self, place: Path) -> None:
+        """Remember where a copy of the store is about to be made."""
+        with self._database.transaction():
+            self._database.change("insert_copy", place=str(place))
+
+    def accept_source(self, record: SeriesRecord, source: str, *, who: str | None) -> None:
+        """Record, once, that the series stands although its log is now another one."""
+        if record.accepted != source:
+            committing.accept_source(self._database, record.series_id, source, self.generation, now(), who=who)
+            self._committed()
 
     def close(self) -> None:
         """Let go of the state file; called by `open_state`."""

@@ -64,7 +64,7 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
     sparsehist("release", store, *RELEASE)
     assert "released before, 1 time:" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
     declared[declared.index("--max-keys") + 1] = 3
-    assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 2
+    assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 5
     other = sparsehist("create", store, *declared)
     assert "--max-keys 2" in other.err.replace("=", " ") and "reuse" not in other.err  # it would not give it back
 

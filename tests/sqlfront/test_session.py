@@ -399,13 +399,17 @@ def test_units_may_be_tuples_and_renamed_in_both_fronts(store, ran, session, her
         assert len(problems) == 1 and said in problems[0]
 
 
-def test_if_not_exists_does_not_read_the_log(store, ran):
-    """A series of the same declaration is kept even where its log is gone; another declaration is refused."""
+def test_if_not_exists_keeps_what_was_made_from_the_same(store, ran, log):
+    """A series is kept for the same rows; not for other rows, a log that is gone, or another declaration."""
     ran(CREATE)
     again = CREATE.replace("series queries", "series if not exists queries")
-    with Session(store) as empty:
-        statements, problems = empty.check(again)
-        assert problems == [] and empty.execute(statements[0]).said == "kept the series queries"
+    assert ran(again)[0][-1].said == "kept the series queries"
+    for tables in ({}, {"log": log.head(20)}):
+        with Session(store, tables=tables) as other:
+            statements, problems = other.check(again)
+            assert problems == []
+            with pytest.raises(errors.SeriesDiffersError, match="the log it was made from differs"):
+                other.execute(statements[0])
     _, problems = ran(again.replace("max_keys = 3", "max_keys = 4"))
     assert len(problems) == 1 and "max_keys=3" in problems[0]
 

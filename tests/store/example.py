@@ -32,10 +32,11 @@ def counted(n: int = N_KEYS) -> pl.DataFrame:
 def add_series(state: State, name: str = "queries", *, integer_noise: bool = False) -> int:
     """Create a series and return the path of its cells."""
     series_id = f"{state.generation:02d}" + seeded(len(name)).bytes(4).hex()
-    directory = state.new_series_directory(series_id)
+    directory = state.path / "series" / series_id
+    directory.mkdir(mode=0o700)
     files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
     declaration = {"population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
-    return state.commit_series(NewSeries(series_id, name, declaration, SALT, files, integer_noise))
+    return state.commit_series(NewSeries(series_id, name, declaration, SALT, files, integer_noise=integer_noise))
 
 
 def make_store(path: Path, *, durable: bool = True) -> Path:

@@ -1,0 +1,290 @@
+"""A series that is asked for again is the one that was made: of the same declaration, query and log, or an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import DataError, NameTakenError, SeriesDiffersError
+
+UNIT = "planted-unit-"
+
+
+def rows(n: int = 2000, seed: int = 1) -> pl.DataFrame:
+    """A log whose units can be told from anything else."""
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame({"user": [f"{UNIT}{i}" for i in rng.integers(0, 600, n)], "key": rng.integers(0, 30, n)})
+
+
+def made(store: object, source: object, **changed: object) -> sh.Series:
+    """The series, made or reused."""
+    declared: dict = {"name": "visits", "unit": "user", "key": "key", "max_keys": 3, "domain": sh.Integers(100)}
+    return sh.create(store, source, **({**declared, "if_exists": "reuse"} | changed))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two Parquet files."""
+    (tmp_path / "log").mkdir()
+    rows().write_parquet(tmp_path / "log" / "a.parquet")
+    rows(seed=2).write_parquet(tmp_path / "log" / "b.parquet")
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where the store is to be."""
+    return tmp_path / "store"
+
+
+def differs(store: Path, source: object, what: str = "the log it was made from", **changed: object) -> None:
+    """Being asked for again is refused, and says what differs and nothing of the log."""
+    with pytest.raises(SeriesDiffersError, match=what) as refused:
+        made(store, source, **changed)
+    assert refused.value.exit_code == 5
+    assert UNIT not in str(refused.value)
+
+
+def test_files_are_read_again_only_where_the_system_says_they_changed(
+    log: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is opened where paths, sizes and times agree; a time alone is no difference; a byte is one."""
+    pattern = str(log / "*.parquet")
+    first = made(store, pattern).release("one", level=1)
+    with monkeypatch.context() as patched:
+        patched.setattr("sparsehist.counting.fingerprint._file_digest", lambda *_: pytest.fail("a file was read"))
+        assert made(store, pattern).release("one").frame.equals(first.frame)
+    os.utime(log / "a.parquet", ns=(1, 1))
+    made(store, pattern)
+    content = bytearray((log / "b.parquet").read_bytes())
+    about = (log / "b.parquet").stat()
+    content[200] ^= 1  # within the first column, past the names: the footer says the same
+    (log / "b.parquet").write_bytes(content)
+    os.utime(log / "b.parquet", ns=(about.st_atime_ns, about.st_mtime_ns))
+    differs(store, pattern)
+
+
+@pytest.mark.parametrize("change", ["another", "fewer", "more", "gone"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_another_set_of_files_is_another_log(tmp_path: Path, store: Path, change: str, ending: str) -> None:
+    """The next day's file, one file less or more, none at all."""
+    write = getattr(pl.DataFrame, f"write_{ending}")
+    for name, seed in (("a", 1), ("b", 2)):
+        write(rows(seed=seed), tmp_path / f"{name}.{ending}")
+    pattern = str(tmp_path / f"*.{ending}")
+    made(store, pattern)
+    made(store, [tmp_path / f"b.{ending}", tmp_path / f"a.{ending}"])
+    if change == "another":
+        write(rows(seed=3), tmp_path / f"b.{ending}")
+    elif change == "more":
+        write(rows(seed=3), tmp_path / f"c.{ending}")
+    else:
+        (tmp_path / f"b.{ending}").unlink()
+        if change == "gone":
+            (tmp_path / f"a.{ending}").unlink()
+    differs(store, pattern)
+    with pytest.raises(NameTakenError):
+        made(store, pattern, if_exists="error")
+
+
+def _as(kind: str, frame: pl.DataFrame) -> object:
+    if kind == "lazy":
+        return frame.lazy()
+    if kind == "arrow":
+        return frame.to_arrow()
+    if kind == "stream":  # can be read once
+        return pa.RecordBatchReader.from_batches(frame.to_arrow().schema, frame.to_arrow().to_batches())
+    if kind in ("relation", "query"):
+        connection = duckdb.connect()
+        connection.register("log", frame)
+        query = "select user, key from log"
+        return connection.sql(query) if kind == "relation" else sh.Query(query, connection=connection)
+    if kind == "counts":
+        return sh.Counts(frame.group_by("key").len("count"))
+    return frame
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("kind", ["frame", "lazy", "arrow", "stream", "relation", "query", "counts"])
+def test_rows_are_compared_in_any_order(store: Path, kind: str, engine: str) -> None:
+    """The same rows shuffled are the same log; one value that differs, one row less or twice is another."""
+    frame, changed = rows(), {"unit": None} if kind == "counts" else {}
+    made(store, _as(kind, frame), engine=engine, **changed)
+    made(store, _as(kind, frame.sample(fraction=1, shuffle=True, seed=3)), engine=engine, **changed)
+    one = pl.when(pl.int_range(pl.len()) == 77).then(99).otherwise(pl.col("key")).alias("key")
+    for other in (frame.with_columns(one), frame.head(-1), pl.concat([frame, frame.head(1)])):
+        differs(store, _as(kind, other), engine=engine, **changed)
+
+
+def test_columns_that_are_not_counted_do_not_matter_and_dtypes_do(store: Path) -> None:
+    """Only unit and key are compared; a number is not its text."""
+    made(store, rows())
+    made(store, rows().with_columns(note=pl.lit(1)))
+    differs(store, rows().with_columns(pl.col("key").cast(pl.Int32)))
+
+
+def test_the_text_of_a_query_is_compared_without_blanks_comments_and_case(log: Path, store: Path) -> None:
+    """A WHERE that was added is another query; so is another value of a parameter, or case within quotes."""
+    text = f"select user, key from read_parquet('{log}/*.parquet') where user <> 'X'"
+
+    def query(sql: str, **parameters: object) -> sh.Query:
+        return sh.Query(sql, parameters=parameters or None)
+
+    made(store, query(text))
+    made(store, query(f"/* daily */ SELECT user,\n key FROM {text.split('from ')[1]}; -- end"))
+    for other in (text + " and key < 5", text.replace("'X'", "'x'"), text.replace("'X'", "'X '")):
+        differs(store, query(other), "the text of its query")
+    made(store, query(text + " and key < $n", n=5), name="few")
+    made(store, query(text + " and key < $n", n=5), name="few")
+    differs(store, query(text + " and key < $n", n=6), "the text of its query", name="few")
+    differs(store, query(text + " and key < $n", n=6), "the text", name="few", accept_changed_source=True)
+
+
+def test_files_and_views_behind_a_query_are_compared(log: Path, store: Path) -> None:
+    """A query of files follows the files; one of a view follows its rows, whatever the view was."""
+    text = f"select user, key from read_parquet('{log}/*.parquet')"
+    connection = duckdb.connect()
+    connection.execute(f"create view v as {text}")
+    of_view = sh.Query("select user, key from v", connection=connection)
+    made(store, sh.Query(text))
+    made(store, of_view, name="viewed")
+    connection.execute(f"create or replace view v as {text} where key < 20")
+    made(store, sh.Query(text))
+    differs(store, of_view, name="viewed")
+    rows(seed=4).write_parquet(log / "a.parquet")
+    differs(store, sh.Query(text))
+
+
+def test_an_accepted_change_is_recorded_and_nothing_of_the_log_is_told(log: Path, store: Path) -> None:
+    """The counts stay; the ledger has it once, later releases say so, earlier ones and public files no more."""
+    pattern = str(log / "*.parquet")
+    series = made(store, pattern)
+    first = series.release("one", level=1)
+    assert (first.metadata["log"], first.repeated) == ("unchanged", False)
+    rows(seed=5).write_parquet(log / "b.parquet")
+    differs(store, pattern)
+    for _ in range(2):
+        again = made(store, pattern, accept_changed_source=True, who="me")
+        assert again.release("one").frame.equals(first.frame) and again.release("one").repeated
+    differs(store, pattern)
+    second = again.release("two", level=1, threshold=first.threshold)
+    assert second.metadata["log"] == "change accepted"
+    assert second.frame.equals(first.frame)
+    assert again.release("one").metadata == first.metadata
+    events = sh.open(store).events()
+    accepted = events.filter(what="accept changed source")
+    assert accepted.select("who", "series", "details").rows() == [("me", "visits", None)]
+    with sh.open(store)._hold() as state:
+        record = state.series("visits")
+        assert record is not None
+        secrets = [
+            value for text in (record.made_from, record.accepted) for value in json.loads(text or "{}").values()
+        ]
+    out = store.parent / "two.parquet"
+    second.write_parquet(out)
+    told = [*map(str, events.rows()), str(second.metadata), repr(record)]
+    public = [file.read_bytes() for file in (out, out.with_name("sparsehist-ledger.json"))]
+    for secret in filter(None, secrets):
+        assert not any(secret in text for text in told)
+        assert not any(secret.encode() in content for content in public)
+
+
+def test_a_log_that_changes_while_it_is_counted_is_refused(
+    log: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of such files may be of neither version; nothing is left behind."""
+    from sparsehist.counting import count_keys
+
+    def slowly(*given: object, **named: object) -> object:
+        counted = count_keys(*given, **named)  # type: ignore[arg-type]
+        rows(seed=6).write_parquet(log / "a.parquet")
+        return counted
+
+    monkeypatch.setattr("sparsehist.series.creation.count_keys", slowly)
+    with pytest.raises(DataError, match="changed while it was counted"):
+        made(store, str(log / "*.parquet"))
+    assert not store.exists()
+
+
+def test_other_series_are_released_while_a_log_is_counted(
+    log: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting does not hold the store; of two that count one name, one wins and the other is given the same."""
+    from sparsehist.counting import count_keys
+
+    other = made(store, rows(seed=7), name="other")
+    sources = iter([rows(seed=7), rows()])
+
+    def meanwhile(*given: object, **named: object) -> object:
+        monkeypatch.setattr("sparsehist.series.creation.count_keys", count_keys)
+        assert len(other.release("one", level=1)) > 0
+        made(store, next(sources))
+        return count_keys(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sparsehist.series.creation.count_keys", meanwhile)
+    differs(store, rows())
+    sh.open(store).drop("visits")
+    monkeypatch.setattr("sparsehist.series.creation.count_keys", meanwhile)
+    assert made(store, rows()).release("one", level=1).frame.height
+    assert list((store / "tmp").iterdir()) == []
+    assert len(list((store / "series").iterdir())) == 2
+
+
+_JOB = """
+import sys, polars as pl, sparsehist as sh
+store, source = sys.argv[1:]
+series = sh.create(store, source, name="visits", unit="user", key="key", max_keys=3, domain=sh.Integers(100),
+                   if_exists="reuse", wait=60, engine="duckdb", memory_limit="100MB")
+print(series.release("one", level="0.5", wait=60).frame.rows())
+"""
+
+
+def _job(store: Path, log: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _JOB, str(store), str(log)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_job_run_twice_and_twice_at_once_gives_the_same(log: Path, store: Path) -> None:
+    """Two processes that begin with no store at all, and one after them, print the same numbers."""
+    jobs = [_job(store, log / "a.parquet") for _ in range(2)]
+    said = [job.communicate(timeout=120) for job in jobs]
+    said.append(_job(store, log / "a.parquet").communicate(timeout=120))
+    assert [err for _, err in said] == ["", "", ""]
+    assert len({out for out, _ in said}) == 1 and len(said[0][0]) > 20
+
+
+def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: Path) -> None:
+    """Spill with units is there when the run is killed, and gone after the next command; the job then runs."""
+    n = 3_000_000
+    large = pl.DataFrame({"user": pl.int_range(n, eager=True), "key": pl.int_range(n, eager=True) % 100})
+    large = large.with_columns(pl.format(f"{UNIT}{{}}", "user").alias("user"))
+    large.write_csv(tmp_path / "large.csv")
+    made(store, rows(), name="other")
+    job = _job(store, tmp_path / "large.csv")
+    deadline = time.monotonic() + 60
+    while not _holding_units(store / "tmp"):
+        assert job.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    job.send_signal(signal.SIGKILL)
+    job.communicate(timeout=60)
+    assert _holding_units(store / "tmp")
+    sh.open(store)
+    assert list((store / "tmp").iterdir()) == []
+    out, err = _job(store, tmp_path / "large.csv").communicate(timeout=300)
+    assert (err, out[:1]) == ("", "[")
+
+
+def _holding_units(place: Path) -> list[Path]:
+    return [file for file in place.rglob("*") if file.is_file() and UNIT.encode() in file.read_bytes()[: 1 << 26]]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.counting.coded_pairs import first_of_runs
+from sparsehist.counting.codes import first_of_runs
 
 WORD_BITS = 64
 
@@ -67,7 +67,7 @@ def first_keys(
         words |= group.astype(np.uint64) << np.uint64(WORD_BITS - int(group_bits))
     starts = np.flatnonzero(first_of_runs(group))
     sizes = np.diff(starts, append=group.size)
-    ordered = pl.Series(words).sort().to_numpy()  # in half the time of numpy, and less than finding an order
+    ordered = np.sort(words)  # in less time than finding an order takes
     if first_of_runs(ordered).all():
         last_kept = ordered[starts + np.minimum(sizes, max_keys) - 1]
         return np.asarray(words <= np.repeat(last_kept, sizes))

@@ -2,13 +2,15 @@
 
 Values are looked up by a 64-bit hash in a table of our own, all of a batch at once; then every value is compared
 with the one its code stands for, so a collision of hashes costs time and never merges two values. (The categoricals
-of Polars are as exact, and take two to four times as long.) Codes say nothing about order: nothing may be chosen
-by them.
+of Polars are as exact, and take two to four times as long.) The first bits of the hash choose one of several tables,
+so that threads seldom wait for one another. Codes say nothing about order: nothing may be chosen by them.
 """
 
 from __future__ import annotations
 
 import secrets
+from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 import polars as pl
@@ -18,7 +20,10 @@ from sparsehist.errors import DataError
 
 Codes32 = NDArray[np.uint32]
 
-MOST_CODES = 2**32 - 2
+CODE_BITS = 32
+MOST_CODES = 2**CODE_BITS - 2
+_TABLE_BITS = 3
+_TABLES = 1 << _TABLE_BITS
 _FIRST_BITS = 12
 _SPACIOUS = 2  # slots per code at least: half full, two of three values are found at once
 _FREE = np.uint32(0)
@@ -30,30 +35,47 @@ def value_hash(values: pl.Series, seed: int) -> NDArray[np.uint64]:
     return values.hash(seed).to_numpy()
 
 
+def first_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Mark the first of each run of equal values."""
+    first = np.empty(ordered.size, dtype=bool)
+    first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
+
+
+def by_first_bits(words: NDArray[np.uint64], bits: int) -> tuple[NDArray[np.intp], list[int]]:
+    """Bring words with equal first bits together.
+
+    Args:
+        words: Shape (n,).
+        bits: How many bits, from 1 to 8.
+
+    Returns:
+        Positions of the words in their new order, shape (n,), and where each of the 2**bits parts begins and ends.
+    """
+    part = (words >> np.uint64(64 - bits)).astype(np.uint8)
+    ends = np.cumsum(np.bincount(part, minlength=1 << bits))
+    return np.argsort(part, kind="stable"), [0, *ends.tolist()]  # a radix sort: the numbers have 8 bits
+
+
+def taken(values: pl.Series, places: NDArray[np.integer]) -> pl.Series:
+    """Take values by place, without the plan that Polars makes for `gather`."""
+    return values[pl.Series(places.astype(np.uint32, copy=False))]
+
+
 class Codes:
-    """The distinct values seen so far, and the code of each. Secret."""
+    """The distinct values seen so far, and the code of each. May be used by several threads at once. Secret."""
 
     def __init__(self, dtype: pl.DataType) -> None:
-        # By code, each in one chunk: from several, values are taken in six times the time. Values that came lately
-        # stand apart, or every batch would copy all before it.
-        self._settled = self._recent = pl.Series("value", [], dtype=dtype)
         self._seed = secrets.randbits(64)
-        # An open table: a slot holds one more than a code, or 0 while it is free; hashes are those of the codes.
-        self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
-        self._hashes: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-        self._strays = pl.DataFrame(schema={"value": dtype, "code": pl.UInt32})
+        self._tables = [_Table(dtype) for _ in range(_TABLES)]
+        self._locks = [Lock() for _ in range(_TABLES)]
 
     def __repr__(self) -> str:
         return "Codes()"
 
     def __len__(self) -> int:
-        return self._settled.len() + self._recent.len()
-
-    @property
-    def values(self) -> pl.Series:
-        """The values, by code."""
-        self._settle()
-        return self._settled
+        return sum(map(len, self._tables))
 
     def codes(self, values: pl.Series) -> Codes32:
         """Find the codes of values, giving new ones to those not seen before.
@@ -62,16 +84,65 @@ class Codes:
             values: Of the dtype of the column, without nulls; shape (n,).
 
         Returns:
-            Shape (n,).
+            Shape (n,). There are gaps between codes: `dense` closes them once all values have been seen.
         """
-        if len(self) + values.len() > MOST_CODES:
+        hashes = value_hash(values, self._seed)
+        order, ends = by_first_bits(hashes, _TABLE_BITS)
+        hashes, values = hashes[order], taken(values, order)
+        found = np.empty(order.size, dtype=np.uint32)
+        for number, (begin, end) in enumerate(pairwise(ends)):
+            with self._locks[number]:
+                codes = self._tables[number].codes(values[begin:end], hashes[begin:end])
+            codes <<= np.uint32(_TABLE_BITS)
+            codes |= np.uint32(number)
+            found[order[begin:end]] = codes
+        return found
+
+    def values(self) -> pl.Series:
+        """List the distinct values."""
+        return pl.concat([table.values() for table in self._tables])
+
+    def dense(self) -> Codes32:
+        """Tell for each code at which place of `values` its value stands."""
+        sizes = [len(table) for table in self._tables]
+        places = np.zeros((max(sizes), _TABLES), dtype=np.uint32)
+        start = 0
+        for number, size in enumerate(sizes):
+            places[:size, number] = np.arange(start, start + size, dtype=np.uint32)
+            start += size
+        return places.ravel()
+
+
+class _Table:
+    """Some of the values, coded without gaps."""
+
+    def __init__(self, dtype: pl.DataType) -> None:
+        # By code, each in one chunk: from several, values are taken in six times the time. Values that came lately
+        # stand apart, or every batch would copy all before it.
+        self._settled = self._recent = pl.Series("value", [], dtype=dtype)
+        # An open table: a slot holds one more than a code, or 0 while it is free; hashes are those of the codes.
+        self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
+        self._hashes: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._strays = pl.DataFrame(schema={"value": dtype, "code": pl.UInt32})
+
+    def __len__(self) -> int:
+        return self._settled.len() + self._recent.len()
+
+    def values(self) -> pl.Series:
+        """The values, by code."""
+        self._settle()
+        return self._settled
+
+    def codes(self, values: pl.Series, hashes: NDArray[np.uint64]) -> Codes32:
+        """Find the codes of values with these hashes."""
+        if len(self) + values.len() > MOST_CODES >> _TABLE_BITS:
             raise DataError('the log has too many distinct values for this engine: pass engine="duckdb"')
         self._make_room(values.len())
-        codes, new = self._by_hash(value_hash(values, self._seed))
-        self._append(values.gather(new))
+        codes, new = self._by_hash(hashes)
+        self._append(taken(values, new))
         strays = self._differing(values, codes)
         if strays.size:
-            codes[strays] = self._stray_codes(values.gather(strays))
+            codes[strays] = self._stray_codes(taken(values, strays))
         return codes
 
     def _make_room(self, more: int) -> None:
@@ -93,8 +164,9 @@ class Codes:
                 codes, slots = codes[lost], self._next(slots[lost])
 
     def _home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Where a hash belongs."""
-        return (hashes >> np.uint64(64 - (self._slots.size - 1).bit_length())).view(np.int64)
+        """Where a hash belongs; its first bits chose the table."""
+        bits = (self._slots.size - 1).bit_length()
+        return ((hashes << np.uint64(_TABLE_BITS)) >> np.uint64(64 - bits)).view(np.int64)
 
     def _next(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         return (slots + 1) & (self._slots.size - 1)
@@ -138,9 +210,9 @@ class Codes:
         if not first:
             return np.empty(0, dtype=np.intp)
         late = np.flatnonzero(codes >= first)
-        differs = self._settled.gather(np.minimum(codes, np.uint32(first - 1))).ne(values).to_numpy(writable=True)
+        differs = taken(self._settled, np.minimum(codes, np.uint32(first - 1))).ne(values).to_numpy(writable=True)
         if late.size:
-            differs[late] = self._recent.gather(codes[late] - np.uint32(first)).ne(values.gather(late)).to_numpy()
+            differs[late] = taken(self._recent, codes[late] - np.uint32(first)).ne(taken(values, late)).to_numpy()
         return np.flatnonzero(differs)
 
     def _stray_codes(self, values: pl.Series) -> Codes32:
@@ -161,7 +233,7 @@ class Codes:
             # Taken out of the buffers of its batch, which would be kept for a few of their strings.
             new = pl.Series(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._recent = pl.concat([self._recent, new.alias("value")], rechunk=True)
-        if 2 * self._recent.len() > self._settled.len():
+        if 8 * self._recent.len() > self._settled.len():
             self._settle()
 
     def _settle(self) -> None:

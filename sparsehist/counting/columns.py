@@ -1,22 +1,51 @@
-"""The columns of a log as codes of 32 bits: of its units, and of its keys, which may be several columns."""
+"""The columns of a log as exact codes: its units as 64-bit numbers, its keys, which may be several columns, as codes.
+
+A column comes as its values, or as some values and the place among them of each row: a Parquet file holds most
+columns that way, and only the values of its dictionaries need be looked up.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.counting.coded_pairs import CODE_BITS, low_codes
-from sparsehist.counting.codes import Codes, Codes32
+from sparsehist.counting.codes import CODE_BITS, Codes, Codes32, taken
 
-SHIFTED_DTYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean, pl.Date, pl.Time)
+WHOLE_DTYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean, pl.Date, pl.Time)
+
+
+@dataclass(frozen=True)
+class LogColumn:
+    """Some rows of a column, without nulls. Secret.
+
+    Attributes:
+        values: As `plain` makes them.
+        places: Place among the values of each row; None if the values are the rows.
+    """
+
+    values: pl.Series = field(repr=False)
+    places: NDArray[np.integer] | None = field(default=None, repr=False)
+
+    def codes(self, table: Codes) -> Codes32:
+        """Code the rows."""
+        values, places = self.values, self.places
+        if places is None and values.dtype.is_integer():
+            distinct, places = np.unique(values.to_numpy(), return_inverse=True)
+            values = pl.Series(distinct)
+        codes = table.codes(values)
+        return codes if places is None else codes[places]
 
 
 def whole(dtype: pl.DataType) -> bool:
     """Say whether values of this dtype are whole numbers inside, of 64 bits at most."""
-    return dtype in SHIFTED_DTYPES or isinstance(dtype, (pl.Datetime, pl.Duration))
+    return dtype in WHOLE_DTYPES or isinstance(dtype, (pl.Datetime, pl.Duration))
 
 
 def plain_dtype(dtype: pl.DataType) -> pl.DataType:
@@ -37,7 +66,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
     return column.cast(pl.String)
 
 
-def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+def _restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Undo `plain`, up to the kind of text."""
     if dtype == pl.Boolean:
         return values.cast(pl.Boolean)
@@ -48,56 +77,46 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     return values if dtype in (pl.String, pl.Categorical, pl.Enum) else values.cast(dtype)
 
 
-class UnitCodes:
-    """Codes of units. Secret.
+class Units:
+    """Units as numbers of 64 bits, equal where units are equal, whose first bits are even. Secret.
 
-    Whole numbers that lie near one another are codes themselves, shifted; all else is looked up. The first number
-    that lies too far away makes looked-up codes of those before it, wherever they are: `recoded` does that.
+    A whole number needs no code, and any other unit has one; either is multiplied by a random odd number, which is a
+    bijection and spreads numbers of any pattern.
     """
 
     def __init__(self, dtype: pl.DataType) -> None:
+        multiplier = secrets.randbits(64) | 1
+        self._multiplier = np.uint64(multiplier)
+        self._inverse = np.uint64(pow(multiplier, -1, 2**64))
         self._dtype = dtype
-        self._table: Codes | None = None if whole(dtype) else Codes(pl.String())
-        self._origin: int | None = None
+        self._table = None if whole(dtype) else Codes(pl.String())
 
-    def fit(self, values: pl.Series) -> bool:
-        """Say whether these can be coded as those before them were; if not, `recode` comes first."""
-        if self._table is not None or not values.len():
-            return True
-        low, high = int(values.min()), int(values.max())  # type: ignore[arg-type]
-        if self._origin is None:
-            self._origin = low - 2 ** (CODE_BITS - 1)
-        return self._origin <= low and high - self._origin < 2**CODE_BITS
-
-    def recode(self, words: NDArray[np.uint64]) -> None:
-        """Look up all numbers from now on, and those whose codes are in `words` too."""
-        numbers = low_codes(words >> np.uint64(CODE_BITS))
-        values = self._numbers(numbers)
-        self._table = Codes(pl.Int64())
-        words &= np.uint64(2**CODE_BITS - 1)
-        words |= self._table.codes(values).astype(np.uint64) << np.uint64(CODE_BITS)
-
-    def codes(self, values: pl.Series) -> Codes32:
-        """Code values that `fit`."""
+    def numbers(self, column: LogColumn) -> NDArray[np.uint64]:
+        """Number rows."""
         if self._table is not None:
-            return self._table.codes(values)
-        return (values.to_numpy().view(np.uint64) - self._shift).astype(np.uint32)
+            numbers = column.codes(self._table).astype(np.uint64)
+        else:
+            numbers = column.values.to_numpy().view(np.uint64)
+            numbers = numbers if column.places is None else numbers[column.places]
+        return numbers * self._multiplier
 
-    def values(self, codes: Codes32) -> pl.Series:
-        """Turn codes back into values."""
-        values = self._numbers(codes) if self._table is None else self._table.values.gather(codes)
-        return restored(values, self._dtype)
+    def values(self, numbers: NDArray[np.uint64]) -> pl.Series:
+        """Turn numbers back into units, in the dtype of the log up to the kind of text."""
+        plain = numbers * self._inverse
+        if self._table is None:
+            return _restored(pl.Series(plain.view(np.int64)), self._dtype)
+        values, places = self._coded
+        return _restored(taken(values, places[plain]), self._dtype)
 
-    def _numbers(self, codes: Codes32) -> pl.Series:
-        return pl.Series((codes.astype(np.uint64) + self._shift).view(np.int64))
+    @cached_property
+    def _coded(self) -> tuple[pl.Series, Codes32]:
+        """Every unit that has a code, and its place by code; once all have been seen."""
+        table = cast("Codes", self._table)
+        return table.values(), table.dense()
 
-    @property
-    def _shift(self) -> np.uint64:
-        return np.uint64((self._origin or 0) % 2**64)
 
-
-class KeyCodes:
-    """Codes of keys, from 0 on without gaps. Secret.
+class Keys:
+    """Codes of keys. Secret.
 
     A key of several columns is coded from the left: the code of what stands before beside the code of a column
     makes a number, and that is coded in turn.
@@ -108,28 +127,34 @@ class KeyCodes:
         self._columns = [Codes(plain_dtype(dtype)) for dtype in dtypes]
         self._joints = [Codes(pl.UInt64()) for _ in dtypes[1:]]
 
-    def codes(self, columns: Sequence[pl.Series]) -> Codes32:
+    def codes(self, columns: Sequence[LogColumn]) -> Codes32:
         """Code the key of each row."""
-        codes = self._columns[0].codes(columns[0])
+        codes = columns[0].codes(self._columns[0])
         for joint, table, column in zip(self._joints, self._columns[1:], columns[1:], strict=True):
             pairs = codes.astype(np.uint64) << np.uint64(CODE_BITS)
-            pairs |= table.codes(column)
-            codes = joint.codes(pl.Series(pairs))
+            pairs |= column.codes(table)
+            codes = LogColumn(pl.Series(pairs)).codes(joint)
         return codes
 
-    def keys(self) -> pl.DataFrame:
-        """List the keys by code: columns key_0, … in the dtypes of the log, up to the kind of text."""
+    def keys(self) -> tuple[pl.DataFrame, Codes32]:
+        """List the keys: columns key_0, … in the dtypes of the log, up to the kind of text; and the row by code."""
         columns: list[pl.Series] = []
         codes: Codes32 | None = None
         for joint, table in zip(reversed(self._joints), reversed(self._columns[1:]), strict=True):
-            pairs = (joint.values if codes is None else joint.values.gather(codes)).to_numpy()
-            columns.append(table.values.gather(low_codes(pairs)))
-            codes = low_codes(pairs >> np.uint64(CODE_BITS))
-        first = self._columns[0].values
-        columns.append(first if codes is None else first.gather(codes))
-        return pl.DataFrame(
+            pairs = _taken(joint, codes).to_numpy()
+            columns.append(_taken(table, pairs.astype(np.uint32)))
+            codes = (pairs >> np.uint64(CODE_BITS)).astype(np.uint32)
+        columns.append(_taken(self._columns[0], codes))
+        keys = pl.DataFrame(
             [
-                restored(column, dtype).alias(f"key_{i}")
+                _restored(column, dtype).alias(f"key_{i}")
                 for i, (column, dtype) in enumerate(zip(reversed(columns), self._dtypes, strict=True))
             ]
         )
+        return keys, (self._joints or self._columns)[-1].dense()
+
+
+def _taken(table: Codes, codes: Codes32 | None) -> pl.Series:
+    """Take the values of these codes, or all of them."""
+    values = table.values()
+    return values if codes is None else taken(values, table.dense()[codes])

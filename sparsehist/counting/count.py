@@ -11,7 +11,7 @@ import polars as pl
 from sparsehist.counting import with_duckdb, with_polars
 from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
-from sparsehist.counting.room import available_memory, memory_needed
+from sparsehist.counting.memory import available_memory, memory_needed
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError
@@ -59,7 +59,7 @@ def count_keys(
     over files, and how many threads run, change nothing. Rows without a usable key are left out first, and
     keys that the domain takes for one cell count once.
 
-    `engine="auto"` is Polars, unless `memory_limit` or `threads` is given, the source is a DuckDB relation or
+    `engine="auto"` is Polars, unless `memory_limit` is given, the source is a DuckDB relation or
     a Query, or counting the files looks to take more than half the memory there is: of the machine, of the
     control group the process is in, or of its limit. What it takes is guessed from the number of rows and the sizes
     of the files.
@@ -77,7 +77,7 @@ def count_keys(
         on_outside: What to do about rows with a key outside the domain: "error" or "drop".
         engine: "auto", "polars" or "duckdb".
         memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills. Half of what there is if None.
-        threads: For DuckDB.
+        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.
         watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
@@ -133,10 +133,10 @@ def choose_engine(log: Log, wanted: CountRequest, engine: Engine) -> CountingEng
     """Choose by what is declared and by the sizes of the files; never by what is in them."""
     if engine == "duckdb":
         return with_duckdb
-    limited = wanted.memory_limit is not None or wanted.threads is not None
+    limited = wanted.memory_limit is not None
     if engine == "polars":
         if limited:
-            raise DeclarationError('memory_limit and threads are for engine="duckdb"; Polars has neither per call')
+            raise DeclarationError('memory_limit is for engine="duckdb", which spills; Polars does not')
         return with_polars
     if engine != "auto":
         raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')

@@ -17,7 +17,7 @@ import polars as pl
 from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
-from sparsehist.counting.room import available_memory
+from sparsehist.counting.memory import available_memory
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
 from sparsehist.store.layout import spill_directory

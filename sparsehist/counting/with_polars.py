@@ -1,57 +1,75 @@
-"""Count with Polars and numpy: codes are packed into words, and one sort does the rest.
+"""Count with Polars, Arrow and numpy, on all cores: rows are parted by their units, and each part fits a cache.
 
-A (unit, key) pair is one 64-bit word of two exact codes. Sorting the words removes duplicates and brings the
-pairs of a unit together; only units above the bound need their keys put in order. On ten million rows two thirds
-of the time go into reading and coding.
+A unit is a number of 64 bits, a key a code of 32. Rows whose units begin with the same bits are one part. In a part,
+a (unit, key) pair is one word, made of the next 32 bits of the unit and the code of the key; one sort of the words
+removes duplicates and brings the pairs of a unit together, and only units above the bound need their keys put in
+order. (Where units of a part agree in those bits too, they are numbered instead.) Memory that a process touches for
+the first time costs more than the arithmetic done in it, so rows are put in order where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.counting import bounding
-from sparsehist.counting.coded_pairs import (
-    CODE_BITS,
-    CodedPairs,
-    distinct,
-    first_of_runs,
-    key_totals,
-    low_codes,
-    unit_starts,
-)
-from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
+from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
+from sparsehist.counting.codes import CODE_BITS, Codes32, by_first_bits, first_of_runs
+from sparsehist.counting.columns import Keys, Units
 from sparsehist.counting.contract import CountRequest
-from sparsehist.counting.keys import missing_error, place
-from sparsehist.counting.row_groups import pieces, row_group_sizes
+from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
 
-BATCH_ROWS = 400_000
-LARGEST_PIECE = 4_000_000
-PAIRS_AT_ONCE = 1 << 18
+PART_ROWS = 1 << 15
+MOST_PART_BITS = 8
+COUNTED_AT_ONCE = 1 << 18
+NO_CELL = np.uint32(2**CODE_BITS - 1)
+
+Rows = tuple[NDArray[np.uint64], Codes32]
+"""The number of the unit and the code of the key of each row. Secret."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Distinct (unit, key) pairs, those of a unit side by side. Secret.
+    """The distinct (unit, key) pairs of some units, those of a unit side by side. Secret.
 
     Attributes:
-        words: Code of the unit above code of the key; shape (pairs,).
-        units: Resolves unit codes.
-        cells: Cell of each key code; columns key_0, … in canonical dtypes.
-        totals: How many pairs each key code has; shape (cells,).
+        units: Number of each unit, increasing; shape (units,).
+        starts: Where the pairs of each unit begin; shape (units,).
+        cells: Cell of the key of each pair; shape (pairs,).
     """
 
-    words: NDArray[np.uint64] = field(repr=False)
-    units: UnitCodes = field(repr=False)
+    units: NDArray[np.uint64] = field(repr=False)
+    starts: NDArray[np.intp] = field(repr=False)
+    cells: Codes32 = field(repr=False)
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """How many pairs each unit has; shape (units,)."""
+        return np.diff(self.starts, append=self.cells.size)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What the log counts for, unit by unit. Secret.
+
+    Attributes:
+        cells: The cells of the domain that the log has; columns key_0, … in canonical dtypes.
+        units: Leads from the numbers of units back to them.
+        parts: The pairs of each part, and which of them count.
+    """
+
     cells: pl.DataFrame = field(repr=False)
-    totals: NDArray[np.int64] = field(repr=False)
+    units: Units = field(repr=False)
+    parts: Iterator[tuple[Pairs, NDArray[np.bool_]]] = field(repr=False)
 
 
 def name() -> str:
@@ -61,146 +79,158 @@ def name() -> str:
 
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
-    pairs, dropped = _bounded_pairs(log, wanted)
+    bounded = _bounded(log, wanted)
+    totals = np.zeros(bounded.cells.height, dtype=np.int64)
+    waiting: list[Codes32] = []
+    # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
+    for pairs, counts in bounded.parts:
+        waiting.append(pairs.cells[counts])
+        if sum(part.size for part in waiting) > max(totals.size, COUNTED_AT_ONCE):
+            totals += np.bincount(np.concatenate(waiting), minlength=totals.size)
+            waiting = []
     wanted.report("counting")
-    counts = pairs.totals - key_totals(pairs.words[dropped], pairs.totals.size)
-    result = pairs.cells.with_columns(count=pl.Series(counts))
-    return result if counts.all() else result.filter(pl.col("count") > 0)
+    if waiting:
+        totals += np.bincount(np.concatenate(waiting), minlength=totals.size)
+    result = bounded.cells.with_columns(count=pl.Series(totals))
+    return result if totals.all() else result.filter(pl.col("count") > 0)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
-    pairs, dropped = _bounded_pairs(log, wanted)
-    words = np.delete(pairs.words, dropped)
-    units = pairs.units.values(low_codes(words >> np.uint64(CODE_BITS))).alias("unit")
-    return pairs.cells[low_codes(words)].select(units, pl.all())
+    bounded = _bounded(log, wanted)
+    units, cells = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint32)]
+    for pairs, counts in bounded.parts:
+        units.append(np.repeat(pairs.units, pairs.sizes)[counts])
+        cells.append(pairs.cells[counts])
+    kept = bounded.cells[np.concatenate(cells)]
+    return kept.select(bounded.units.values(np.concatenate(units)).alias("unit"), pl.all())
 
 
-def _bounded_pairs(log: Log, wanted: CountRequest) -> tuple[Pairs, NDArray[np.intp]]:
-    """Find the distinct pairs, and the positions of those that their units must give up."""
-    words, units, keys = _read(log, wanted)
-    wanted.report("sorting")
-    words = distinct(words)
+def _bounded(log: Log, wanted: CountRequest) -> Bounded:
+    """Read the log, bring its keys to the domain and bound its units, part by part."""
+    threads = wanted.threads or _cores()
+    units, keys, rows = _read(log, wanted, threads)
     wanted.report("placing keys")
-    pairs = _placed(words, units, keys, wanted)
+    found, places = keys.keys()
+    del keys
+    placed = place(found, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
+    cells, cell_of = _cells(placed, wanted)
+    wanted.report("sorting")
+    bits = min(max((sum(codes.size for _, codes in rows) // PART_ROWS).bit_length(), 1), MOST_PART_BITS)
+    parted = list(in_threads(partial(_parted, cell_of=cell_of[places], bits=bits), rows, threads))
     wanted.report("bounding")
-    return pairs, _dropped(pairs, wanted)
+    order = _Order(cells, units, wanted)
+
+    def bound(part: int) -> tuple[Pairs, NDArray[np.bool_]]:
+        pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
+        return pairs, _counting(pairs, order, wanted.max_keys)
+
+    return Bounded(cells, units, in_threads(bound, range(1 << bits if parted else 0), threads))
 
 
-def _read(log: Log, wanted: CountRequest) -> tuple[NDArray[np.uint64], UnitCodes, pl.DataFrame]:
-    """Read the log batch by batch into words; besides, what codes of units stand for, and the distinct keys."""
+def _cores() -> int:
+    """Tell how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _read(log: Log, wanted: CountRequest, threads: int) -> tuple[Units, Keys, list[Rows]]:
+    """Read the log batch by batch into numbers of units and codes of keys; besides, what these stand for."""
     unit, *key = wanted.columns
-    units, keys = UnitCodes(log.dtypes[unit]), KeyCodes([log.dtypes[name] for name in key])
+    units, keys = Units(log.dtypes[unit]), Keys([log.dtypes[name] for name in key])
+    incomplete: set[str] = set()
+
+    def coded(piece: Piece) -> Rows:
+        batch = read(piece, wanted.columns, log.dtypes)
+        incomplete.update(batch.incomplete)
+        return units.numbers(batch.columns[0]), keys.codes(batch.columns[1:])
+
     with engine_errors(log.label, log):
-        row_groups = _row_groups(log)
-        words = CodedPairs(log.content.height if log.kind == "frame" else sum(map(sum, row_groups.values())))
-        incomplete: set[str] = set()
-        # Values are coded here and not inside the query: threads that wait for one another's turn burn time.
-        for batch in _batches(log, wanted, row_groups):
-            complete = _without_missing(batch, unit, incomplete)
-            column = complete[unit].rechunk()
-            if not units.fit(column):
-                units.recode(words.array())
-            words.append(units.codes(column), keys.codes([complete[name].rechunk() for name in key]))
+        rows = list(in_threads(coded, unread(log, wanted.columns), threads))
+    release_unused()
     for name in wanted.columns if wanted.on_null == "error" else ():
         if name in incomplete:
             raise missing_error(name, "unit" if name == unit else "key")
-    return words.array(), units, keys.keys()
+    return units, keys, rows
 
 
-def _row_groups(log: Log) -> dict[str, list[int]]:
-    """Sizes of the row groups of each file, if it is Parquet and they can all be told."""
-    found = {file: row_group_sizes(file) for file in log.files} if log.kind == "parquet" else {}
-    return {} if None in found.values() else {file: sizes or [] for file, sizes in found.items()}
-
-
-def _batches(log: Log, wanted: CountRequest, row_groups: Mapping[str, Sequence[int]]) -> Iterator[pl.DataFrame]:
-    """Read the columns in batches, as what codes are made of."""
-    values = [plain(name, log.dtypes[name]) for name in wanted.columns]
-    if not row_groups or max(max(sizes, default=0) for sizes in row_groups.values()) > LARGEST_PIECE:
-        rows = log.lazy(wanted.columns).select(values)
-        yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
-        return
-    # A stream reads ahead as far as it gets, and holds what it has read: here that took a third of all memory.
-    scans = {file: replace(log, files=(file,)).lazy(wanted.columns) for file in row_groups}
-    for piece in pieces(row_groups, BATCH_ROWS):
-        yield pl.concat([scans[file].slice(start, size) for file, start, size in piece]).select(values).collect()
-
-
-def _without_missing(batch: pl.DataFrame, unit: str, incomplete: set[str]) -> pl.DataFrame:
-    """Leave out rows without unit or key, noting the columns; keys that are empty are left to the domain."""
-    empty = batch[unit] == "" if batch.schema[unit] == pl.String else None
-    if empty is not None and empty.any():
-        incomplete.add(unit)
-        batch = batch.filter(~empty)
-    holes = {column.name for column in batch if column.null_count()}
-    incomplete |= holes
-    return batch.drop_nulls() if holes else batch
-
-
-def _placed(words: NDArray[np.uint64], units: UnitCodes, keys: pl.DataFrame, wanted: CountRequest) -> Pairs:
-    """Bring the distinct keys to the domain; pairs whose keys share a cell become one."""
-    placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
+def _cells(placed: PlacedKeys, wanted: CountRequest) -> tuple[pl.DataFrame, Codes32]:
+    """List the cells that keys fall into, and the cell of each key or `NO_CELL`."""
     if placed.unchanged:
-        return Pairs(words, units, placed.cells, key_totals(words, placed.cells.height))
+        return placed.cells, np.arange(placed.cells.height, dtype=np.uint32)
     cells = placed.cells.unique(maintain_order=True)
     numbered = placed.cells.join(
         cells.with_row_index("cell"), on=key_names(wanted.domain.columns), how="left", maintain_order="left"
     )
-    cell_of = np.zeros(keys.height, dtype=np.uint64)
+    cell_of = np.full(placed.usable.size, NO_CELL)
     cell_of[placed.usable] = numbered["cell"].to_numpy()
-    old = low_codes(words)
-    if not placed.usable.all():
-        inside = placed.usable[old]
-        words, old = words[inside], old[inside]
-    words = (words >> np.uint64(CODE_BITS) << np.uint64(CODE_BITS)) | cell_of[old]
-    words = distinct(words)
-    return Pairs(words, units, cells, key_totals(words, cells.height))
+    return cells, cell_of
 
 
-def _dropped(pairs: Pairs, wanted: CountRequest) -> NDArray[np.intp]:
-    """Find the pairs that units above the bound must give up."""
-    starts = unit_starts(pairs.words)
-    sizes = np.diff(starts, append=pairs.words.size)
-    over = np.flatnonzero(sizes > wanted.max_keys)
-    if not over.size:
-        return over
-    starts, sizes = starts[over], sizes[over]
-    key_hashes = bounding.salted_hash(pairs.cells, wanted.salt, b"key")
-    block = np.cumsum(sizes) // PAIRS_AT_ONCE
-    cuts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), over.size]
-    return np.concatenate(
-        [
-            _dropped_of_units(pairs, starts[low:high], sizes[low:high], key_hashes, wanted)
-            for low, high in pairwise(cuts)
-        ]
-    )
+def _parted(rows: Rows, cell_of: Codes32, bits: int) -> tuple[Rows, list[int]]:
+    """Bring the rows of each part together, with cells in the place of keys; returns where each part ends, too."""
+    units, codes = rows
+    np.take(cell_of, codes, out=codes, mode="clip")
+    if (codes == NO_CELL).any():
+        units, codes = units[codes != NO_CELL], codes[codes != NO_CELL]
+    order, ends = by_first_bits(units, bits)
+    units[:], codes[:] = units[order], codes[order]
+    return (units, codes), ends
 
 
-def _dropped_of_units(
-    pairs: Pairs,
-    starts: NDArray[np.intp],
-    sizes: NDArray[np.intp],
-    key_hashes: NDArray[np.uint64],
-    wanted: CountRequest,
-) -> NDArray[np.intp]:
-    """Find what some units above the bound must give up, given where their pairs begin and how many there are."""
-    group = np.repeat(np.arange(starts.size, dtype=np.uint32), sizes)
-    rows = np.arange(group.size) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-    keys = low_codes(pairs.words[rows])
-    units = pairs.units.values(low_codes(pairs.words[starts] >> np.uint64(CODE_BITS))).to_frame("unit")
-    unit_hashes = bounding.salted_hash(units, wanted.salt, b"unit")
-    hashes = bounding.mix(unit_hashes[group], key_hashes[keys])
-    kept = bounding.first_keys(group, hashes, wanted.max_keys, lambda tied: _ranks(pairs.cells, keys[tied]))
-    dropped: NDArray[np.intp] = rows[~kept]
-    return dropped
+def _pairs(rows: Sequence[tuple[NDArray[np.uint64], Codes32, slice]], bits: int) -> Pairs:
+    """Find the distinct pairs of one part."""
+    units = np.concatenate([numbers[own] for numbers, _, own in rows])
+    cells = np.concatenate([codes[own] for _, codes, own in rows])
+    distinct = np.sort(units)
+    distinct = distinct[first_of_runs(distinct)]
+    # All begin with the same bits; in what follows these, the last ones seldom matter.
+    shift, low = np.uint64(bits), np.uint64(CODE_BITS)
+    if first_of_runs(distinct << shift >> low).all():
+        words = units << shift >> low << low
+    else:
+        words = np.searchsorted(distinct, units).astype(np.uint64) << low
+    words |= cells
+    words.sort()
+    words = words[first_of_runs(words)]
+    return Pairs(distinct, np.flatnonzero(first_of_runs(words >> low)), words.astype(np.uint32))
 
 
-def _ranks(cells: pl.DataFrame, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Rank keys by value, equal keys alike."""
-    ordered = np.sort(keys)
-    tied = ordered[first_of_runs(ordered)]
-    order = cells[tied].with_row_index("number").sort(cells.columns)["number"].to_numpy()
-    rank = np.empty(tied.size, dtype=np.uint32)
-    rank[order] = np.arange(tied.size, dtype=np.uint32)
-    return rank[np.searchsorted(tied, keys)]
+class _Order:
+    """Hashes that put the keys of a unit in order. Secret."""
+
+    def __init__(self, cells: pl.DataFrame, units: Units, wanted: CountRequest) -> None:
+        self._cells, self._units, self._salt = cells, units, wanted.salt
+        self._keys: NDArray[np.uint64] | None = None
+        self._lock = Lock()
+
+    def hashes(self, units: NDArray[np.uint64], sizes: NDArray[np.intp], cells: Codes32) -> NDArray[np.uint64]:
+        """Hash pairs, given units and how many each has, and the cells of the pairs."""
+        with self._lock:
+            if self._keys is None:
+                self._keys = bounding.salted_hash(self._cells, self._salt, b"key")
+        own = bounding.salted_hash(self._units.values(units).to_frame("unit"), self._salt, b"unit")
+        return bounding.mix(np.repeat(own, sizes), self._keys[cells])
+
+    def ranks(self, cells: Codes32) -> Codes32:
+        """Rank cells by value, equal ones alike."""
+        ordered = np.sort(cells)
+        tied = ordered[first_of_runs(ordered)]
+        order = self._cells[tied].with_row_index("number").sort(self._cells.columns)["number"].to_numpy()
+        rank = np.empty(tied.size, dtype=np.uint32)
+        rank[order] = np.arange(tied.size, dtype=np.uint32)
+        return rank[np.searchsorted(tied, cells)]
+
+
+def _counting(pairs: Pairs, order: _Order, max_keys: int) -> NDArray[np.bool_]:
+    """Mark the pairs that count: units above the bound keep the first ones in their own order."""
+    counts = np.ones(pairs.cells.size, dtype=bool)
+    sizes = pairs.sizes
+    over = np.flatnonzero(sizes > max_keys)
+    if over.size:
+        sizes = sizes[over]
+        rows = np.arange(sizes.sum()) + np.repeat(pairs.starts[over] - np.cumsum(sizes) + sizes, sizes)
+        cells = pairs.cells[rows]
+        group = np.repeat(np.arange(over.size, dtype=np.uint32), sizes)
+        hashes = order.hashes(pairs.units[over], sizes, cells)
+        counts[rows] = bounding.first_keys(group, hashes, max_keys, lambda tied: order.ranks(cells[tied]))
+    return counts

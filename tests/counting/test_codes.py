@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
 
 from sparsehist.counting import bounding, codes, with_polars
-from sparsehist.counting.coded_pairs import CodedPairs, distinct, first_of_runs, key_totals, low_codes, unit_starts
-from sparsehist.counting.codes import Codes
-from sparsehist.counting.columns import KeyCodes, UnitCodes, plain
+from sparsehist.counting.batches import in_threads
+from sparsehist.counting.codes import Codes, by_first_bits, first_of_runs
+from sparsehist.counting.columns import LogColumn, Keys, Units, plain
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
 from tests.counting.logs import a_log, kept_pairs
@@ -44,10 +46,11 @@ def in_batches(values, sizes):
         start += size
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [WORDS, FAR], ids=["text", "numbers"])
-def test_equal_values_and_only_they_have_equal_codes(pool, bits, monkeypatch):
-    """Whatever the hashes, over many batches a value keeps one code, no two share one, and codes have no gaps."""
+def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
+    """Whatever the hashes, over many batches and threads a value keeps one code, and no two share one."""
     monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -55,33 +58,30 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, monkeypatch):
     many = pool if bits < 7 else pl.concat([pool, pl.Series(np.arange(1000)).cast(pool.dtype)])
     values = many.gather(rng.integers(0, len(many), size=4 * len(many)))
     table = Codes(pool.dtype)
-    found = [table.codes(batch) for batch in in_batches(values, iter(lambda: rng.integers(0, 60), -1))]
-    found = np.concatenate(found)
-    assert table.values.gather(found).to_list() == values.to_list()
-    assert len(table) == values.n_unique() == len(set(table.values))
+    found = list(in_threads(table.codes, in_batches(values, iter(lambda: rng.integers(0, 60), -1)), threads))
+    places = table.dense()[np.concatenate(found)]
+    assert table.values().gather(places).to_list() == values.to_list()
+    assert len(table) == values.n_unique() == len(set(table.values()))
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
     """Codes that trust hashes merge values when hashes collide, and the check above sees it."""
     monkeypatch.setattr(codes, "value_hash", few_hashes(0))
-    monkeypatch.setattr(Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
+    monkeypatch.setattr(codes._Table, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
     table = Codes(pl.String())
     found = table.codes(WORDS)
-    assert table.values.gather(found).to_list() != WORDS.to_list()
+    places = table.dense()[found]
+    assert table.values().gather(places).to_list() != WORDS.to_list()
 
 
-@pytest.mark.parametrize("sizes", [[6], [1, 5], [2, 2, 2], [1] * 6])
 @pytest.mark.parametrize("values", UNITS, ids=[f"{column.dtype}-{i}" for i, column in enumerate(UNITS)])
-def test_units_lead_back_to_their_values(values, sizes):
-    """Coding and decoding is the identity for every dtype, also where a later batch makes numbers too far apart."""
-    units, words = UnitCodes(values.dtype), CodedPairs(0)
+def test_units_lead_back_to_their_values(values):
+    """Numbering units and going back is the identity for every dtype, and equal units alone have equal numbers."""
+    units = Units(values.dtype)
     column = values.to_frame("x").select(plain("x", values.dtype))["x"]
-    for batch in in_batches(column, iter(sizes)):
-        if not units.fit(batch):
-            units.recode(words.array())
-        words.append(units.codes(batch), np.arange(len(batch), dtype=np.uint32))
-    found = low_codes(words.array() >> np.uint64(32))
-    assert units.values(found).to_list() == values.to_list()
+    parts = [units.numbers(LogColumn(column[:2])), units.numbers(LogColumn(column[2:]))]
+    found = np.concatenate([*parts, units.numbers(LogColumn(column, np.array([5, 0])))])
+    assert units.values(found).to_list() == [*values, values[5], values[0]]
     assert len(set(found.tolist())) == values.n_unique()
 
 
@@ -93,10 +93,33 @@ def test_keys_of_several_columns_lead_back_to_their_values(width):
     rows = pl.DataFrame(drawn[:width])
     coded = rows.select(plain(name, dtype) for name, dtype in rows.schema.items())
     assert coded.columns == rows.columns
-    keys = KeyCodes(rows.dtypes)
-    found = np.concatenate([keys.codes(list(part)) for part in (coded[:30], coded[30:])])
-    assert keys.keys()[found].rows() == rows.rows()
-    assert keys.keys().height == len(set(rows.rows()))
+    keys = Keys(rows.dtypes)
+    found = np.concatenate([keys.codes([LogColumn(column) for column in part]) for part in (coded[:30], coded[30:])])
+    listed, places = keys.keys()
+    assert listed[places[found]].rows() == rows.rows()
+    assert listed.height == len(set(rows.rows()))
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_parts_hold_the_words_that_begin_alike(bits):
+    """Every word is in the part that its first bits name, and those of a part are in their first order."""
+    for size in (0, 1, 500):
+        words = seeded(size).integers(0, 2**64, size=size, dtype=np.uint64)
+        order, ends = by_first_bits(words, bits)
+        assert sorted(order.tolist()) == list(range(size)) and len(ends) == 2**bits + 1
+        for part, (begin, end) in enumerate(pairwise(ends)):
+            assert set((words[order[begin:end]] >> np.uint64(64 - bits)).tolist()) <= {part}
+            assert (np.diff(order[begin:end]) > 0).all()
+
+
+@pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1, 0x9E3779B97F4A7C15])
+def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, monkeypatch):
+    """Numbers that differ only where words have no room are numbered one by one: no two units become one."""
+    monkeypatch.setattr("sparsehist.counting.columns.secrets.randbits", lambda bits: multiplier)
+    log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
+    for far in (0, 2**62):
+        moved = log.with_columns(pl.col("user_id") + far)
+        assert kept_pairs(with_polars, moved, max_keys=50) == set(moved.rows())
 
 
 @pytest.mark.parametrize("bits", [0, 3])
@@ -141,32 +164,3 @@ def test_hashes_depend_on_salt_purpose_and_value_only():
     assert bounding.salted_hash(values[1:], bytes(16), b"key").tolist() == hashes[1:].tolist()
     assert set(bounding.salted_hash(values, b"\x01" * 16, b"key")).isdisjoint(hashes)
     assert set(bounding.salted_hash(values, bytes(16), b"unit")).isdisjoint(hashes)
-
-
-@pytest.mark.parametrize("expected", [0, 3, 1000])
-def test_words_grow_to_any_number(expected):
-    """Words appended are all there, whatever number was expected."""
-    words, rng = CodedPairs(expected), seeded(expected)
-    pairs = [rng.integers(0, 2**32, size=(2, size), dtype=np.uint32) for size in (0, 1, 7, 500, 3)]
-    for units, keys in pairs:
-        words.append(units, keys)
-    found = words.array()
-    assert (found >> np.uint64(32)).tolist() == np.concatenate([units for units, _ in pairs]).tolist()
-    assert low_codes(found).tolist() == np.concatenate([keys for _, keys in pairs]).tolist()
-
-
-@pytest.mark.parametrize("at_once", [1 << 22, 50, 3])
-def test_passes_over_words_agree_with_plain_numpy_across_blocks(at_once, monkeypatch):
-    """Distinct words, starts of units and totals of keys are right wherever blocks and parts end."""
-    monkeypatch.setattr("sparsehist.counting.coded_pairs.SORTED_AT_ONCE", at_once)
-    monkeypatch.setattr("sparsehist.counting.coded_pairs.BLOCK", 7)
-    monkeypatch.setattr("sparsehist.counting.coded_pairs._blocks.__defaults__", (7,))
-    for size in (0, 1, 6, 7, 8, 200):
-        rng = seeded(size)
-        words = rng.integers(0, 9, size=size).astype(np.uint64) << np.uint64(32)
-        words |= rng.integers(0, 10, size=size).astype(np.uint64)
-        expected = np.unique(words)
-        found = distinct(words.copy())
-        assert found.tolist() == expected.tolist()
-        assert unit_starts(found).tolist() == np.flatnonzero(first_of_runs(expected >> np.uint64(32))).tolist()
-        assert key_totals(found, 16).tolist() == np.bincount(low_codes(expected), minlength=16).tolist()

@@ -161,14 +161,15 @@ def test_progress_names_the_phases(engine):
     """Each phase is announced once, and nothing else is said."""
     phases: list[str] = []
     count(a_log(), engine=engine, progress=phases.append)
-    assert phases == ["reading", "sorting", "placing keys", "bounding", "counting"]
+    assert sorted(phases) == sorted(["reading", "sorting", "placing keys", "bounding", "counting"])
+    assert phases[0] == "reading" and phases[-2:] == ["bounding", "counting"]
 
 
 def test_automatic_choice_goes_by_what_is_declared(engine):
-    """A limit or a query means DuckDB, a frame means Polars, and Polars takes no limits."""
+    """A limit of memory or a query means DuckDB, a frame means Polars, whatever the threads."""
     log = a_log()
-    assert count(log).engine.startswith("polars")
-    assert count(log, memory_limit="500MB", threads=1).engine.startswith("duckdb")
+    assert count(log, threads=1).engine.startswith("polars")
+    assert count(log, memory_limit="500MB").engine.startswith("duckdb")
     assert count(Query("select 1 as user_id, 'a' as query")).engine.startswith("duckdb")
     with pytest.raises(DeclarationError, match="memory_limit"):
         count(log, engine="polars", memory_limit="500MB")

@@ -81,7 +81,7 @@ def test_file_splits_and_threads_change_nothing(engine, tmp_path):
         log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=37)
     for order in ([0, 1, 2], [2, 0, 1]):
         assert kept_pairs(engine, [tmp_path / f"{i}.parquet" for i in order], max_keys=3) == expected
-    for threads in (1, 2) if engine is with_duckdb else ():
+    for threads in (1, 2):
         assert kept_pairs(engine, log, max_keys=3, threads=threads) == expected
 
 

@@ -1,0 +1,187 @@
+"""A log in batches of rows, each read by whichever thread is free.
+
+Parquet files are read by Arrow in whole row groups, so that nothing is decoded twice and no thread reads for another;
+text that a file holds as a dictionary stays one. Everything else comes from Polars, one batch after another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.columns import LogColumn, plain, whole
+from sparsehist.counting.sources import Log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+BATCH_ROWS = 400_000
+LARGEST_ROW_GROUP = 4_000_000
+TEXTS = (pl.String, pl.Categorical, pl.Enum)
+DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a log: those that have a unit and a key. Secret.
+
+    Attributes:
+        columns: The columns asked for.
+        incomplete: Names of the columns for which rows were left out: nulls, or empty units.
+    """
+
+    columns: list[LogColumn] = field(repr=False)
+    incomplete: frozenset[str]
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Some row groups of a Parquet file."""
+
+    file: str
+    metadata: parquet.FileMetaData
+    numbers: list[int]
+
+
+Piece = RowGroups | pl.DataFrame
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Map a function over items in their order; not many more items are taken than there are threads."""
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def unread(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
+    """Divide a log into what `read` makes batches of."""
+    pieces = _pieces(log, columns) if log.kind == "parquet" and not log.tuples else None
+    if pieces is None:
+        rows = log.lazy(columns).select(plain(name, log.dtypes[name]) for name in columns)
+        yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
+    else:
+        yield from pieces
+
+
+def release_unused() -> None:
+    """Give memory back that Arrow keeps for reading more."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+def read(piece: Piece, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> Batch:
+    """Read a batch.
+
+    Args:
+        piece: What `unread` gave.
+        columns: The column of the unit, then those of the key.
+        dtypes: Dtype of each column in the log.
+    """
+    if isinstance(piece, pl.DataFrame):
+        incomplete = {column.name for column in piece if column.null_count()}
+        frame = piece.drop_nulls() if incomplete else piece
+        found = [LogColumn(column.rechunk()) for column in frame]
+    else:
+        tables = _tables(piece, columns)
+        incomplete = {name for table in tables for name in columns if table[name].null_count}
+        tables = [table.drop_null() for table in tables] if incomplete else tables
+        found = [_column([table[name] for table in tables], name, dtypes[name]) for name in columns]
+    unit = found[0]
+    if unit.values.dtype == pl.String and (empty := unit.values == "").any():
+        incomplete.add(columns[0])
+        full = ~(empty if unit.places is None else empty.gather(unit.places))
+        found = [_filtered(column, full) for column in found]
+    return Batch(found, frozenset(incomplete))
+
+
+def _pieces(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
+    """Divide Parquet files into pieces of `BATCH_ROWS` rows or more; None where it is for Polars to read them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not all("." not in name and (whole(log.dtypes[name]) or log.dtypes[name] in TEXTS) for name in columns):
+        return None
+    pieces = []
+    for file in log.files:
+        try:
+            metadata = parquet.read_metadata(file)
+        except (pa.ArrowException, OSError):  # it is for Polars to say what is wrong
+            return None
+        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(names.count(name) != 1 for name in columns) or max(sizes, default=0) > LARGEST_ROW_GROUP:
+            return None
+        numbers: list[int] = []
+        rows = 0
+        for number, size in enumerate(sizes):
+            numbers, rows = [*numbers, number], rows + size
+            if rows >= BATCH_ROWS or number == len(sizes) - 1:
+                pieces.append(RowGroups(file, metadata, numbers))
+                numbers, rows = [], 0
+    return pieces
+
+
+def _tables(piece: RowGroups, columns: Sequence[str]) -> list[pa.Table]:
+    from pyarrow import parquet
+
+    chunks = piece.metadata.row_group(piece.numbers[0])
+    encodings = {
+        chunk.path_in_schema: set(chunk.encodings) for chunk in map(chunks.column, range(chunks.num_columns))
+    }
+    dictionaries = [name for name in columns if encodings[name] & DICTIONARIES]
+    with parquet.ParquetFile(
+        piece.file, metadata=piece.metadata, read_dictionary=dictionaries, pre_buffer=False
+    ) as file:
+        return [file.read_row_group(number, columns=list(columns), use_threads=False) for number in piece.numbers]
+
+
+def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogColumn:
+    """Put the parts of a column together: dictionaries stand one after another, whatever they share."""
+    import pyarrow as pa
+
+    chunks = [chunk for part in parts for chunk in part.chunks]
+    if chunks and all(pa.types.is_dictionary(chunk.type) for chunk in chunks):
+        places = np.empty(sum(map(len, chunks)), dtype=np.int32)
+        values, row, start = [], 0, 0
+        for chunk in chunks:
+            np.add(chunk.indices.to_numpy(zero_copy_only=False), start, out=places[row : row + len(chunk)])
+            values.append(_text(chunk.dictionary))
+            row, start = row + len(chunk), start + len(chunk.dictionary)
+        return LogColumn(pl.concat(values, rechunk=True), places)
+    if dtype in TEXTS:
+        return LogColumn(pl.concat([pl.Series([], dtype=pl.String), *map(_text, chunks)], rechunk=True))
+    series = pl.concat(
+        [pl.Series([], dtype=dtype), *(pl.Series(chunk).cast(dtype) for chunk in chunks)], rechunk=True
+    )
+    return LogColumn(series.alias(name).to_frame().select(plain(name, dtype)).to_series())
+
+
+def _text(values: pa.Array) -> pl.Series:
+    # Arrow takes bytes of a file for text without a look.
+    values.validate(full=True)
+    return pl.Series(values).cast(pl.String)
+
+
+def _filtered(column: LogColumn, kept: pl.Series) -> LogColumn:
+    if column.places is None:
+        return LogColumn(column.values.filter(kept))
+    return LogColumn(column.values, column.places[kept.to_numpy()])

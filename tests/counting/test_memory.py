@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from sparsehist.counting import batches
+from sparsehist.counting import count as counting
+from sparsehist.counting.memory import ADDRESSES_PER_BYTE, available_memory, memory_needed
+from sparsehist.counting.sources import open_log
+from sparsehist.errors import DataError
+from tests.counting.logs import a_log, count
+
+MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+MEMORY = 1 << 28
+COLUMNS = ["user_id", "query"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "limits", "expected"),
+    [
+        ("0::/\n", {"memory.max": MEMORY}, MEMORY),
+        ("0::/a/b\n", {"memory.max": "max", "a/memory.max": MEMORY, "a/b/memory.max": "max"}, MEMORY),
+        ("0::/a/b\n", {"a/memory.max": 2 * MEMORY, "a/b/memory.max": MEMORY, "c/memory.max": 1}, MEMORY),
+        ("5:cpu:/x\n4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": MEMORY}, MEMORY),
+        ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": 2**63 - 4096, "memory.max": 1}, MACHINE),
+        ("", {}, MACHINE),
+    ],
+)
+def test_the_least_limit_of_all_groups_counts(tmp_path, listed, limits, expected):
+    """Groups of either version, those around them, and the machine; other groups do not matter."""
+    for name, limit in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{limit}\n")
+    (tmp_path / "listed").write_text(listed)
+    assert available_memory(tmp_path / "listed", tmp_path) == expected
+
+
+def test_no_groups_at_all_leave_the_machine(tmp_path):
+    """Where the system has no control groups, its memory is what there is."""
+    assert available_memory(tmp_path / "none", tmp_path) == MACHINE
+
+
+def test_a_limit_of_the_process_counts():
+    """A limit on addresses counts, less what is reserved and never touched."""
+    limit = 3 << 30
+    code = (
+        "from sparsehist.counting.memory import available_memory as a; from pathlib import Path; print(a(Path('/-')))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(run.stdout) == min(MACHINE, limit // ADDRESSES_PER_BYTE)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_log_too_large_for_the_memory_goes_to_duckdb(tmp_path, monkeypatch, suffix):
+    """The automatic choice goes by the memory there is, and DuckDB is held to half of that."""
+    path = tmp_path / f"log.{suffix}"
+    log = a_log(400)
+    log.write_parquet(path) if suffix == "parquet" else log.write_csv(path)
+    needed = memory_needed(open_log(path, COLUMNS))
+    assert count(path).engine.startswith("polars")
+    monkeypatch.setattr(counting, "available_memory", lambda: 2 * needed - 1)
+    assert count(path).engine.startswith("duckdb")
+
+
+def test_what_a_log_needs_grows_with_it(tmp_path):
+    """Twice the rows are guessed to need twice the memory, and never less than the codes take; frames are there."""
+    needed = []
+    for rows in (1000, 2000):
+        a_log(rows).write_parquet(tmp_path / "log.parquet")
+        needed.append(memory_needed(open_log(tmp_path / "log.parquet", COLUMNS)))
+        assert needed[-1] > 24 * rows
+    assert needed[0] < needed[1] < 3 * needed[0]
+    assert memory_needed(open_log(a_log(), COLUMNS)) == 0
+
+
+def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path, monkeypatch):
+    """Every row is in exactly one piece; pieces are as large as asked but for the last of a file."""
+    log = a_log(100)
+    files = [str(tmp_path / name) for name in ("x.parquet", "y.parquet", "z.parquet")]
+    for file, part in zip(files, (log, log[:7], log.clear()), strict=True):
+        part.write_parquet(file, row_group_size=30)
+    for least, expected in ((1, [30, 30, 30, 10, 7]), (31, [60, 40, 7]), (1000, [100, 7])):
+        monkeypatch.setattr(batches, "BATCH_ROWS", least)
+        found = open_log(files, COLUMNS)
+        read = [batches.read(piece, COLUMNS, found.dtypes) for piece in batches.unread(found, COLUMNS)]
+        sizes = [batch.columns[0].values.len() for batch in read]
+        assert [size for size in sizes if size] == expected
+        units = [unit for batch in read for unit in batch.columns[0].values]
+        assert units == [*log["user_id"], *log["user_id"][:7]]
+
+
+@pytest.mark.parametrize("unit", ["number", "text", "category"])
+def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch, unit):
+    """Large row groups are streamed, others read in pieces by any number of threads; all counts are the frame's."""
+    dtypes = {"number": pl.Int64, "text": pl.String, "category": pl.Categorical}
+    log = a_log(500).with_columns(pl.col("user_id").cast(pl.String).cast(dtypes[unit]))
+    for i in range(3):
+        log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=40, use_pyarrow=i == 1)
+    expected = count(log).frame.sort(pl.all())
+    for batch, largest, threads in ((10, 1000, 1), (10**6, 1000, 3), (100, 10, 2), (50, 1000, 3)):
+        monkeypatch.setattr(batches, "BATCH_ROWS", batch)
+        monkeypatch.setattr(batches, "LARGEST_ROW_GROUP", largest)
+        counted = count(str(tmp_path / "*.parquet"), engine="polars", threads=threads)
+        assert counted.frame.sort(pl.all()).equals(expected)
+
+
+def test_nulls_and_empty_units_of_parquet_files_are_left_out_or_refused(tmp_path):
+    """Whether a file holds a column as a dictionary or as it is, its gaps are seen."""
+    log = a_log(300).with_columns(pl.col("user_id").cast(pl.String))
+    holes = pl.when(pl.int_range(pl.len()) % 3 == 0)
+    for number, gap in enumerate((holes.then(None), holes.then(pl.lit("")))):
+        for column in COLUMNS:
+            partly = log.with_columns(gap.otherwise(pl.col(column)).alias(column))
+            for dictionary in (True, False):
+                path = tmp_path / f"{number}.parquet"
+                partly.write_parquet(path, use_pyarrow=True, pyarrow_options={"use_dictionary": dictionary})
+                kept = partly.filter(pl.col(column).is_not_null() & (pl.col(column) != ""))
+                dropped = count(path, on_null="drop").frame.sort(pl.all())
+                assert dropped.equals(count(kept).frame.sort(pl.all()))
+                with pytest.raises(DataError, match=column):
+                    count(path)
+
+
+def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path):
+    """Arrow takes any bytes for text: they are looked at."""
+    broken = pa.table({"user_id": [1, 2], "query": pa.array([b"a", b"\xff\xfe"]).view(pa.string())})
+    for dictionary in (True, False):
+        parquet.write_table(broken, tmp_path / "x.parquet", use_dictionary=dictionary)
+        with pytest.raises(DataError, match="cannot be read"):
+            count(tmp_path / "x.parquet")

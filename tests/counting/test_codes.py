@@ -9,7 +9,7 @@ import pytest
 from sparsehist.counting import bounding, codes, with_polars
 from sparsehist.counting.batches import in_threads
 from sparsehist.counting.codes import Codes, by_first_bits, first_of_runs
-from sparsehist.counting.columns import LogColumn, Keys, Units, plain
+from sparsehist.counting.columns import Keys, LogColumn, Units, plain
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
 from tests.counting.logs import a_log, kept_pairs

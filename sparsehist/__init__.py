@@ -114,9 +114,14 @@ _LENT = {
     "interactive": {
         "AboveThreshold": "sparsehist.sessions.above_threshold",
         "MultiplicativeWeights": "sparsehist.sessions.weights",
+        "QuerySession": "sparsehist.sessions.query_session",
     },
     "local": {"RapporClient": "sparsehist.sessions.rappor_client"},
-    "series": {"sql": "sparsehist.sqlfront.running"},
+    "series": {
+        "open_queries": "sparsehist.sessions.query_session",
+        "plan_queries": "sparsehist.sessions.query_session",
+        "sql": "sparsehist.sqlfront.running",
+    },
 }
 """Names of a lower package that are made above it, and where. Only this module knows, so arrows run downwards."""
 

@@ -77,7 +77,7 @@ create unique index name_of_series on series (name) where dropped is null;
 create table path (                    -- appended; what is lossless together
     path_id       integer primary key,
     series_id     text    not null,
-    kind          text    not null,    -- 'cells' or 'workload'
+    kind          text    not null,    -- 'cells', 'workload' or 'interactive'
     workload      text,
     strategy      text,
     family        text    not null,

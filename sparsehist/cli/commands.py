@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
-from sparsehist.errors import DeclarationError, InputError, StoreError
+from sparsehist.errors import DeclarationError, InputError, StoreError, of_kind
 from sparsehist.ledger.arguments import checked_output, checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
-from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.series.metadata import CellMetadata, Metadata, WorkloadMetadata, read_metadata
 from sparsehist.series.release import refuse_to_replace
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
     ]
 
 
-def release_rows(about: CellMetadata | WorkloadMetadata) -> list[tuple[str, str]]:
+def release_rows(about: Metadata) -> list[tuple[str, str]]:
     """The parameters one reads a count or an answer by."""
     level = ("level", f"{about.level} ({about.guarantee}, for {about.neighbours})")
     if isinstance(about, WorkloadMetadata):
@@ -369,15 +369,16 @@ def release_rows(about: CellMetadata | WorkloadMetadata) -> list[tuple[str, str]
             ("noise", f"{about.noise}, {std}"),
             ("post-processing", ", ".join(about.post_processing) or "none"),
         ]
+    cells = of_kind(about, CellMetadata)
     rows = [
         level,
-        ("noise", f"{about.noise}, standard deviation {about.std:.4g} units"),
-        ("threshold", f"{about.threshold:,.4f} units"),
-        ("expected false keys", f"{about.expected_false_keys:.3g}"),
+        ("noise", f"{cells.noise}, standard deviation {cells.std:.4g} units"),
+        ("threshold", f"{cells.threshold:,.4f} units"),
+        ("expected false keys", f"{cells.expected_false_keys:.3g}"),
     ]
-    if about.delta_infinity is None:
+    if cells.delta_infinity is None:
         return rows
-    spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} of {about.delta} left"
+    spent = f"{cells.delta_infinity:.4g} spent so far, {cells.delta_remaining:.4g} of {cells.delta} left"
     return [*rows, ("delta of the series", spent)]
 
 

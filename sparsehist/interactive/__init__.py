@@ -24,4 +24,5 @@ __all__ = [
 
 AboveThreshold: type[Any]
 MultiplicativeWeights: type[Any]
+QuerySession: type[Any]
 """Lent by the top of the package."""

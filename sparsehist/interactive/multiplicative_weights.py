@@ -18,15 +18,20 @@ Papers: [Interactive Claim 1, Thm 2].
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError, DeclarationError, present
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.privacy.composition import PURE, ZCDP, as_rho
+from sparsehist.privacy.crossing import crossing
+from sparsehist.privacy.exact_numbers import Number, at_least_zero, rounded_down
 from sparsehist.privacy.levels import Level, as_level
 
 FloatArray = NDArray[np.float64]
@@ -63,13 +68,15 @@ class Weighing:
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Number of units in all cells together, public or released before; in counts.
-        level: epsilon of the whole session.
+        mass: Sum of all counts, public or released before; None where it is yet to be measured.
+        level: Of the whole session.
         accuracy: Largest error wanted, as a share of the mass: 4 alpha.
         sensitivity: How far one unit moves a query: max_keys.
         most_updates: k; by default what alpha needs.
         started: Whether the hypothesis begins from a release rather than from nothing.
         weight_step: A power of two of at most 1 of which all weights are multiples; 1 for predicates.
+        currency: What the level is: "epsilon" (pure DP) or "rho" (zCDP).
+        measured: Whether the mass is measured at a part of the level, as much as watches one update.
 
     Raises:
         DeclarationError: If a parameter is not what it should be.
@@ -81,23 +88,28 @@ class Weighing:
     """
 
     cells: int
-    mass: int
+    mass: int | None
     level: Level
     accuracy: Number
     sensitivity: int = 1
     most_updates: int | None = None
     started: bool = False
     weight_step: Number = 1
+    currency: str = PURE
+    measured: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         whole = {"cells": (2, MOST_CELLS), "mass": (1, 2**40), "sensitivity": (1, 2**20)}
-        whole |= {} if self.most_updates is None else {"most_updates": (1, 10**9)}
+        optional = {"most_updates": (1, 10**9)} | ({"mass": whole.pop("mass")} if self.measured else {})
+        whole |= {name: limits for name, limits in optional.items() if getattr(self, name) is not None}
         for name, (least, most) in whole.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise DeclarationError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
         as_level(self.level)
+        if self.currency not in (PURE, ZCDP):
+            raise DeclarationError(f"currency must be {PURE!r} or {ZCDP!r}, got {self.currency!r}")
         if not 0 < self.alpha < Fraction(1, 8):
             raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {self.accuracy!r}")
         if not 2**-12 <= self.step <= 1 or math.frexp(float(self.step))[0] != 0.5:
@@ -121,7 +133,7 @@ class Weighing:
     @property
     def error(self) -> float:
         """4 alpha N, in counts."""
-        return 4 * float(self.alpha) * self.mass
+        return 4 * float(self.alpha) * present(self.mass)
 
     @property
     def updates(self) -> int:
@@ -133,19 +145,41 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """eps_T, which watches until one update, and eps_A, which answers at it; k times both is the level."""
-        each = as_level(self.level) / self.updates
-        return each * _WATCH, each * (1 - _WATCH)
+        """eps_T, which watches until one update, and eps_A, which answers at it."""
+        return self._each * _WATCH, self._each * (1 - _WATCH)
+
+    @cached_property
+    def _each(self) -> Fraction:
+        """The epsilon of one update: the level over all of them, or in rho the largest that keeps to it, rounded."""
+        level = as_level(self.level)
+        if self.currency == PURE:
+            return level / (self.updates + (_WATCH if self.measured else 0))
+        low = high = float(level) / (self.updates + 1)  # an epsilon is never less than its rho
+        while self._rho(Fraction(high)) <= level:
+            high *= 2
+        found = rounded_down(Fraction(crossing(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
+        while self._rho(found) > level:
+            found = rounded_down(found * (1 - Fraction(1, 10**12)))
+        return found
+
+    def _rho(self, each: Fraction) -> Fraction:
+        watch, answer = as_rho(each * _WATCH), as_rho(each * (1 - _WATCH))
+        return self.updates * (watch + answer) + (watch if self.measured else 0)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The session as pure DP: k (eps_T + eps_A), and eps_T more where the mass is measured."""
+        return self._each * (self.updates + (_WATCH if self.measured else 0))
 
     @property
     def rho(self) -> float:
-        """The session as zCDP: k (eps_T tanh(eps_T/2) + eps_A tanh(eps_A/2))."""
-        return self.updates * math.fsum(float(each) * math.tanh(float(each) / 2) for each in self.levels)
+        """The session as zCDP: k (eps_T tanh(eps_T/2) + eps_A tanh(eps_A/2)), and so on."""
+        return float(self._rho(self._each))
 
     @property
     def threshold(self) -> Fraction:
         """3 alpha N, on the grid."""
-        return math.ceil(3 * self.alpha * self.mass / self.step) * self.step
+        return math.ceil(3 * self.alpha * present(self.mass) / self.step) * self.step
 
     def noise(self, scale: int) -> DiscreteLaplace:
         """Noise in steps of the grid, of scale * sensitivity / level counts."""
@@ -190,20 +224,44 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
     return np.asarray(_UNIFORM * uniform + (1 - _UNIFORM) * positive / positive.sum())
 
 
-def updated(hypothesis: FloatArray, weights: FloatArray, step: float) -> FloatArray:
-    """Move a hypothesis away from cells that weigh: y_i e^(-step r_i), and shares again.
+def verdict(
+    guess: float, truth: float, threshold: float, noise: Callable[[], float]
+) -> Literal["high", "low"] | None:
+    """Whether a guess is too high or too low, as far as noise lets on; None where it is near enough.
 
     Args:
-        hypothesis: Shares; shape (cells,).
-        weights: r; shape (cells,), in [0, 1]. A query that was answered too low comes as 1 - q.
-        step: eta.
+        guess: What the hypothesis answers, in counts. Public.
+        truth: In counts, on the grid. Secret.
+        threshold: With its noise. Secret.
+        noise: Draws the noise of a check, of level eps_T / 2 for two moves; called once or twice.
+    """
+    # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
+    if guess >= threshold + truth - noise():
+        return "high"
+    return "low" if guess <= truth + noise() - threshold else None
+
+
+def pull(query: FloatArray, found: Literal["high", "low"]) -> FloatArray:
+    """Where an update moves the hypothesis away from: the query, or all the rest. Shape (cells,)."""
+    return query if found == "high" else 1.0 - query
+
+
+def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
+    """The hypothesis after any number of updates: y_i e^(-step r_i), with r their pulls added up, and shares again.
+
+    From the sum, the same numbers come out of a session that went on and of one that is read back from its updates.
+
+    Args:
+        first: The hypothesis to begin with: shares; shape (cells,).
+        pulls: Sum of the pulls of all updates; shape (cells,).
+        step: eta = 8 alpha.
 
     Returns:
         Shares; shape (cells,).
     """
-    moved = weights * -step
+    moved: FloatArray = (pulls - pulls.min()) * -step
     np.exp(moved, out=moved)
-    moved *= hypothesis
+    moved *= first
     moved /= moved.sum()
     return moved
 

@@ -32,9 +32,10 @@ COLUMNS = {
     "person may bear over all populations: of disjoint ones the largest, of others the sum)",
     "population": "the people behind the units",
     "series": "name of the series",
-    "path": "kind of the noise path: cells, or workload with its name and strategy",
+    "path": "kind of the noise path: cells, workload with its name and strategy, or interactive "
+    "with the name of the session and its strategy",
     "noise": "family of noise",
-    "releases": "how many releases were made",
+    "releases": "how many releases were made; of a session of queries one, and one for each measured answer",
     "currency": "what level is: rho (zCDP), epsilon (pure DP), or none (neither; see epsilon)",
     "level": "exact sum of the finest levels; missing where nothing was spent or currencies are mixed",
     "cost": "rho of zCDP, which pure DP implies too; missing where noise has none",

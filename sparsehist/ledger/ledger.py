@@ -18,14 +18,15 @@ from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedErro
 from sparsehist.ledger.budgets import Budget, Limit, Limits
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
-from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM
+from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
 from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import Filter, routes_for
 from sparsehist.store import State
 
 PathName = tuple[str, str | None, str | None]
-"""Of a noise path: its kind ("cells" or "workload"), workload and strategy."""
+"""Of a noise path: its kind ("cells", "workload" or "interactive"), workload or session, and strategy."""
 CELLS: PathName = ("cells", None, None)
+INTERACTIVE = "interactive"
 _NOTHING = Fraction(0)
 _LONGEST_EXACT = 16
 _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
@@ -55,7 +56,7 @@ class Spent:
     """What one noise path has spent.
 
     Attributes:
-        path: Kind ("cells" or "workload"), workload and strategy.
+        path: Kind, workload and strategy.
         cap: Of its series, as declared when that was created.
         finest: The largest level released; None where nothing was.
         delta_infinity: Joint for all releases; 0 but for open domains.
@@ -85,7 +86,12 @@ class Spent:
     @property
     def law(self) -> str:
         """Of its noise, as filters and costs know it."""
-        return law_of(self.family)
+        return law_on_path(self.family, self.path)
+
+    @property
+    def noise(self) -> str:
+        """The family that is drawn from: sessions of queries count whole units, whatever the noise of the cells."""
+        return "discrete_laplace" if self.path[0] == INTERACTIVE else self.family
 
     @property
     def cost(self) -> Cost:
@@ -93,7 +99,7 @@ class Spent:
         return path_cost(
             currency_of(self.family),
             self.finest,
-            law=_LAWS.get(self.family),
+            law=self.law,
             keys=self.max_keys,
             delta_infinity=self.delta_infinity,
             numerical_slack=self.numerical_slack,
@@ -103,6 +109,12 @@ class Spent:
 def law_of(family: str) -> str:
     """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
     return _LAWS.get(family, currency_of(family))
+
+
+def law_on_path(family: str, path: PathName) -> str:
+    """The law of a path in a series with that noise; a session of queries beside Gaussian noise is zCDP, no more."""
+    law = law_of(family)
+    return ZCDP if path[0] == INTERACTIVE and law == GAUSSIAN else law
 
 
 def cost_of(paths: Iterable[Spent]) -> Cost:
@@ -201,7 +213,7 @@ class Ledger:
             return
         law = law_of(family)
         if budget.filter_for(law) is None:
-            raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family)}")
+            raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family, law)}")
         if is_open and not budget.split.open:
             raise BudgetExceededError(
                 f"{_beginning(population, budget)}, which has no delta for open domains: set the budget with "
@@ -218,7 +230,7 @@ class Ledger:
             if budget.filter_for(path.law) is None and (path.dropped is None or path.releases):
                 raise BudgetExceededError(
                     f"a budget of {budget} cannot charge the series {path.series!r} of population {population!r}: "
-                    f"{_ways(path.family)}"
+                    f"{_ways(path.noise, path.law)}"
                 )
 
     def check_raised_cap(self, series_id: str) -> None:
@@ -372,7 +384,7 @@ class Ledger:
         if charges is None:
             raise BudgetExceededError(
                 f"{_beginning(known.population, budget)}, which cannot charge "
-                f"{_ways(known.family)}; nothing was spent"
+                f"{_ways(known.noise, known.law)}; nothing was spent"
             )
         cap = self.limits.cap(release.series_id, known.cap).now
         others = self._others(known)
@@ -533,8 +545,8 @@ def _slack(budget: Budget, paths: Iterable[Spent]) -> Fraction:
     return total * Fraction(budget.slack_factor) if budget.split.slack is not None else _NOTHING
 
 
-def _ways(family: str) -> str:
-    could = routes_for(law_of(family))
+def _ways(family: str, law: str) -> str:
+    could = routes_for(law)
     if not could:
         return f"{family} noise; no route can, as it has no guarantee that adds up"
     return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"

@@ -176,7 +176,7 @@ def _rows_of_series(
             "level": finest,  # a path has a finest level even where its cost adds to nothing
             "remaining": None if largest is None else _amount(largest),
             "path": " ".join(part for part in path.path if part),
-            "noise": path.family,
+            "noise": path.noise,
         }
         rows.append(shown | _columns("path", [path], delta) | own)
     left = None if paths[0].dropped else ledger.largest_level(series_id, ("another", None, None))

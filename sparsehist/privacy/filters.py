@@ -14,17 +14,19 @@ epsilon 2.149 passes both ways, and has delta 1.945e-6. So the route is fixed be
     poisson    epsilon at a share of delta            epsilon                                        (epsilon, delta)
 
 Gaussian noise is charged path by path at its finest level: a refinement is an independent measurement of precision
-rho' - rho, so increments add. Pure noise on the pure route is too: the likelihood ratio of a transcript is the
-product over its paths. Everything else is charged for a whole series, once, at its cap: its increments are no
-independent mechanisms (a coin refined or not by its coarse outcome, beside Gaussian noise, has a Rényi divergence a
-tenth above what its finest level and the noise come to), but the series is one interactive mechanism within its cap.
-A pure one is post-processing of a coin of randomised response and costs what that costs; one path of Skellam or
-Poisson noise is post-processing of its finest release. The k-th Poisson series is charged the epsilon that it has at
-delta / 2**k, so that something always remains for another.
+rho' - rho, so increments add. A session of interactive queries that is rho-zCDP is charged when it is opened, whole;
+that its queries come between other releases takes nothing from the filter (concurrent composition). Pure noise on the
+pure route is too: the likelihood ratio of a transcript is the product over its paths. Everything else is charged for
+a whole series, once, at its cap: its increments are no independent mechanisms (a coin refined or not by its coarse
+outcome, beside Gaussian noise, has a Rényi divergence a tenth above what its finest level and the noise come to), but
+the series is one interactive mechanism within its cap. A pure one is post-processing of a coin of randomised response
+and costs what that costs; one path of Skellam or Poisson noise is post-processing of its finest release. The k-th
+Poisson series is charged the epsilon that it has at delta / 2**k, so that something always remains for another.
 
 Source: Feldman and Zrnic 2021 (Rényi filter; at all orders at once it is the zCDP filter); Smith and Thakurta 2022,
 Koskela, Tobaben and Honkela 2023 (Gaussian filter); Rogers, Roth, Ullman and Vadhan 2016 (epsilons and deltas); Lyu
-2022, Vadhan and Zhang 2023 (an interactive mechanism is post-processing of randomised response); Canonne, Kamath and
+2022, Vadhan and Zhang 2023 (an interactive mechanism is post-processing of randomised response); Haney, Shoemate,
+Tian, Vadhan, Vyros, Xu and Zhang 2023 (filters for interactive mechanisms that run side by side); Canonne, Kamath and
 Steinke 2020, Proposition 12 (order to delta). Numerical gap: limits and largest levels are rounded down to 12 digits,
 charges up by 1e-13 of themselves, those of Poisson noise by 1e-9.
 """
@@ -86,7 +88,7 @@ class Filter:
 
     def by_path(self, law: str) -> bool:
         """Whether paths are charged at their finest level; else a series is charged its cap once, for all of them."""
-        return law == GAUSSIAN or self.route == PURE_ROUTE
+        return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """What a level is charged.

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from sparsehist.sessions.query_session import QuerySession
     from sparsehist.sqlfront.results import SqlResult
 
+open_queries: Callable[..., QuerySession]
+plan_queries: Callable[..., pl.DataFrame]
 sql: Callable[..., SqlResult]
-"""Lent by the top of the package: a store stands below SQL."""
+"""Lent by the top of the package: stores and series stand below SQL and below sessions of queries."""

@@ -156,6 +156,33 @@ class WorkloadMetadata(Metadata):
     counts: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class InteractiveMetadata(Metadata):
+    """What a session of interactive queries says when it is opened, and again of each measured answer.
+
+    Attributes:
+        queries: In words.
+        accuracy: Largest error wanted, as a share of the mass; exact text.
+        most_updates: Answers measured before the session is used up.
+        mass: Sum of all bounded counts as it was declared; None where it is measured at a part of the level.
+        watch_level: epsilon that watches until one update, exact text.
+        answer_level: epsilon of one measured answer, exact text.
+        start: The release that the hypothesis began from, if any.
+        update: The number of this answer; None of the session itself.
+    """
+
+    kind = "interactive"
+
+    queries: str
+    accuracy: str
+    most_updates: int
+    mass: int | None
+    watch_level: str
+    answer_level: str
+    start: str | None = None
+    update: int | None = None
+
+
 def shared(declaration: Declaration) -> dict[str, Any]:
     """The fields that a declaration fixes for every release of its series."""
     domain = declaration.domain
@@ -174,13 +201,13 @@ def shared(declaration: Declaration) -> dict[str, Any]:
     }
 
 
-def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata:
+def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata | InteractiveMetadata:
     """Read what `as_dict` gave.
 
     Raises:
         InputError: If something is missing or of another type.
     """
-    record = WorkloadMetadata if stored.get("kind") == WorkloadMetadata.kind else CellMetadata
+    record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     given: dict[str, Any] = {}
     for field in fields(record):
         if field.name in stored:
@@ -193,6 +220,9 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata:
     return record(**given)
 
 
+_RECORDS: dict[str, type[CellMetadata | WorkloadMetadata | InteractiveMetadata]] = {
+    record.kind: record for record in (CellMetadata, WorkloadMetadata, InteractiveMetadata)
+}
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,

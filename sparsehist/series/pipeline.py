@@ -92,7 +92,13 @@ class Opener(Protocol):
 
 
 # What a release of each kind is of, and the call that gives it again.
-KINDS = {"cells": ("its cells", "release"), "workload": ("a workload", "release_workload")}
+KINDS = {
+    "cells": ("its cells", "release"),
+    "workload": ("a workload", "release_workload"),
+    "interactive": ("interactive queries", "interactive"),
+}
+ANSWER = "/"
+"""Stands between the name of a session of queries and the number of an answer; names of releases have none."""
 
 
 def release(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from sparsehist import series
 from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import Ledger
@@ -22,8 +23,10 @@ from sparsehist.series.request import requested
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
+    from sparsehist.privacy.exact_numbers import Number
     from sparsehist.series.release import WorkloadRelease
     from sparsehist.series.store_handle import Store
+    from sparsehist.sessions.query_session import QuerySession
     from sparsehist.workload import Strategy, Workload
 
 
@@ -225,6 +228,108 @@ class Series:
         )
         return workload_round.planned_strategies(self.declaration, present(request.workload), levels)
 
+    def interactive(
+        self,
+        name: str,
+        *,
+        level: Level | None = None,
+        accuracy: Number | None = None,
+        mass: int | None = None,
+        most_updates: int | None = None,
+        start: Release | None = None,
+        who: str | None = None,
+        wait: float | None = None,
+    ) -> QuerySession:
+        """Open a session that answers predicates as they come to mind, or go on with the session of that name.
+
+        It is a noise path of its own, and charged whole when it opens, whatever is asked: its level adds to that of
+        the cells and of workloads. A public hypothesis about all cells answers what it answers well enough; where it
+        does not, the truth is measured and the hypothesis moved, at most so many times. Worth it for predicates that
+        nobody can list beforehand; what can be listed is answered far better by a release.
+
+        Args:
+            name: Of the session, unique among the releases of the series; a-z, 0-9 and _.
+            level: Of the whole session, exact: epsilon beside Laplace noise, rho beside Gaussian noise, where
+                updates cost much less.
+            accuracy: Largest error wanted, as a share of all counts together; below a half.
+            mass: All bounded counts together, where that is public; by default measured, at a part of the level.
+            most_updates: Answers that can be measured; by default what the accuracy needs at most.
+            start: A release of the same keys, of this series or another, to begin from: free, and much better than
+                from nothing.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            wait: Seconds to wait for the store, here and in every question; the store's own by default.
+
+        Returns:
+            The session; `ask` it.
+
+        Raises:
+            DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or levels of
+                the noise have no sum with those of sessions.
+            LevelError: If the level is no level.
+            DataError: If the release to start from holds nothing above 0.
+            CapExceededError: If the sum over the paths of the series would exceed its cap.
+            BudgetExceededError: If the population would exceed its budget.
+            NameTakenError: If the name stands for another request.
+            NotFoundError: If there is no session of that name and no level and accuracy to open one.
+            StoreInUseError: If another process or thread holds the store.
+
+        Example:
+            >>> import polars as pl
+            >>> import sparsehist as sh
+            >>> counts = sh.Counts(pl.DataFrame({"hour": range(24), "count": [90_000] * 6 + [1_000] * 18}))
+            >>> visits = sh.create(":memory:", counts, name="visits", key="hour", max_keys=1, domain=sh.Integers(24))
+            >>> session = visits.interactive("at_night", level=1, accuracy=0.2)
+            >>> answer = session.ask(pl.col("hour") < 6)
+            >>> answer.fresh, abs(answer.value - 540_000) < answer.error
+            (True, True)
+        """
+        return series.open_queries(
+            self, name, level=level, accuracy=accuracy, mass=mass, most_updates=most_updates, start=start, who=who,
+            wait=wait,
+        )  # fmt: skip
+
+    def plan_interactive(
+        self,
+        levels: Level | Iterable[Level],
+        accuracies: Number | Iterable[Number] = (0.05, 0.1, 0.2),
+        *,
+        mass: int,
+        queries: int = 1000,
+        most_updates: int | None = None,
+        started: bool = False,
+    ) -> pl.DataFrame:
+        """Say what sessions of interactive queries would do; spends nothing and draws nothing.
+
+        Args:
+            levels: Candidate levels, as `interactive` takes them.
+            accuracies: Candidate errors, as shares of the mass.
+            mass: All bounded counts together, as far as anybody may know.
+            queries: How many would be asked.
+            most_updates: As `interactive` takes it.
+            started: Whether a release to start from would be given.
+
+        Returns:
+            One row per level and accuracy: level and accuracy (exact text), updates (answers that can be measured),
+            error (in counts, of any answer), std (of a measured answer, in counts) and failure (a bound on the
+            probability that any of `queries` answers is off by more than `error`, while updates last).
+
+        Raises:
+            DeclarationError: If a parameter is wrong, or the series has no such sessions.
+            LevelError: If a level is no level.
+
+        Example:
+            >>> import polars as pl
+            >>> import sparsehist as sh
+            >>> counts = sh.Counts(pl.DataFrame({"hour": [3], "count": [9]}))
+            >>> visits = sh.create(":memory:", counts, name="visits", key="hour", max_keys=1, domain=sh.Integers(24))
+            >>> visits.plan_interactive(1, 0.2, mass=10**6).select("updates", "error").row(0)
+            (158, 200000.0)
+        """
+        return series.plan_queries(
+            self.declaration, levels, accuracies, mass=mass, queries=queries, most_updates=most_updates,
+            started=started,
+        )  # fmt: skip
+
     def plan(
         self,
         levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
@@ -315,11 +420,11 @@ class Series:
 
         Returns:
             One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
-            (both null for a workload), released_at.
+            (both null for a workload or a session of queries, whose answers are its own), released_at.
         """
         with self.store._hold() as state:
             record = state.series(self.name)
             made = [] if record is None else state.series_releases(record)
-            abouts = [read_metadata(release.metadata) for release in made]
+            abouts = [read_metadata(release.metadata) for release in made if pipeline.ANSWER not in release.name]
         rows = [{column: getattr(about, column, None) for column in _RELEASES} for about in abouts]
         return pl.DataFrame(rows, schema=_RELEASES)

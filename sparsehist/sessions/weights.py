@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsehist.entropy import generator
-from sparsehist.errors import BudgetExceededError
+from sparsehist.errors import BudgetExceededError, present
 from sparsehist.interactive.multiplicative_weights import (
     FloatArray,
     Weighing,
     WeightedAnswer,
     Weights,
     first_guess,
+    pull,
     read_counts,
     read_weights,
     updated,
+    verdict,
 )
 from sparsehist.interactive.noise_supply import NoiseSupply
 from sparsehist.privacy.exact_numbers import Number
@@ -27,10 +29,10 @@ from sparsehist.sessions.own_process import OwnProcess
 
 
 class MultiplicativeWeights(OwnProcess):
-    """WeightedAnswer linear queries over all cells of a closed domain as they come to mind, within one level for all.
+    """Answer linear queries over all cells of a closed domain as they come to mind, within one level for all.
 
     The session costs `level` (pure epsilon) when it is made, whatever is asked. It lives in memory only; the ledger
-    of a store knows nothing of it.
+    of a store knows nothing of it. `Series.interactive` is the one that a store keeps.
 
     Args:
         counts: True counts of all cells; shape (cells,), at most 10**7. Secret.
@@ -57,7 +59,17 @@ class MultiplicativeWeights(OwnProcess):
     Source: Hardt and Rothblum 2010; see `sparsehist.interactive.multiplicative_weights`.
     """
 
-    __slots__ = ("_counts", "_hypothesis", "_left", "_lock", "_supplies", "_threshold", "parameters")
+    __slots__ = (
+        "_counts",
+        "_first",
+        "_hypothesis",
+        "_left",
+        "_lock",
+        "_pulls",
+        "_supplies",
+        "_threshold",
+        "parameters",
+    )
 
     def __init__(
         self,
@@ -77,7 +89,8 @@ class MultiplicativeWeights(OwnProcess):
             cells, mass, level, accuracy, sensitivity, most_updates, start is not None, weight_step
         )
         self._counts = read_counts(self.parameters, counts)
-        self._hypothesis = first_guess(self.parameters, start)
+        self._first = self._hypothesis = first_guess(self.parameters, start)
+        self._pulls = np.zeros(cells)
         self._left = self.parameters.updates
         self._lock = threading.Lock()
         watch, answer = self.parameters.levels
@@ -111,14 +124,17 @@ class MultiplicativeWeights(OwnProcess):
                     f"all {parameters.updates} updates are used up, and with them the level of "
                     f"{level_text(self.level)}; the hypothesis stays readable"
                 )
-            guess = parameters.mass * float(query @ self._hypothesis)
+            guess = present(parameters.mass) * float(query @ self._hypothesis)
             truth = float(query @ self._counts)
-            # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
-            if guess >= self._threshold + truth - self._noise(1):
-                return self._moved(query, truth)
-            if guess <= truth + self._noise(1) - self._threshold:
-                return self._moved(1.0 - query, truth)
-            return WeightedAnswer(guess, parameters.error, fresh=False, updates_left=self._left)
+            found = verdict(guess, truth, self._threshold, lambda: self._noise(1))
+            if found is None:
+                return WeightedAnswer(guess, parameters.error, fresh=False, updates_left=self._left)
+            self._left -= 1  # first: an interrupt may not leave an update that nobody paid for
+            value = truth + self._noise(2)
+            self._pulls += pull(query, found)
+            self._hypothesis = updated(self._first, self._pulls, 8 * float(parameters.alpha))
+            self._threshold = self._fresh_threshold()
+            return WeightedAnswer(value, parameters.error, fresh=True, updates_left=self._left)
 
     @property
     def level(self) -> Fraction:
@@ -128,7 +144,7 @@ class MultiplicativeWeights(OwnProcess):
     @property
     def hypothesis(self) -> FloatArray:
         """The cells as the answers so far have them, in counts; public, a copy."""
-        return self._hypothesis * self.parameters.mass
+        return self._hypothesis * present(self.parameters.mass)
 
     def __repr__(self) -> str:
         """Public parameters only."""
@@ -137,14 +153,6 @@ class MultiplicativeWeights(OwnProcess):
             f"MultiplicativeWeights(cells={shown.cells}, mass={shown.mass}, level={level_text(self.level)}, "
             f"error={shown.error:g}, updates_left={self._left})"
         )
-
-    def _moved(self, towards: FloatArray, truth: float) -> WeightedAnswer:
-        """WeightedAnswer from the truth, and begin anew from a better hypothesis."""
-        self._left -= 1  # first: an interrupt may not leave an update that nobody paid for
-        value = truth + self._noise(2)
-        self._hypothesis = updated(self._hypothesis, towards, 8 * float(self.parameters.alpha))
-        self._threshold = self._fresh_threshold()
-        return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self._left)
 
     def _fresh_threshold(self) -> float:
         return float(self.parameters.threshold) + self._noise(0)

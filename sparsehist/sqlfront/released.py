@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from sparsehist.series.pipeline import ANSWER
 from sparsehist.series.release import Release
 from sparsehist.series.store_handle import Store
 
@@ -25,7 +26,8 @@ def releases(store: Store, series: str) -> pl.DataFrame:
     with store._hold() as state:
         record = state.series(series)
         made = [] if record is None else state.series_releases(record)
-    rows = [{**release.metadata, "series": series, "name": release.name} for release in made]
+    listed = [release for release in made if ANSWER not in release.name]
+    rows = [{**release.metadata, "series": series, "name": release.name} for release in listed]
     return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
 
 

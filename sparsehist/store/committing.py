@@ -242,7 +242,7 @@ def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], Roun
     spends = record.level not in history.levels
     levels = [*history.levels, *([record.level] if spends else [])]
     n_new = len(record.positions)
-    is_workload = history.kind == "workload"
+    is_workload = history.kind != "cells"  # all of its noise is there from the first round on
     promise(set(record.paths) == (set() if is_workload else set(levels)), "new cells without noise at every level")
     promise(n_new == 0 or not is_workload, "new cells on a path that is not of cells")
     promise(len(record.counts) == n_new, "new cells without counts")

@@ -65,7 +65,7 @@ class NewSeries:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series: kind "cells", or "workload" with its workload and strategy as text.
+    """A noise path of a series: kind "cells", "workload" or "interactive", with its workload or session as text.
 
     Attributes:
         files: Attachments of the path, in the directory of the series.
@@ -85,9 +85,9 @@ class NewPath:
     """A noise path to open together with its first round.
 
     Attributes:
-        kind: "workload"; the cells of a series have their path from the start.
+        kind: "workload" or "interactive"; the cells of a series have their path from the start.
         series_id: Of the series it belongs to.
-        workload: What is asked, as text.
+        workload: What is asked, as text; the name of the session of queries.
         strategy: How it is answered, as text.
         family: Of its noise.
         integer_noise: int64 noise instead of float64.

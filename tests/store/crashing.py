@@ -19,8 +19,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+import sparsehist as sh
 from sparsehist.errors import StoreRolledBackError
 from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
@@ -84,6 +86,20 @@ def copy(path: Path) -> None:
     backup(path, path.with_name("kept"))
 
 
+def ask(path: Path) -> None:
+    """Ask a session what is to be measured, and note the answer once it is given."""
+    session = sh.open(path).series("visits").interactive("ad_hoc")
+    answer = session.ask(pl.col("page") == session.answers.height - 1)
+    path.with_name("given").write_text(f"{session.answers.height} {answer.value}")
+
+
+def open_session(path: Path) -> None:
+    """Open a session, with a release to start from."""
+    series = sh.open(path).series("visits")
+    number = len(series.releases())
+    series.interactive(f"s{number}", level=500, accuracy="0.1", start=series.release("public"))
+
+
 def check_release(path: Path) -> None:
     """Every release that is there is whole, and the next one can be made."""
     with open_state(path) as state:
@@ -107,6 +123,45 @@ def check_release_workload(path: Path) -> None:
         n_rounds = len(list(record.directory.glob("round-*")))
         assert n_rounds == len(state.series_releases(record)) == state.generation - 1
         assert {place.name for place in record.directory.iterdir() if not place.name.startswith("round-")} == kept
+
+
+def check_ask(path: Path) -> None:
+    """What was given is kept, nothing is counted twice, and what is asked again is answered alike."""
+    session = sh.open(path).series("visits").interactive("ad_hoc")
+    answers = session.answers["value"].to_list()
+    assert session.updates_left == 200 - (len(answers) - 1)
+    given = path.with_name("given")
+    if given.exists():
+        height, value = given.read_text().split()
+        assert answers[int(height) - 1] == float(value)
+    kept = path.with_name("kept")
+    before = list(map(int, kept.read_text().split())) if kept.exists() else []
+    assert answers[: len(before)] == before
+    assert len(answers) <= max(len(before), 1) + 1
+    kept.write_text(" ".join(map(str, answers)))
+    for number, value in enumerate(answers[1:]):
+        assert session.ask(pl.col("page") == number).value == value
+    with open_state(path) as state:
+        state.verify()
+        assert state.generation == 2 + len(answers) - 1
+        record = state.series("visits")
+        assert len(list(record.directory.glob("*.update"))) == len(record.paths[1].files) == len(answers) - 1
+
+
+def check_open_session(path: Path) -> None:
+    """Every session that is there is charged, can be asked, and begins from the release."""
+    store = sh.open(path)
+    series = store.series("visits")
+    names = [name for name in series.releases()["name"] if name != "public"]
+    assert series.store.ledger().filter(scope="path")["path"].to_list()[1:] == [
+        f"interactive {name} multiplicative_weights" for name in names
+    ]
+    for name in names:
+        answer = series.interactive(name).ask(pl.col("page") < 8)
+        assert not answer.fresh and abs(answer.value - 100_000) < answer.error
+    with open_state(path) as state:
+        state.verify()
+        assert len(list(state.series("visits").directory.glob("*.start"))) == len(names)
 
 
 def check_create(path: Path) -> None:
@@ -192,6 +247,24 @@ def prepare_drop(path: Path) -> None:
     create_series(path)
 
 
+def prepare_session(path: Path) -> None:
+    """A store with a session whose next questions will be measured."""
+    prepare_visits(path).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200)
+
+
+def prepare_start(path: Path) -> None:
+    """A store with a release to start from."""
+    prepare_visits(path).release("public", level=1)
+
+
+def prepare_visits(path: Path) -> sh.Series:
+    """A store with a series of 64 pages, of which eight hold all visits."""
+    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [12_500] * 8}))
+    return sh.create(
+        path, counts, name="visits", key="page", max_keys=1, domain=sh.Integers(64), noise="discrete_laplace"
+    )
+
+
 def prepare_nothing(path: Path) -> None:
     """An empty directory to work in."""
     path.parent.mkdir(exist_ok=True)
@@ -200,6 +273,8 @@ def prepare_nothing(path: Path) -> None:
 WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[Path], None]]] = {
     "release": (prepare, release, check_release),
     "workload": (prepare, release_workload, check_release_workload),
+    "ask": (prepare_session, ask, check_ask),
+    "open_session": (prepare_start, open_session, check_open_session),
     "create": (prepare_nothing, create, check_create),
     "create_series": (prepare, create_series, check_create_series),
     "drop": (prepare_drop, drop, check_drop),

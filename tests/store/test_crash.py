@@ -27,7 +27,11 @@ def run(*arguments, before=()):
         "release",
         "create",
         "workload",
-        *(pytest.param(work, marks=pytest.mark.slow) for work in ("create_series", "drop", "adopt", "backup")),
+        "ask",
+        *(
+            pytest.param(work, marks=pytest.mark.slow)
+            for work in ("open_session", "create_series", "drop", "adopt", "backup")
+        ),
     ],
 )
 def test_a_store_killed_at_any_call_is_before_or_after(tmp_path, work):

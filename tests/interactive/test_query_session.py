@@ -1,0 +1,394 @@
+"""Sessions that a store keeps: charged first, committed before answered, the same wherever they are opened again."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import (
+    BudgetExceededError,
+    CapExceededError,
+    DataError,
+    DeclarationError,
+    InputError,
+    NameTakenError,
+    NotFoundError,
+    StoreDamagedError,
+    StoreError,
+    StoreInUseError,
+)
+from sparsehist.interactive import MultiplicativeWeights
+from sparsehist.noise import DiscreteLaplace
+from sparsehist.sessions.query_path import Update
+from sparsehist.store import State
+from tests.interactive.watching import checks_of_one_query, epoch
+from tests.stats import assert_consistent, assert_detected, g_test
+
+KEYS = 64
+TRUE = np.r_[np.full(8, 12_500), np.zeros(KEYS - 8, int)]
+EARLY, EVEN, LATE = pl.col("page") < 8, pl.col("page") % 2 == 0, pl.col("page") >= 32
+# Noise far below the error, so that what is measured is known beforehand.
+ASKED = {"level": 20, "accuracy": "0.2"}
+
+
+def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
+    """So many people in each of the first eight of 64 pages; 100,000 in all."""
+    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}))
+    declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
+    return sh.create(store, counts, noise=noise, **declared)
+
+
+@pytest.fixture
+def series():
+    """In memory, from a fixed stream."""
+    return visits(sh.open(":memory:", seed=5))
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Noise that is 0."""
+    monkeypatch.setattr(DiscreteLaplace, "sample", lambda _, size, *__, **___: np.zeros(size, np.int64))
+
+
+def test_a_session_answers_within_its_error_and_says_what_it_measured(series):
+    """Fresh where the hypothesis is far off, read off it where it is not, and each update is counted."""
+    session = series.interactive("ad_hoc", **ASKED)
+    first, again, other = session.ask(EARLY), session.ask(EARLY), session.ask(LATE)
+    k = session.parameters.updates
+    assert (first.fresh, first.updates_left) == (True, k - 1)
+    assert again == first
+    for answer, truth in ((first, 100_000), (other, 0)):
+        assert abs(answer.value - truth) <= answer.error
+    assert session.answers.rows()[:2] == [(0, session.parameters.mass), (1, int(first.value))]
+    near = session.ask(pl.lit(value=True))
+    assert not near.fresh
+    assert near.value == pytest.approx(session.parameters.mass)
+    assert session.hypothesis.columns == ["page", "estimate"]
+    assert session.hypothesis["estimate"].sum() == pytest.approx(session.parameters.mass)
+
+
+@pytest.mark.usefixtures("silent")
+def test_without_noise_it_is_the_session_in_memory(series):
+    """The same script, answer for answer and cell for cell, though each update is read back from the store."""
+    session = series.interactive("ad_hoc", level=1, accuracy="0.1", mass=100_000)
+    beside = MultiplicativeWeights(TRUE, mass=100_000, level=1, accuracy="0.1")
+    assert session.parameters.levels == beside.parameters.levels
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        asked = rng.random(KEYS) < 0.3
+        answer = session.ask(pl.col("page").is_in(np.flatnonzero(asked).tolist()))
+        assert answer == beside.ask(asked)
+    assert (session.hypothesis["estimate"].to_numpy() == beside.hypothesis).all()
+    assert session.updates_left < session.parameters.updates - 3
+
+
+def test_it_is_charged_whole_before_anything_is_asked(series):
+    """One line of the ledger, which no question changes; its epsilon adds to that of the cells."""
+    series.release("public", level="0.5")
+    session = series.interactive("ad_hoc", level="1.5", accuracy="0.3")
+    before = series.store.ledger().drop("releases", "last_release")
+    row = before.row(by_predicate=pl.col("path").str.starts_with("interactive ad_hoc"), named=True)
+    assert (row["level"], row["currency"], row["noise"]) == ("1.5", "epsilon", "discrete_laplace")
+    for predicate in (EARLY, EVEN, LATE):
+        session.ask(predicate)
+    assert series.store.ledger().drop("releases", "last_release").equals(before)
+    assert before.row(by_predicate=pl.col("scope") == "everybody", named=True)["level"] == "2"
+
+
+def test_levels_beside_gaussian_noise_are_rho():
+    """What the parts cost as zCDP is the level to 12 digits, never above; the ledger knows it for no Gaussian."""
+    series = visits(sh.open(":memory:", seed=5), noise="gaussian")
+    series.release("public", level="0.5")
+    session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
+    watch, answer = map(float, session.parameters.levels)
+    k = session.parameters.updates
+    parts = [k * watch * math.tanh(watch / 2), k * answer * math.tanh(answer / 2), watch * math.tanh(watch / 2)]
+    assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
+    row = series.store.ledger().row(by_predicate=pl.col("path").str.starts_with("interactive"), named=True)
+    assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
+    # Of Gaussian noise at this rho epsilon would be smaller: the conversion is that of zCDP.
+    assert row["epsilon"] > sh.privacy.Rho("0.1").epsilon("1e-6") * (1 - 1e-9)
+    assert "0.1-zCDP" in session.metadata["guarantee"]
+
+
+def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
+    """By what they leave; on routes that charge it; and nothing is in the store then."""
+    store = sh.open(":memory:", seed=5)
+    series = visits(store, noise="gaussian", cap=1)
+    store.set_budget("default", epsilon=1, delta="1e-6")
+    with pytest.raises(BudgetExceededError, match="route='rho' or route='renyi'"):
+        series.interactive("ad_hoc", level="0.001", accuracy="0.2")
+    store.set_budget("default", rho="0.5", reason="sessions")
+    with pytest.raises(BudgetExceededError, match=r"largest level that would fit is 0\.5"):
+        series.interactive("ad_hoc", level="0.6", accuracy="0.2")
+    store.set_budget("default", rho=5, reason="sessions")
+    with pytest.raises(CapExceededError, match="largest level that would fit is 1;"):
+        series.interactive("ad_hoc", level="1.5", accuracy="0.2")
+    assert store.ledger().height == 4
+    series.release("public", level="0.4")
+    series.interactive("ad_hoc", level="0.6", accuracy="0.2")
+    with pytest.raises(CapExceededError, match=r"remaining 0\.4"):
+        series.release("finer", level="0.41")
+    remaining = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"]
+    assert remaining == "rho 4"
+
+
+def test_a_budget_of_another_route_is_refused_while_a_session_is_there():
+    """The Gaussian filter cannot charge a session; the Rényi filter charges its order times rho."""
+    store = sh.open(":memory:", seed=5)
+    series = visits(store, noise="gaussian")
+    series.interactive("ad_hoc", level="0.01", accuracy="0.2")
+    with pytest.raises(BudgetExceededError, match="discrete_laplace noise"):
+        store.set_budget("default", epsilon=1, delta="1e-6")
+    store.set_budget("default", epsilon=1, delta="1e-6", route="renyi", order=20)
+    route, left = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()
+    limit = 1 + (math.log(0.75e-6) + math.log(20)) / 19 - math.log(1 - 1 / 20)
+    assert route == "renyi"
+    assert float(left) == pytest.approx(limit - 20 * 0.01, rel=1e-9)
+
+
+def test_it_goes_on_wherever_it_is_opened(tmp_path):
+    """Another process finds every answer, the hypothesis and the noise of the threshold; nothing is spent again."""
+    series = visits(tmp_path / "s")
+    session = series.interactive("ad_hoc", **ASKED)
+    measured = {str(predicate): session.ask(predicate) for predicate in (EARLY, EVEN, LATE)}
+    generation = sh.open(tmp_path / "s").events()["generation"].max()
+    again = sh.open(tmp_path / "s").series("visits").interactive("ad_hoc")
+    assert again.answers.equals(session.answers)
+    assert again.hypothesis.equals(session.hypothesis)
+    assert again.parameters == session.parameters
+    assert again._threshold_noise == session._threshold_noise
+    for predicate in (EARLY, EVEN, LATE):
+        if measured[str(predicate)].fresh:
+            assert again.ask(predicate).value == measured[str(predicate)].value
+    assert sh.open(tmp_path / "s").events()["generation"].max() == generation
+
+
+def test_two_that_are_open_at_once_are_one(tmp_path):
+    """What one measures the other knows: its number is not used twice, its answer is not measured again."""
+    one = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
+    other = sh.open(tmp_path / "s").series("visits").interactive("ad_hoc")
+    first = one.ask(EARLY)
+    assert other.ask(EARLY) == first
+    assert other._threshold_noise == one._threshold_noise
+    assert other.hypothesis.equals(one.hypothesis)
+    second = other.ask(pl.col("page") < 4)
+    assert second.fresh
+    assert one.ask(pl.col("page") < 4) == second
+    assert one.answers["update"].to_list() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
+def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
+    """Who saw it fail knows that it was to be measured: the next question, whatever it asks, begins with it."""
+    session = series.interactive("ad_hoc", **ASKED)
+    k = session.updates_left
+
+    def refuse(*_):
+        raise failure
+
+    monkeypatch.setattr(State, "commit_round", refuse)
+    for _ in range(3):
+        with pytest.raises(type(failure)):
+            session.ask(EARLY)
+    monkeypatch.undo()
+    assert (session.updates_left, session.answers.height) == (k, 1)
+    near = session.ask(pl.lit(value=True))
+    assert (near.fresh, near.updates_left) == (False, k - 1)
+    assert session.ask(EARLY).updates_left == k - 1
+
+
+def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatch):
+    """The transaction went through and the interrupt came after it: the answer is the one that is there."""
+    session = series.interactive("ad_hoc", **ASKED)
+    k, commit = session.updates_left, State.commit_round
+
+    def interrupted(self, record):
+        commit(self, record)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(State, "commit_round", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(EARLY)
+    monkeypatch.undo()
+    answer = session.ask(EARLY)
+    assert (answer.fresh, answer.updates_left) == (True, k - 1)
+    assert session.answers.height == 2
+
+
+def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
+    """A question that would be answered from the hypothesis is refused like one that would be measured."""
+    session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
+    with sh.open(tmp_path / "s")._hold():
+        for predicate in (EARLY, pl.lit(value=True)):
+            with pytest.raises(StoreInUseError):
+                session.ask(predicate)
+
+
+def test_a_used_up_session_refuses_by_name(series):
+    """After the last update only what was measured is answered, and the hypothesis stays."""
+    session = series.interactive("ad_hoc", **ASKED, most_updates=1)
+    measured = session.ask(EARLY)
+    assert measured.updates_left == 0
+    with pytest.raises(BudgetExceededError, match="all 1 updates of 'ad_hoc' are used up"):
+        session.ask(EVEN)
+    with pytest.raises(BudgetExceededError):
+        series.interactive("ad_hoc").ask(EVEN)
+    assert session.ask(EARLY) == measured
+
+
+def test_a_release_to_start_from_is_free_and_kept(series):
+    """Nearly everything is answered from it; it is read back though neither release nor series is there any more."""
+    other = visits(series.store, name="other")
+    start = other.release("public", level=1)
+    session = series.interactive("ad_hoc", **ASKED, start=start)
+    assert not session.ask(EARLY).fresh
+    assert "other.public" in session.metadata["start"]
+    series.store.drop("other")
+    again = series.interactive("ad_hoc")
+    assert again.hypothesis.equals(session.hypothesis)
+    assert session.hypothesis["estimate"][63] == pytest.approx(session.parameters.mass / 16 / KEYS)
+    with pytest.raises(NameTakenError, match="start="):
+        series.interactive("ad_hoc", start=series.release("public", level=1))
+
+
+def test_what_is_no_session_is_refused_by_name(series):
+    """Parameters, series without cells to list, names that stand for something else."""
+    session = series.interactive("ad_hoc", **ASKED)
+    series.release("public", level=1)
+    for wrong, error, match in (
+        ({"level": 3}, NameTakenError, "level='20'"),
+        ({"mass": 5}, NameTakenError, "no mass"),
+        ({"accuracy": 0.7}, DeclarationError, "accuracy"),
+    ):
+        with pytest.raises(error, match=match):
+            series.interactive("ad_hoc", **ASKED | wrong)
+    with pytest.raises(NotFoundError, match="give level= and accuracy="):
+        series.interactive("unknown")
+    with pytest.raises(NameTakenError, match="release gives it again"):
+        series.interactive("public")
+    with pytest.raises(NameTakenError, match="interactive gives it again"):
+        series.release("ad_hoc")
+    with pytest.raises(DeclarationError, match="lower-case"):
+        series.interactive("ad_hoc/1", **ASKED)
+    for wrong in ({"level": 0}, {"accuracy": "0"}, {"mass": 0}, {"most_updates": 0}, {"start": "public"}):
+        with pytest.raises(DeclarationError):
+            series.interactive("other", **ASKED | wrong)
+    marginals = series.release_workload("ranges", sh.Prefix(), level=1)
+    with pytest.raises(DeclarationError, match="noisy_count"):
+        series.interactive("other", **ASKED, start=marginals)
+    with pytest.raises(DataError, match="some above 0"):
+        series.interactive("other", **ASKED, start=series.release("none", level=2, threshold=1e9))
+    assert session.updates_left == session.parameters.updates
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"domain": sh.Open(delta=1e-6), "noise": "laplace"}, "open domain"),
+        ({"domain": sh.Integers(10**7 + 1)}, "10,000,000"),
+        ({"domain": sh.Strings(max_bytes=32)}, "far more"),
+        ({"noise": "poisson"}, "poisson"),
+    ],
+)
+def test_series_without_sessions_say_why(more, match):
+    """Before anything is spent."""
+    store = sh.open(":memory:")
+    text = "Open" in type(more.get("domain")).__name__ or "Strings" in type(more.get("domain")).__name__
+    counts = sh.Counts(pl.DataFrame({"page": ["3"] if text else [3], "count": [9]}))
+    declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
+    with pytest.raises(DeclarationError, match=match):
+        sh.create(store, counts, **declared).interactive("ad_hoc", **ASKED)
+
+
+def test_what_is_no_predicate_is_refused(series):
+    """Other types, other columns, other values; nothing is measured by it."""
+    session = series.interactive("ad_hoc", **ASKED)
+    for wrong in ("page < 8", np.arange(KEYS) < 8, pl.col("visitor") < 8, pl.col("page") * 2, pl.col("page") < "a"):
+        with pytest.raises(DeclarationError):
+            session.ask(wrong)
+    assert session.answers.height == 1
+    null = session.ask(pl.when(pl.col("page") >= 8).then(statement=True))
+    assert abs(null.value) <= null.error
+
+
+def test_predicates_ask_about_all_key_columns():
+    """A product of a catalogue and numbers, in the order of its cells."""
+    counts = sh.Counts(
+        pl.DataFrame({"browser": ["a", "b", "b"], "day": [0, 1, 6], "count": [70_000, 20_000, 10_000]})
+    )
+    domain = sh.Product(browser=sh.Catalogue(["a", "b", "c"]), day=sh.Integers(7))
+    series = sh.create(":memory:", counts, name="visits", key=["browser", "day"], max_keys=1, domain=domain, seed=3)
+    session = series.interactive("ad_hoc", level=50, accuracy="0.1")
+    for predicate, truth in (
+        (pl.col("browser") == "b", 29_999),
+        ((pl.col("browser") == "a") & (pl.col("day") == 0), 70_000),
+        (pl.col("day") > 2, 9999),
+    ):
+        answer = session.ask(predicate)
+        assert abs(answer.value - truth) <= answer.error
+
+
+def test_nothing_secret_is_shown_copied_or_left(tmp_path):
+    """No repr tells counts or noise; a copy is refused; a dropped series answers no more, nor does a damaged one."""
+    series = visits(tmp_path / "s")
+    session = series.interactive("ad_hoc", **ASKED)
+    session.ask(EARLY)
+    assert "12500" not in repr(session)
+    session._threshold_noise = 987_654
+    assert "987654" not in repr(session)
+    assert "object at" in repr(Update(1, True, 5, 77, b"x"))
+    with pytest.raises(InputError, match="open the session again"):
+        pickle.dumps(session)
+    (kept,) = (tmp_path / "s" / "series").glob("*/*.update")
+    kept.write_bytes(kept.read_bytes()[:-1] + b"x")
+    with pytest.raises(StoreDamagedError):
+        series.interactive("ad_hoc")
+    series.store.drop("visits")
+    with pytest.raises(NotFoundError, match="was dropped"):
+        session.ask(EVEN)
+
+
+def test_plans_are_what_sessions_do(series):
+    """Updates, error and noise of a session that is opened then; nothing is spent."""
+    planned = series.plan_interactive(["1", 20], ["0.2"], mass=100_000, queries=10).row(1, named=True)
+    assert series.store.ledger()["level"].null_count() == 4
+    session = series.interactive("ad_hoc", **ASKED, mass=100_000)
+    assert planned["updates"] == session.updates_left
+    assert planned["error"] == session.parameters.error
+    assert planned["std"] == session.metadata["std"]
+    assert 0 < planned["failure"] < 1e-6
+
+
+def test_one_question_follows_its_law():
+    """High, low or near over 1,500 sessions, by enumeration; half the noise of checks is seen."""
+    asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
+    for number in range(1500):
+        if number % 50 == 0:
+            series = visits(sh.open(":memory:", seed=number), per_page=125)
+        session = series.interactive(f"s{number}", level="0.5", accuracy="0.1", mass=1000, most_updates=3)
+        session.ask(asked)
+        found = [update.high for update in session._updates.values()]
+        seen[[True, False].index(found[0]) if found else 2] += 1
+    gap = 1000 * 7 / 64 - 125
+    assert_consistent(g_test(seen, checks_of_one_query(session.parameters, gap)))
+    assert_detected(g_test(seen, checks_of_one_query(session.parameters, gap, checks=2)), "half the noise")
+
+
+def test_watching_costs_no_more_than_it_may():
+    """Over all moves of five questions of one epoch, by enumeration; half the noise of checks costs more."""
+
+    def loss(guesses, moves, checks=4):
+        one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))
+        return np.abs(np.log(one / other)).max()
+
+    scripts = [(0,) * 5, (12,) * 5, (-11,) * 5, (12, -12, 12, -12, 0), (11, 11, 11, 11, -13)]
+    moves = list(itertools.product((-1, 0, 1), repeat=5))
+    assert max(loss(script, move) for script in scripts for move in moves) <= 1 + 1e-12
+    assert max(loss(script, move, checks=2) for script in scripts for move in moves) > 1.2

@@ -88,7 +88,9 @@ class QuerySession:
         with series._hold(wait) as (state, _):
             held = self._held(state)
             self._counts = cell_counts(held.files, domain)
-            _, public = pipeline.release(held, request, self._open_path, who=self._who, rng=series.store._generator())
+            _, public, _ = pipeline.release(
+                held, request, self._open_path, who=self._who, rng=series.store._generator()
+            )
             self._about = of_kind(read_metadata(public), InteractiveMetadata)
             held = self._held(state)
             own = self._own(held.record)

@@ -34,7 +34,7 @@ def priced(workload: Workload, max_keys: int) -> list[dict[str, object]]:
         sensitivity = dense.sensitivity(max_keys)
         if dense.name not in [candidate.strategy for candidate in found]:
             error = sensitivity.l2**2 * dense.mean_variance()
-            found.append(Candidate(dense.name, error, sensitivity, *bound))
+            found.append(Candidate(dense.name, error, *sensitivity, *bound))
     return [
         {
             "strategy": candidate.strategy,
@@ -42,8 +42,8 @@ def priced(workload: Workload, max_keys: int) -> list[dict[str, object]]:
             "mean_squared_error": candidate.mean_squared_error,
             "ratio": candidate.ratio,
             "bound": candidate.bound,
-            "sensitivity": candidate.sensitivity.l2,
-            "sensitivity_lower": candidate.sensitivity.l2_lower,
+            "sensitivity": candidate.sensitivity,
+            "sensitivity_lower": candidate.sensitivity_lower,
         }
         for candidate in sorted(found, key=lambda one: one.mean_squared_error)
     ]

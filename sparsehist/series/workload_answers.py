@@ -69,15 +69,13 @@ def measures_reals(strategy: Strategy) -> bool:
     return isinstance(strategy, Optimised) and strategy.keeps == "noise" and not strategy.workload.integral
 
 
-def family_for(family: Family, strategy: Strategy, max_keys: int) -> Family:
-    """The family of a series with the sensitivity of a strategy: of the noise on R·x.
+def family_for(family: Family, strategy: Strategy, size: float) -> Family:
+    """The family of a series with the sensitivity of a strategy, `size`: of the noise on R·x.
 
     Raises:
         DeclarationError: If the family has no workloads, or is of integers and R·x is not.
     """
     check_noise(family)
-    sensitivity = strategy.sensitivity(max_keys)
-    size = sensitivity.l2 if sensitivity_norm(family) == "l2" else sensitivity.l1
     if not family.integer:
         larger = size * (1.0 + _CHARGE if measures_reals(strategy) else 1.0)
         return replace(family, sensitivity=larger)  # type: ignore[type-var]

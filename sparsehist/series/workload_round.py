@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -140,7 +140,8 @@ class WorkloadPath:
     def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
         """Hold the series; `record` is that of a path that is open."""
         self._held, self._record, self._strategy = held, record, strategy
-        self._family = family_for(held.declaration.family, strategy, held.declaration.max_keys)
+        self._price = self._first_price()
+        self._family = family_for(held.declaration.family, strategy, self._price.sensitivity)
         self._drawn: NoiseArray | None = None  # saves reading what was just written
 
     @property
@@ -152,7 +153,7 @@ class WorkloadPath:
         return path_name(self._strategy)
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        return workload_metadata(self._held.declaration, self._strategy, request, self._variances())
+        return workload_metadata(self._held.declaration, self._strategy, request, self._price)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
         del metadata
@@ -208,12 +209,13 @@ class WorkloadPath:
         size = self._strategy.state_size if is_linear(self._family) else self._strategy.n_noise
         return self._held.state.noise(present(self.path_id), level, size)
 
-    def _variances(self) -> tuple[float, float]:
-        """The least and the mean variance; all releases of a path share them."""
+    def _first_price(self) -> Price:
+        """That of the first release: all of a path share its law, and none computes it again."""
         if self.path_id is None:
-            return _variances(self._strategy)
-        earlier = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
-        return (earlier.least_std / earlier.noise_std) ** 2, (earlier.std / earlier.noise_std) ** 2
+            return price_of(self._held.declaration, self._strategy)
+        first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
+        least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
+        return Price(first.sensitivity, first.sensitivity_lower, least, mean)
 
     def _new_path(self) -> NewPath:
         declaration = self._held.declaration
@@ -236,24 +238,46 @@ def path_name(strategy: Strategy) -> PathName:
     return ("workload", str(strategy.workload), strategy.name)
 
 
+class Price(NamedTuple):
+    """What a strategy costs a unit, and what it makes of noise. Public numbers.
+
+    Attributes:
+        sensitivity: In the norm of the noise, for the series' max_keys.
+        sensitivity_lower: Reached by some unit; None where that is not known.
+        least: The least variance of a query that asks anything, for noise of variance 1.
+        mean: The mean variance of all queries.
+    """
+
+    sensitivity: float
+    sensitivity_lower: float | None
+    least: float
+    mean: float
+
+
+def price_of(declaration: Declaration, strategy: Strategy) -> Price:
+    """Compute the price of a strategy in a series.
+
+    Raises:
+        DeclarationError: If the series' noise has no workloads, or the workload asks nothing.
+    """
+    check_noise(declaration.family)
+    if sensitivity_norm(declaration.family) == "l2":
+        size, reached = strategy.sensitivity(declaration.max_keys)
+        return Price(size, reached, *_variances(strategy))
+    return Price(strategy.l1_sensitivity(declaration.max_keys), None, *_variances(strategy))
+
+
 def workload_metadata(
-    declaration: Declaration,
-    strategy: Strategy,
-    request: WorkloadRequest,
-    variances: tuple[float, float] | None = None,
+    declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price
 ) -> WorkloadMetadata:
     """Everything about a release that is known before anything is drawn.
 
     Raises:
         LevelError: If answers and noise at the level share no grid.
     """
-    family, level = family_for(declaration.family, strategy, declaration.max_keys), present(request.level)
-    sensitivity = strategy.sensitivity(declaration.max_keys)
-    euclidean = sensitivity_norm(family) == "l2"
-    size = sensitivity.l2 if euclidean else sensitivity.l1
+    family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
-    least, mean = _variances(strategy) if variances is None else variances
-    std = noise_std * math.sqrt(least)
+    std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
     by_cell = cell_grid(strategy, noise_std)
     added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
     if std < 2.0**-8 or max(added) > _LARGEST_STD:
@@ -270,20 +294,20 @@ def workload_metadata(
         queries=str(strategy.workload.n_queries),
         level=level_text(level),
         noise_std=noise_std,
-        std=noise_std * math.sqrt(mean),
+        std=mean_std,
         least_std=std,
-        sensitivity=size,
-        sensitivity_lower=sensitivity.l2_lower if euclidean else None,
+        sensitivity=price.sensitivity,
+        sensitivity_lower=price.sensitivity_lower,
         grid=grid_step(std),
         cell_grid=by_cell,
-        measured_grid=measured_grid(strategy, size),
+        measured_grid=measured_grid(strategy, price.sensitivity),
         threshold=None,
         numerical_slack=dense_slack(
             family,
             level,
             strategy.n_noise,
             strategy.workload.n_queries if strategy.workload.explicit else strategy.workload.n_cells,
-            noise_std * math.sqrt(mean),
+            mean_std,
             grid_step(std),
         ),
         post_processing=request.post_processing or (),
@@ -357,7 +381,7 @@ def planned_strategies(
         strategy = strategy_named(candidate.strategy, workload)
         if declaration.family.integer and not strategy.integral:
             continue
-        family = family_for(declaration.family, strategy, declaration.max_keys)
+        family = family_for(declaration.family, strategy, candidate.sensitivity)
         mean = strategy.mean_variance()
         for level in exact:
             std = family.std(level) * math.sqrt(mean)
@@ -368,8 +392,8 @@ def planned_strategies(
                     "std": std,
                     "lower_bound": None if candidate.ratio is None else std / math.sqrt(candidate.ratio),
                     "ratio": candidate.ratio,
-                    "sensitivity": candidate.sensitivity.l1 if pure else candidate.sensitivity.l2,
-                    "sensitivity_lower": None if pure else candidate.sensitivity.l2_lower,
+                    "sensitivity": candidate.sensitivity,
+                    "sensitivity_lower": candidate.sensitivity_lower,
                     "chosen": candidate.strategy == chosen.name,
                 }
             )

@@ -139,7 +139,9 @@ class DryRun:
         else:
             strategy = strategy_named(request.strategy, workload)
         exact = settled(self._ledger, series.declaration, request)
-        metadata = workload_round.workload_metadata(series.declaration, strategy, exact)
+        metadata = workload_round.workload_metadata(
+            series.declaration, strategy, exact, workload_round.price_of(series.declaration, strategy)
+        )
         path = workload_round.path_name(strategy)
         return None, spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
 

@@ -18,7 +18,7 @@ from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.optimised import Optimised
 from sparsehist.workload.strategies.shared import Shared
 from sparsehist.workload.strategies.spectral import Spectral
-from sparsehist.workload.strategies.strategy import Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy import Strategy
 from sparsehist.workload.strategies.strategy_text import strategy_named
 
 # Prefix sums and ranges of more cells are priced on a shorter column: what is best hardly depends on its length.
@@ -41,14 +41,16 @@ class Candidate(NamedTuple):
         strategy: Its textual form.
         mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x: times 1/(2ρ) for
             Gaussian noise, times 2/ε² for Laplace noise (with Δ in L1).
-        sensitivity: Bounds of Δ.
+        sensitivity: Δ, in the norm of the noise.
+        sensitivity_lower: Reached by some unit; None in L1.
         lower_bound: No factorization has a smaller error under Gaussian noise; None where unknown or not asked.
         bound: Which bound that is, in words.
     """
 
     strategy: str
     mean_squared_error: float
-    sensitivity: Sensitivity
+    sensitivity: float
+    sensitivity_lower: float | None
     lower_bound: float | None
     bound: str
 
@@ -109,19 +111,19 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Ca
     bound = None if pure else lower_bound(workload, max_keys)
     table = []
     for strategy in names.values():
-        sensitivity = strategy.sensitivity(max_keys)
-        error = _scale(sensitivity, pure=pure) ** 2 * strategy.mean_variance()
+        scale = _scale(strategy, max_keys, pure=pure)
+        reached = None if pure else strategy.sensitivity(max_keys).l2_lower
         below = (None, "none") if bound is None else bound
-        table.append(Candidate(strategy.name, error, sensitivity, *below))
+        table.append(Candidate(strategy.name, scale**2 * strategy.mean_variance(), scale, reached, *below))
     return sorted(table, key=lambda candidate: candidate.mean_squared_error)
 
 
-def _scale(sensitivity: Sensitivity, *, pure: bool) -> float:
-    return sensitivity.l1 if pure else sensitivity.l2
+def _scale(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
+    return strategy.l1_sensitivity(max_keys) if pure else strategy.sensitivity(max_keys).l2
 
 
 def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
-    return _scale(strategy.sensitivity(max_keys), pure=pure) ** 2 * strategy.mean_variance()
+    return _scale(strategy, max_keys, pure=pure) ** 2 * strategy.mean_variance()
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:

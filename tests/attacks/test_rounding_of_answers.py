@@ -50,7 +50,8 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
     strategy = strategy_named("identity", Workload.from_matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None
-    noise = family_for(Gaussian(), strategy, 1).sample(1000, 1.0, rng=entropy.seeded(6)) * 2.0**exponent
+    family = family_for(Gaussian(), strategy, strategy.sensitivity(1).l2)
+    noise = family.sample(1000, 1.0, rng=entropy.seeded(6)) * 2.0**exponent
     assert np.array_equal(7 + round_to_grid(noise, step), round_to_grid(7 + noise, step))
 
 
@@ -69,7 +70,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
     """Other counts, with noise that makes up for them, give the same answers to the last bit."""
     weights = 1.0 + entropy.seeded(3).random(30_000)
     strategy = strategy_named(name, Workload.from_matrix(np.stack([weights, weights, 3 * weights], axis=1)))
-    family = family_for(Gaussian(), strategy, 2)
+    family = family_for(Gaussian(), strategy, strategy.sensitivity(2).l2)
     steps = {
         "by_cell": cell_grid(strategy, family.std("0.5")),
         "measured": measured_grid(strategy, strategy.sensitivity(2).l2),

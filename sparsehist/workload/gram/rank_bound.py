@@ -47,8 +47,8 @@ _GROWTH = 1.01
 _WRITTEN_OUT = 512
 _FEW_SETS = 20_000
 _WINDOWS = 64
-# Weights of the bound in L1, as powers of the spectrum: the best of these for 1 to 4 keys, and for 5 to 1,000.
-_FEW_KEYS, _MANY_KEYS = (0.25, 0.375), (0.5, 0.75)
+# Weights of the bound in L1, as eighths of a power of the spectrum: the best for 1 to 4 keys, and for 5 to 1,000.
+_FEW_KEYS, _MANY_KEYS = (2, 3), (4, 6)
 _LONG = 2**16  # cells; from there on one weight is tried
 
 
@@ -77,13 +77,23 @@ def l1_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> f
     spectrum, ceiling = kernel.spectrum, kernel.unit * (1.0 + kernel.blend)
     squares = []
     powers = _FEW_KEYS if keys <= 4 else _MANY_KEYS
-    for power in powers if cells <= _LONG else powers[1:]:
-        table = kernel.table_of(spectrum ** (1.0 - power), ceiling ** (1.0 - power))
-        squares.append(float(np.sum(spectrum**power)) * _by_rank(kernel, table, cells, keys))
+    for eighths in powers if cells <= _LONG else powers[1:]:
+        weights = _eighths(spectrum, eighths)
+        table = kernel.table_of(spectrum / weights, ceiling ** (1.0 - eighths / 8))
+        bound = _by_rank(kernel, table, cells, keys)
         if cells <= _WRITTEN_OUT:
-            gram = gram_matrix(kernel, cells, table)
-            squares.append(float(np.sum(spectrum**power)) * bound_of_gram(gram, keys))
+            bound = min(bound, bound_of_gram(gram_matrix(kernel, cells, table), keys))
+        squares.append(float(weights.sum()) * bound)
     return math.sqrt(min(squares)) * (1 + _ROUNDING)
+
+
+def _eighths(values: FloatArray, number: int) -> FloatArray:
+    """values**(number / 8), by square roots: a tenth of the time of powers."""
+    result, root = np.ones(1), values
+    for bit in (4, 2, 1):
+        root = np.sqrt(root)
+        result = result * root if number & bit else result
+    return result
 
 
 def _by_rank(kernel: SpectralKernel, table: FloatArray, cells: int, keys: int) -> float:

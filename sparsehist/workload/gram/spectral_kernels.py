@@ -94,9 +94,13 @@ class SpectralKernel(abc.ABC):
     @cached_property
     def table(self) -> FloatArray:
         """τ of K for m = 0, …, 2 length + shift − 1 at least."""
-        table = self._series(self.singular_values, 0.0)
+        table = self._table_of_root()
         table[0] += self.blend * self.unit
         return table
+
+    def _table_of_root(self) -> FloatArray:
+        """τ of W^½."""
+        return self._series(self.singular_values, 0.0)
 
     def table_of(self, spectrum: FloatArray, ceiling: float) -> FloatArray:
         """τ of another function of W: its spectrum, and its value just beyond the highest frequency."""
@@ -192,10 +196,9 @@ class RangesKernel(SpectralKernel):
         return np.asarray(-np.sin(2 * angle) / (2 * size**1.5) / around)
 
     def _series(self, spectrum: FloatArray, last: float) -> FloatArray:
-        """A Fourier series of period 2 N."""
-        waves = np.concatenate([[0.0], spectrum, [last]])
-        table = np.asarray(fft.irfft(waves, 2 * self.length + 2))
-        return np.concatenate([table, table[:1]])
+        """A series of cosines of period 2 N, even about N."""
+        half = fft.dct(np.concatenate([[0.0], spectrum, [last]]), type=1) / (2 * self.length + 2)
+        return np.concatenate([half, half[-2::-1]])
 
 
 class PrefixKernel(SpectralKernel):
@@ -204,7 +207,7 @@ class PrefixKernel(SpectralKernel):
     sign = 1.0
     shift = 1
 
-    @property
+    @cached_property
     def singular_values(self) -> FloatArray:
         size = 2 * self.length + 1
         # cos(πv/P) near v = P/2 as a sine, for its last digits.
@@ -243,11 +246,22 @@ class PrefixKernel(SpectralKernel):
         return -1.0
 
     def _diagonal_of_root(self) -> FloatArray:
-        """τ(0) − τ(2u), u = length − i: a running sum of pairs of cosecants."""
+        return self._falls[::-1]
+
+    @cached_property
+    def _falls(self) -> FloatArray:
+        """τ(0) − τ(2u) of W^½, u = 1, …, length: a running sum of pairs of cosecants, which rise as they fell."""
+        fall = np.append(2 * self.singular_values[::-1], 1.0)
+        cosecants = np.concatenate([fall, fall[-2:0:-1]])
+        return np.asarray(np.cumsum(cosecants[::2] + cosecants[1::2]) / (2 * self.length + 1))
+
+    def _table_of_root(self) -> FloatArray:
+        """Even places by the running sum, odd ones by τ(P − m) = −τ(m)."""
         size = 2 * self.length + 1
-        angle, places = np.pi / (2 * size), np.arange(4, 4 * self.length + 4, 4)
-        steps = 1 / np.sin(angle * (places - 3)) + 1 / np.sin(angle * (places - 1))
-        return np.asarray((np.cumsum(steps) / size)[::-1])
+        table, first = np.empty(size + 1), 2 * float(self.singular_values.sum()) / size
+        table[:size:2] = np.append(first, first - self._falls)
+        table[::-2] = -table[:size:2]
+        return table
 
     def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
         size = 2 * self.length + 1

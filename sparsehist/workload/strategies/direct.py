@@ -26,7 +26,7 @@ class Direct(Strategy):
     Example:
         >>> from sparsehist.workload import Total
         >>> Direct(Total(1000)).sensitivity(5)
-        Sensitivity(l2=5.0, l2_lower=5.0, l1=5.0)
+        Sensitivity(l2=5.0, l2_lower=5.0)
     """
 
     word = "direct"
@@ -46,8 +46,8 @@ class Direct(Strategy):
         """By the largest columns of A; for up to 256 cells also from AᵀA."""
         keys = min(max_keys, self.workload.n_cells)
         if isinstance(self.workload, Total):  # of any number of cells
-            return Sensitivity(float(keys), float(keys), float(keys))
-        squares, sums = _columns(self.workload)
+            return Sensitivity(float(keys), float(keys))
+        squares, _ = _columns(self.workload)
         norms = np.sqrt(np.sort(squares)[::-1][:keys])
         upper, lower = float(norms.sum()), float(norms[0])
         first = np.zeros(self.workload.n_cells)
@@ -56,7 +56,13 @@ class Direct(Strategy):
         if self.workload.n_cells <= _LARGEST_GRAM:
             bounds = largest_sum(gram_of(self.workload), keys)
             upper, lower = min(upper, bounds.upper**0.5), max(lower, bounds.lower**0.5)
-        return Sensitivity(upper, min(lower, upper), float(np.sort(sums)[::-1][:keys].sum()))
+        return Sensitivity(upper, min(lower, upper))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        keys = min(max_keys, self.workload.n_cells)
+        if isinstance(self.workload, Total):
+            return float(keys)
+        return float(np.sort(_columns(self.workload)[1])[::-1][:keys].sum())
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return self.workload.apply(x)

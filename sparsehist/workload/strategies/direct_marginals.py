@@ -59,9 +59,11 @@ class DirectMarginals(Strategy):
         bounds = largest_sum(
             Columns(sizes, self._asked.marginals, parts, np.zeros(len(sizes))), max_keys, self._largest_eigenvalue()
         )
-        # the L1 norm of a sum of columns without negative entries is the sum of theirs
-        l1 = min(max_keys, self.workload.n_cells) * float((1.0 / self._scales).sum())
-        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), l1)
+        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """Exact: the norm of a sum of columns without negative entries is the sum of theirs."""
+        return min(max_keys, self.workload.n_cells) * float((1.0 / self._scales).sum())
 
     def apply(self, x: ArrayLike) -> FloatArray:
         rows: FloatArray = (self.workload.apply(x).T / self._of_queries(self._scales)).T

@@ -30,7 +30,7 @@ class Haar(Invertible):
     Example:
         >>> from sparsehist.workload import Ranges
         >>> strategy = Haar(Ranges(6))
-        >>> strategy.n_noise, strategy.sensitivity(2).l1
+        >>> strategy.n_noise, strategy.l1_sensitivity(2)
         (8, 6.0)
 
     Source: Xiao, Wang and Gehrke 2010, without their weights.
@@ -50,11 +50,15 @@ class Haar(Invertible):
         return 1 << self._depth
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Exact: by squares of runs in L2, and by `_largest_differences` in L1, for a full tree of cells."""
+        """Exact, by squares of runs, for a full tree of cells."""
         keys = min(max_keys, self.workload.n_cells)
         inner = sum(squares_in_runs(keys, 2**level) for level in range(1, self._depth))
         square = inner + 2 * keys if self._depth else keys**2
-        return Sensitivity(square**0.5, square**0.5, float(_largest_differences(self._depth, keys)))
+        return Sensitivity(square**0.5, square**0.5)
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """Exact for a full tree of cells."""
+        return float(_largest_differences(self._depth, min(max_keys, self.workload.n_cells)))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)

@@ -33,7 +33,7 @@ class Hierarchical(Invertible):
     Example:
         >>> from sparsehist.workload import Ranges
         >>> strategy = Hierarchical(Ranges(256), branching=4)
-        >>> strategy.n_noise, strategy.sensitivity(1).l1
+        >>> strategy.n_noise, strategy.l1_sensitivity(1)
         (341, 5.0)
 
     Source: Hay, Rastogi, Miklau and Suciu 2010, section 4, here for trees of any number of leaves.
@@ -62,10 +62,14 @@ class Hierarchical(Invertible):
         return sum(self.sizes)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Exact, in L2 and in L1."""
+        """Exact."""
         keys = min(max_keys, self.sizes[0])
         square = sum(squares_in_runs(keys, self.branching**level) for level in range(len(self.sizes)))
-        return Sensitivity(square**0.5, square**0.5, float(keys * len(self.sizes)))
+        return Sensitivity(square**0.5, square**0.5)
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """Exact."""
+        return float(min(max_keys, self.sizes[0]) * len(self.sizes))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         levels = [np.asarray(x, np.float64)]

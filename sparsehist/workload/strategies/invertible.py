@@ -114,7 +114,7 @@ class IdentityStrategy(Invertible):
 
     Example:
         >>> from sparsehist.workload import Prefix, Ranges
-        >>> IdentityStrategy(Ranges(4)).mean_variance(), IdentityStrategy(Ranges(4)).sensitivity(9).l1
+        >>> IdentityStrategy(Ranges(4)).mean_variance(), IdentityStrategy(Ranges(4)).l1_sensitivity(9)
         (2.0, 4.0)
     """
 
@@ -127,7 +127,10 @@ class IdentityStrategy(Invertible):
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
         keys = min(max_keys, self.workload.n_cells)
-        return Sensitivity(keys**0.5, keys**0.5, float(keys))
+        return Sensitivity(keys**0.5, keys**0.5)
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        return float(min(max_keys, self.workload.n_cells))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return np.array(x, np.float64)

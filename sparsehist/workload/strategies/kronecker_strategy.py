@@ -83,7 +83,11 @@ class KroneckerStrategy(Strategy):
             spectral = math.sqrt(keys * math.prod(map(_largest_eigenvalue, self.strategies)))
             upper = min(upper, spectral, *(self._layers(last, keys) for last in self.strategies))
         lower = _boxes(self.strategies, keys)
-        return Sensitivity(upper, min(lower, upper), keys * math.prod(bounds.l1 for bounds in one))
+        return Sensitivity(upper, min(lower, upper))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        keys = min(max_keys, self.workload.n_cells)
+        return keys * math.prod(strategy.l1_sensitivity(1) for strategy in self.strategies)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = self.workload.columns_of(x, self.workload.n_cells)

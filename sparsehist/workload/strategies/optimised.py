@@ -173,7 +173,10 @@ class Optimised(Strategy):
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
         sums = largest_sum(self._strategy.T @ self._strategy, max_keys)
-        return Sensitivity(math.sqrt(sums.upper), math.sqrt(sums.lower), largest_l1(self._strategy, max_keys))
+        return Sensitivity(math.sqrt(sums.upper), math.sqrt(sums.lower))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        return largest_l1(self._strategy, max_keys)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         image: FloatArray = self._strategy @ self.workload.columns_of(x, self.n_noise)

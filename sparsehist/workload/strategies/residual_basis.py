@@ -173,7 +173,7 @@ class ResidualBasis(Strategy):
     def sensitivity(self, max_keys: int) -> Sensitivity:
         columns, eigenvalue = self._columns(np.arange(len(self._lengths)), np.ones(len(self._lengths)))
         bounds = largest_sum(columns, max_keys, eigenvalue)
-        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower), self._l1(max_keys))
+        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
 
     def _columns(self, chosen: NDArray[np.int64], weights: FloatArray) -> tuple[Columns, float]:
         """The Gram matrix of some residuals, each divided by its weight, and its largest eigenvalue."""
@@ -187,7 +187,7 @@ class ResidualBasis(Strategy):
         columns = Columns(self._sizes, subsets, self._residuals.cost[chosen] / squares, ratios)
         return columns, math.exp(largest) if largest < 700.0 else math.inf
 
-    def _l1(self, max_keys: int) -> float:
+    def l1_sensitivity(self, max_keys: int) -> float:
         """A bound in L1, the least of a few: residuals of many entries by their columns, those of few by squares.
 
         One cell moves P_A·y_A by 2^|A|·p_A in L1, which is nearly the truth where a unit's cells meet few of its

@@ -74,13 +74,18 @@ class Shared(Invertible):
         return self.workload.n_cells
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Exact: the largest over k of k − c·k² in L2; in L1 of the k rows of the cells and the d − k others."""
+        """Exact: the largest over k of k − c·k²."""
+        cells = self.workload.n_cells
+        k = np.arange(1.0, min(max_keys, cells) + 1)
+        l2 = math.sqrt(float(_squares(k, cells, self.common).max()))
+        return Sensitivity(l2, l2)
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """Exact: the largest over k of the k rows of the cells and the d − k others."""
         cells = self.workload.n_cells
         k = np.arange(1.0, min(max_keys, cells) + 1)
         taken = k / cells * (1 - 1 / self._root)
-        l1 = float(np.max(k * np.abs(1 - taken) + (cells - k) * taken))
-        l2 = math.sqrt(float(_squares(k, cells, self.common).max()))
-        return Sensitivity(l2, l2, l1)
+        return float(np.max(k * np.abs(1 - taken) + (cells - k) * taken))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return self._with_mean(np.asarray(x, np.float64), 1 / self._root - 1)

@@ -79,7 +79,6 @@ class Spectral(Invertible):
         self.blend, self.window = blend, window
         self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend), window)
         self._cells = workload.n_cells
-        self._known: dict[int, Sensitivity] = {}
 
     @property
     def name(self) -> str:
@@ -94,18 +93,17 @@ class Spectral(Invertible):
         return self.kernel.length
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Bounds by rank, in L2 and, by way of weighted squares, in L1 (`sparsehist.workload.gram.rank_bound`)."""
-        if max_keys not in self._known:
-            self._known[max_keys] = self._sensitivity(max_keys)
-        return self._known[max_keys]
-
-    def _sensitivity(self, max_keys: int) -> Sensitivity:
+        """Bounds by rank (`sparsehist.workload.gram.rank_bound`)."""
         upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
         lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
+        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """By rank, by way of weighted squares, and of few cells by pairs."""
         l1 = l1_sensitivity_bound(self.kernel, self._cells, max_keys)
         if self._cells <= _WRITTEN_OUT and max_keys <= _FEW_KEYS:
             l1 = min(l1, l1_by_columns(self.apply(np.eye(self._cells)), min(max_keys, self._cells)))
-        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)), l1)
+        return l1
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)

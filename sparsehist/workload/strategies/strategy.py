@@ -26,17 +26,15 @@ _ROUNDING = 1e-8
 
 
 class Sensitivity(NamedTuple):
-    """How far one unit with at most max_keys cells can move R·x.
+    """How far one unit with at most max_keys cells can move R·x, in L2.
 
     Attributes:
-        l2: Certified upper bound in L2; what noise is scaled to.
+        l2: Certified upper bound; what noise is scaled to.
         l2_lower: Reached by some unit: how loose the bound can be at most.
-        l1: Certified upper bound in L1.
     """
 
     l2: float
     l2_lower: float
-    l1: float
 
 
 class Strategy(abc.ABC):
@@ -54,8 +52,8 @@ class Strategy(abc.ABC):
     Args:
         workload: A.
 
-    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `apply` (R·x), `to_state` and `query_variance`;
-    where A is implicit also `range_variance`.
+    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `l1_sensitivity`, `apply` (R·x), `to_state` and
+    `query_variance`; where A is implicit also `range_variance`.
     """
 
     word: ClassVar[str]
@@ -93,8 +91,12 @@ class Strategy(abc.ABC):
             max_keys: Most cells a unit can touch; at least 1.
 
         Returns:
-            Bounds from above, and one from below that says how loose they can be; finite and positive.
+            A bound from above, and one from below that says how loose it can be; finite and positive.
         """
+
+    @abc.abstractmethod
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """The same in L1: a certified upper bound, what noise of a pure guarantee is scaled to."""
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:

@@ -95,10 +95,14 @@ class SquareRoot(Invertible):
         first = np.zeros(self._cells)
         first[:keys] = 1.0
         reached = float(np.sum(self.apply(first) ** 2))
-        columns = np.cumsum(self.coefficients)[::-1] / self.norms
         largest = float(np.max(np.cumsum(self.coefficients**2)[::-1] / self.norms**2))
         bound = min(upper * (1 + 1e-9), keys**2 * largest)
-        return Sensitivity(bound**0.5, min(reached, bound) ** 0.5, keys * float(columns.max()))
+        return Sensitivity(bound**0.5, min(reached, bound) ** 0.5)
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        """No entry is negative: the sum of the largest columns'."""
+        columns = np.sort(np.cumsum(self.coefficients)[::-1] / self.norms)
+        return float(columns[-min(max_keys, self._cells) :].sum()) * (1 + 1e-12)
 
 
 class Banded(SquareRoot):

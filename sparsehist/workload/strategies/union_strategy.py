@@ -71,8 +71,11 @@ class UnionStrategy(Strategy):
         parts = [strategy.sensitivity(max_keys) for strategy in self.strategies]
         upper = float(np.linalg.norm([factor * part.l2 for factor, part in zip(self._factors, parts, strict=True)]))
         lower = max(factor * part.l2_lower for factor, part in zip(self._factors, parts, strict=True))
-        l1 = sum(factor * part.l1 for factor, part in zip(self._factors, parts, strict=True))
-        return Sensitivity(upper, min(float(lower), upper), float(l1))
+        return Sensitivity(upper, min(float(lower), upper))
+
+    def l1_sensitivity(self, max_keys: int) -> float:
+        parts = zip(self._factors, self.strategies, strict=True)
+        return float(sum(factor * strategy.l1_sensitivity(max_keys) for factor, strategy in parts))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         rows = [factor * strategy.apply(x) for factor, strategy in zip(self._factors, self.strategies, strict=True)]

@@ -88,7 +88,7 @@ class OpenBudget:
         return Fraction(self._capacity) - sum(map(Fraction, self.spent))
 
 
-def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> OpenBudget:
+def open_budget(family: Family, past: Past, delta: float, max_keys: int, spent: float | None = None) -> OpenBudget:
     """What the releases of a path have left of a delta.
 
     Args:
@@ -96,12 +96,15 @@ def open_budget(family: Family, past: Past, delta: float, max_keys: int) -> Open
         past: (level, effective threshold) of every release; of one level in the order they were made.
         delta: Declared for the series.
         max_keys: Keys a unit may touch.
+        spent: Their delta_infinity, where it is known.
 
     Example:
         >>> from sparsehist.noise import Gaussian
         >>> open_budget(Gaussian(), [(0.5, 6.0)], 1e-6, 1).remaining < 1e-6 - 2.8e-7
         True
     """
+    if spent is not None:
+        return OpenBudget(delta, max_keys, (probability_for(spent, max_keys),))
     return OpenBudget(delta, max_keys, tuple(first_exceedances(family, coarse_to_fine(past))))
 
 

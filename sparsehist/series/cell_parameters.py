@@ -34,13 +34,16 @@ LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
 
-def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
+def cell_metadata(
+    declaration: Declaration, request: CellRequest, past: Past, spent: float | None = None
+) -> CellMetadata:
     """Choose the threshold and say what a release will be.
 
     Args:
         declaration: Of the series.
         request: With a level.
         past: Levels spent so far, each with the lowest effective threshold it was released at.
+        spent: The delta_infinity that the last of them stated; computed where it is not given.
 
     Raises:
         LevelError: If noise at the level does not share a grid with counts.
@@ -52,7 +55,7 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
     _check_std(declaration, level, std)
     step = 1.0 if family.integer else grid_step(std)
     if isinstance(declaration.domain, Open):
-        chosen = _open_parameters(declaration, declaration.domain, request, past)
+        chosen = _open_parameters(declaration, declaration.domain, request, past, spent)
     else:
         chosen = _closed_parameters(declaration, request, past, step)
     effective = effective_threshold(chosen["threshold"], step)
@@ -129,7 +132,9 @@ def _closed_parameters(declaration: Declaration, request: CellRequest, past: Pas
     return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}
 
 
-def _open_parameters(declaration: Declaration, domain: Open, request: CellRequest, past: Past) -> dict[str, Any]:
+def _open_parameters(
+    declaration: Declaration, domain: Open, request: CellRequest, past: Past, spent: float | None
+) -> dict[str, Any]:
     """The threshold by what is left of the series' delta, and what is left then.
 
     Args:
@@ -137,6 +142,7 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
         domain: Its domain.
         request: With a level.
         past: Levels spent so far, each with the lowest effective threshold it was released at.
+        spent: The delta_infinity they stated, or None.
 
     Raises:
         DeclarationError: If false keys were asked for: there are none.
@@ -148,7 +154,7 @@ def _open_parameters(declaration: Declaration, domain: Open, request: CellReques
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
     family, level = declaration.family, present(request.level)
-    before = open_budget(family, past, float(domain.delta), declaration.max_keys)
+    before = open_budget(family, past, float(domain.delta), declaration.max_keys, spent)
     share, threshold = request.delta, request.threshold
     if threshold is None:
         if share is None:

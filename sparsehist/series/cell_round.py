@@ -16,7 +16,7 @@ from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.metadata import CellMetadata, read_metadata
 from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.series.request import CellRequest
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Tracked
@@ -40,7 +40,10 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
+        state = self.held.state
+        earlier = state.releases(self.path_id) if self.held.declaration.domain.is_open else []
+        spent = read_metadata(earlier[-1].metadata).delta_spent if earlier else None
+        return cell_metadata(self.held.declaration, request, state.past(self.path_id), spent)
 
     def statement(self, request: CellRequest, metadata: CellMetadata) -> tuple[str, bool]:
         past = self.held.state.past(self.path_id)

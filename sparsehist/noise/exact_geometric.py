@@ -109,7 +109,7 @@ class _Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class _Prepared:
+class Prepared:
     """A mixture ready to be drawn from. All arrays are indexed by cell, except the guide.
 
     Attributes:
@@ -130,6 +130,13 @@ class _Prepared:
     lows: NDArray[np.int8] = field(repr=False)
     low_parts: tuple[tuple[Fraction, int], ...]
     guide: CellArray | None = field(repr=False)
+
+    def draw(self, size: int, *, rng: Generator) -> IntArray:
+        """Draw from the mixture, exactly; shape (size,), int64."""
+        out = np.empty(size, np.int64)
+        for part in chunks(size):
+            self.fill(out[part], rng=rng)
+        return out
 
     def fill(self, out: IntArray, *, rng: Generator) -> None:
         """Draw as many values as `out` has room for."""
@@ -182,11 +189,7 @@ def draw(mixture: tuple[Branch, ...], size: int, *, rng: Generator) -> IntArray:
         >>> sorted(set(draw(coin, 100, rng=entropy.seeded(1)).tolist()))
         [5, 7]
     """
-    prepared = prepare(mixture)
-    out = np.empty(size, np.int64)
-    for part in chunks(size):
-        prepared.fill(out[part], rng=rng)
-    return out
+    return prepare(mixture).draw(size, rng=rng)
 
 
 def geometric(rate: Fraction, size: int, *, rng: Generator) -> IntArray:
@@ -220,8 +223,8 @@ def chunks(size: int) -> Iterator[slice]:
     return (slice(begin, min(begin + CHUNK, size)) for begin in range(0, size, CHUNK))
 
 
-def prepare(mixture: tuple[Branch, ...]) -> _Prepared:
-    """Make the tables of a mixture, or find them made."""
+def prepare(mixture: tuple[Branch, ...]) -> Prepared:
+    """Make the tables of a mixture, or find them made; finding takes as long as thousands of draws."""
     return _prepared(mixture, EXTENT, exact_table.READING)
 
 
@@ -265,7 +268,7 @@ class _Layout:
 
 
 @lru_cache(maxsize=64)
-def _prepared(mixture: tuple[Branch, ...], extent: Extent, _reading: Reading) -> _Prepared:
+def _prepared(mixture: tuple[Branch, ...], extent: Extent, _reading: Reading) -> Prepared:
     layouts = [_Layout.of(branch, extent) for branch in mixture]
     table = Table.of(_Mixture(tuple(layout.cells() for layout in layouts)))
     widths = {layout.branch.rate: layout.shift for layout in layouts if layout.shift}
@@ -274,7 +277,7 @@ def _prepared(mixture: tuple[Branch, ...], extent: Extent, _reading: Reading) ->
     values = np.concatenate([layout.values() for layout in layouts])
     owners = np.concatenate([layout.last_is(b if layout.endless else -1, -1) for b, layout in enumerate(layouts)])
     plain = np.where(owners >= 0, UNSETTLED, values) if not low_parts else None
-    return _Prepared(
+    return Prepared(
         mixture=mixture,
         shifts=tuple(layout.shift for layout in layouts),
         table=table,

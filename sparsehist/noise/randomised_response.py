@@ -21,7 +21,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
-from sparsehist.noise.exact_geometric import Branch, chunks, draw
+from sparsehist.noise.exact_geometric import Branch, Prepared, chunks, prepare
 from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, IntArray, Real
 from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -118,7 +118,7 @@ class RandomisedResponse:
             Noise in 0 … k-1, to be added modulo k; shape (size,), int64.
         """
         at_zero = ONE / self._total(level)
-        noise = _choose((at_zero, ONE - at_zero), size, rng=rng)
+        noise = _odds(at_zero, ONE - at_zero).draw(size, rng=rng)
         changed = np.flatnonzero(noise)
         noise[changed] = rng.integers(1, self.categories, changed.size)
         return noise
@@ -140,8 +140,8 @@ class RandomisedResponse:
         """
         coarser(level, fine_level)
         noise = self._read(fine).copy()
-        weights = (self._ratio(fine_level, level), self._replaced(fine_level, level))
-        replaced = np.flatnonzero(_choose(weights, noise.size, rng=rng))
+        odds = _odds(self._ratio(fine_level, level), self._replaced(fine_level, level))
+        replaced = np.flatnonzero(odds.draw(noise.size, rng=rng))
         noise[replaced] = rng.integers(0, self.categories, replaced.size)
         return noise
 
@@ -166,15 +166,16 @@ class RandomisedResponse:
         finer(level, coarse_level)
         known, noise = self._read(coarse), np.empty(len(coarse), np.int64)
         unmoved, *moved = self._refined(coarse_level, level)
+        if_zero, if_not = _odds(unmoved, ONE - unmoved), self._odds_of_one(*moved)
         for part in chunks(known.size):
             at_zero = known[part] == 0
             drawn = np.zeros(at_zero.size, np.int64)
             rest = np.flatnonzero(at_zero)
-            rest = rest[_choose((unmoved, ONE - unmoved), rest.size, rng=rng) == 1]
+            rest = rest[if_zero.draw(rest.size, rng=rng) == 1]
             drawn[rest] = rng.integers(1, self.categories, rest.size)
             where = np.flatnonzero(~at_zero)
             ends = known[part][where]
-            drawn[where] = self._one_of(np.zeros_like(ends), ends, *moved, rng=rng)
+            drawn[where] = self._one_of(np.zeros_like(ends), ends, if_not, rng=rng)
             noise[part] = drawn
         return noise
 
@@ -207,14 +208,15 @@ class RandomisedResponse:
         inside(coarse_level, level, fine_level)
         start, end, noise = self._read(fine), self._read(coarse), np.empty(len(fine), np.int64)
         together, *apart = self._inserted(coarse_level, level, fine_level)
+        if_agreed, if_not = _odds(together, ONE - together), self._odds_of_one(*apart)
         for part in chunks(start.size):
             ends_agree = start[part] == end[part]
             drawn = start[part].copy()
             left = np.flatnonzero(ends_agree)
-            left = left[_choose((together, ONE - together), left.size, rng=rng) == 1]
+            left = left[if_agreed.draw(left.size, rng=rng) == 1]
             drawn[left] = self._wrapped(drawn[left] + rng.integers(1, self.categories, left.size))
             where = np.flatnonzero(~ends_agree)
-            drawn[where] = self._one_of(drawn[where], end[part][where], *apart, rng=rng)
+            drawn[where] = self._one_of(drawn[where], end[part][where], if_not, rng=rng)
             noise[part] = drawn
         return noise
 
@@ -252,15 +254,18 @@ class RandomisedResponse:
         total = at_fine + at_coarse + _Whole(self.categories - 2) * other_above * other_below
         return agree / agree_total, at_fine / total, at_coarse / total
 
-    def _one_of(
-        self, first: IntArray, second: IntArray, at_first: Real, at_second: Real, *, rng: Generator
-    ) -> IntArray:
-        """The first value, the second (another), or a uniform one of the rest."""
+    def _odds_of_one(self, at_first: Real, at_second: Real) -> Prepared:
+        """0 for the first of two values, 1 for the second, 2 for the rest if there is one."""
         if self.categories == 2:
-            return np.where(_choose((at_first, ONE - at_first), first.size, rng=rng) == 0, first, second)
-        rest = ONE - at_first - at_second
-        choice = _choose((at_first, at_second, rest), first.size, rng=rng)
+            return _odds(at_first, ONE - at_first)
+        return _odds(at_first, at_second, ONE - at_first - at_second)
+
+    def _one_of(self, first: IntArray, second: IntArray, odds: Prepared, *, rng: Generator) -> IntArray:
+        """The first value, the second (another), or a uniform one of the rest."""
+        choice = odds.draw(first.size, rng=rng)
         chosen = np.where(choice == 0, first, second)
+        if self.categories == 2:
+            return chosen
         where = np.flatnonzero(choice == 2)
         # Counted from the first value, the rest are 1 … k-1 without the second's distance.
         begin = first[where]
@@ -291,6 +296,6 @@ class _Whole(Real):
         return Enclosure(self.value << bits, self.value << bits, bits)
 
 
-def _choose(weights: tuple[Real, ...], size: int, *, rng: Generator) -> IntArray:
-    """Draw 0 … m-1 with exactly these weights, which add up to 1; shape (size,)."""
-    return draw(tuple(Branch(weight, value) for value, weight in enumerate(weights)), size, rng=rng)
+def _odds(*weights: Real) -> Prepared:
+    """Draws 0 … m-1 with exactly these odds, which add up to 1."""
+    return prepare(tuple(Branch(weight, value) for value, weight in enumerate(weights)))

@@ -15,7 +15,9 @@ import numpy as np
 import polars as pl
 
 from sparsehist.audiences import Audiences, by_distance, distances, read_graph
+from sparsehist.counting import Counts
 from sparsehist.dense import sample_laplace_path
+from sparsehist.domain import Catalogue
 from sparsehist.entropy import seeded
 from sparsehist.figures.curves import (
     doubling_over_lossless,
@@ -28,8 +30,9 @@ from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report
 from sparsehist.noise import Laplace
 from sparsehist.report.laplace_path_plot import path_points
 from sparsehist.report.plots import require_plots
+from sparsehist.series.creation import create
 from sparsehist.series.multiple_release import MultipleRelease
-from sparsehist.sessions.weights import MultiplicativeWeights
+from sparsehist.series.release import Release
 
 _OWNER = 0
 _DAY_BITS = 384
@@ -70,7 +73,7 @@ class Data:
 
 
 def all_figures(data: Data, seed: int) -> list[Figure]:
-    """Draw all figures; sessions of private queries draw their own noise, all else is the same for a seed.
+    """Draw all figures, the same for a seed.
 
     Raises:
         NotFoundError: If altair is not installed.
@@ -301,13 +304,21 @@ def interactive_error(alt: Any, data: Data, seed: int) -> Figure:
     mass = int(counts.sum())
     queries = rng.random((_MOST_QUERIES, len(pages))) < 0.5
     exact = queries @ counts
-    released = MultipleRelease(Laplace(), counts).release(1).values
+    series = create(
+        ":memory:", Counts(pl.DataFrame({"url": list(known), "count": list(known.values())})), name="pages",
+        key="url", max_keys=1, domain=Catalogue(pages), noise="laplace", seed=seed,
+    )  # fmt: skip
+    released = counts + Laplace().sample(counts.size, 1, rng=rng)
+    start = Release(pl.DataFrame({"url": pages, "noisy_count": released}), {"name": "released"})
     asked = {
-        "from nothing": MultiplicativeWeights(counts, mass=mass, level=1, accuracy=0.4),
-        "from a release": MultiplicativeWeights(counts, mass=mass, level=1, accuracy=0.4, start=released),
+        "from nothing": series.interactive("from_nothing", level=1, accuracy="0.4", mass=mass),
+        "from a release": series.interactive("from_a_release", level=1, accuracy="0.4", mass=mass, start=start),
     }
+    halves = [
+        pl.col("url").is_in([page for page, is_in in zip(pages, half, strict=True) if is_in]) for half in queries
+    ]
     errors = {
-        name: np.array([abs(session.ask(query).value - truth) for query, truth in zip(queries, exact, strict=True)])
+        name: np.array([abs(session.ask(half).value - truth) for half, truth in zip(halves, exact, strict=True)])
         for name, session in asked.items()
     }
     errors["the release alone"] = np.abs(queries @ released - exact)

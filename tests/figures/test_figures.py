@@ -62,9 +62,11 @@ def small():
 
 
 def test_every_figure_is_drawn_and_names_its_source(small):
-    """Seven figures; captions name paper and figure, and are escaped with all names of the data."""
+    """Seven figures, the same for a seed; captions name their source, and are escaped with all names of the data."""
     pytest.importorskip("altair")
     figures = all_figures(small, seed=3)
+    again = all_figures(small, seed=3)
+    assert [figure.chart.to_json() for figure in again] == [figure.chart.to_json() for figure in figures]
     assert len({figure.name for figure in figures}) == len(figures) == 7
     for figure in figures:
         assert any(source in figure.caption for source in ("Koufogiannis", "Andersson", "lecture notes"))

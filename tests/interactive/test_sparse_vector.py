@@ -7,9 +7,11 @@ import math
 import multiprocessing
 import pickle
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import integrate
 
 from sparsehist import entropy
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, InputError
@@ -69,9 +71,29 @@ def test_the_law_has_the_reference_values():
     assert law[4] == pytest.approx(0.22370667208579890609, rel=1e-13)
 
 
+def test_the_law_with_laplace_noise_has_the_reference_values():
+    """P(first = 1), P(3) and P(none) of the same questions with real noise, by quadrature."""
+
+    def above(value, noise):
+        left = THRESHOLD + noise - value
+        return np.where(left > 0, np.exp(-0.25 * np.abs(left)) / 2, 1 - np.exp(-0.25 * np.abs(left)) / 2)
+
+    def law(first):
+        def density(noise):
+            below = math.prod(1 - above(value, noise) for value in VALUES[:first])
+            return 0.25 * math.exp(-abs(noise) / 2) * below * (above(VALUES[first], noise) if first < 4 else 1.0)
+
+        ends = [-200, *sorted({0, *(value - THRESHOLD for value in VALUES)}), 200]
+        return math.fsum(integrate.quad(density, *pair, epsabs=1e-14, epsrel=1e-13)[0] for pair in pairwise(ends))
+
+    assert law(1) == pytest.approx(0.21965605147408342352, rel=1e-12)
+    assert law(3) == pytest.approx(0.042542021046282297941, rel=1e-12)
+    assert law(4) == pytest.approx(0.26063188800589534226, rel=1e-12)
+
+
 @pytest.mark.usefixtures("seeded")
 def test_it_follows_its_law_and_not_another():
-    """The first trigger over 8,000 runs; a noiseless threshold, half the query noise and 5 % of level are seen."""
+    """The first trigger over 8,000 runs; a noiseless threshold and half the query noise are seen."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -115,9 +137,13 @@ def test_what_it_costs_by_enumeration():
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
     assert one_way <= 1 + 1e-12
-    assert losses([1] * 12, threshold_rate=None, query_rate=0.25) > 1.5
-    two_sided = max(losses([first] * many + [-first], query_rate=0.5) for many in range(1, 12) for first in (1, -1))
-    assert two_sided > 1 + 1e-3
+    # Without noise of the threshold each of twelve answers costs its own 1/4.
+    assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
+    # Half the query noise: the one answer that moves the other way costs as much again, and together up to 1.5.
+    two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
+    assert two_sided == sorted(two_sided)
+    assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)
+    assert two_sided[-1] == pytest.approx(1.5, rel=1e-6)
 
 
 def test_default_splits_and_levels():

@@ -76,77 +76,94 @@ from source;
 create or replace temp macro salted_hash(salt, unit, key) as hash(hash(salt, unit, key));
 
 
--- name: count_dropped
--- The pairs that units above the bound must give up: all but the first $max_keys in the unit's own order.
+-- name: count_cut
+-- The pairs of units above the bound that count for less than a whole unit, and how much less. A unit keeps the
+-- first $most_keys of them in its own order, each with the weight for their number.
 -- in:  view bounded (unit, key), distinct pairs; macro salted_hash
---      $max_keys (bigint), $salt (blob)
--- out: temp table dropped (unit, key)
+--      view weights (weight, most): what each key of a unit with at most so many counts; each covers those below it
+--      $max_keys, $most_keys, $full (bigint), $salt (blob)
+-- out: temp table cut (unit, key, lost): lost > 0, and $full of pairs that do not count at all
 
-create temp table dropped as
+create temp table cut as
 with source as (
     select unit, key
     from bounded
 ),
 
 over as (
-    select unit
+    select unit, least(count(*), $most_keys) as keys
     from source
     group by unit
     having count(*) > $max_keys
+),
+
+weighed as (
+    select over.unit, max(weights.weight) as weight
+    from over
+    join weights on over.keys <= weights.most
+    group by over.unit
 ),
 
 placed_in_order as (
     select
         source.unit,
         source.key,
+        weighed.weight,
         row_number() over (
             partition by source.unit
             order by salted_hash($salt, source.unit, source.key), source.key
         ) as place
     from source
-    semi join over on source.unit = over.unit
+    join weighed on source.unit = weighed.unit
 )
 
-select unit, key
+select unit, key, case when place <= $most_keys then $full - weight else $full end as lost
 from placed_in_order
-where place > $max_keys;
+where place > $most_keys or weight < $full;
 
 
 -- name: count_kept_pairs
 -- The pairs that count.
--- in:  view bounded (unit, key), distinct pairs; table dropped (unit, key), some of them
+-- in:  view bounded (unit, key), distinct pairs; table cut (unit, key, lost), some of them; $full (bigint)
 -- out: unit, key
 
 with source as (
     select unit, key
     from bounded
+),
+
+given_up as (
+    select unit, key
+    from cut
+    where lost = $full
 )
+
 select source.unit, source.key
 from source
-anti join dropped on source.unit = dropped.unit and source.key = dropped.key;
+anti join given_up on source.unit = given_up.unit and source.key = given_up.key;
 
 
 -- name: count_keys
--- Units by key, without the pairs that were given up.
--- in:  view bounded (unit, key), distinct pairs; table dropped (unit, key), some of them
+-- Counts by key, in parts of which $full make a whole unit.
+-- in:  view bounded (unit, key), distinct pairs; table cut (unit, key, lost), some of them; $full (bigint)
 -- out: key, count (bigint, at least 1)
 
 with source as (
-    select key, count(*) as units
+    select key, $full * count(*) as units
     from bounded
     group by key
 ),
 
-given_up as (
-    select key, count(*) as units
-    from dropped
+taken as (
+    select key, sum(lost) as units
+    from cut
     group by key
 )
 
-select source.key, source.units - coalesce(given_up.units, 0) as count
+select source.key, cast(source.units - coalesce(taken.units, 0) as bigint) as count
 from source
-left join given_up on source.key = given_up.key
-where source.units > coalesce(given_up.units, 0);
+left join taken on source.key = taken.key
+where source.units > coalesce(taken.units, 0);
 
 
 -- name: check_pairs

@@ -48,6 +48,7 @@ _UNDERSCORED = (
     "max_false_keys",
     "max_keys",
     "memory_limit",
+    "most_keys",
     "on_null",
     "on_outside",
 )

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from sparsehist import __version__
 from sparsehist.cli import ledger_commands, plan_command, signature_commands
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import Bounding, MostKeys, SeriesName, StorePath, Wait, Who
 from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
@@ -103,6 +103,8 @@ def create(
     population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
     on_null: OnNull = "error",
     on_outside: OnOutside = "error",
+    bounding: Bounding = "keep",
+    most_keys: MostKeys = None,
     if_exists: Annotated[
         Literal["error", "reuse"],
         Parameter(
@@ -139,9 +141,9 @@ def create(
     return create_series(
         store, input,
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, if_exists=if_exists,
-        accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit, threads=threads,
-        who=who, wait=wait,
+        population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
+        if_exists=if_exists, accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit,
+        threads=threads, who=who, wait=wait,
     )  # fmt: skip
 
 

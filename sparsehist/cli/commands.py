@@ -349,6 +349,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
         ("unit", declared.unit_text or "counts bounded elsewhere"),
         ("key", ", ".join(declared.key)),
         ("max_keys", f"{declared.max_keys:,}"),
+        *([("bounding", declared.shares.describe())] if declared.shares else []),
         ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
         ("noise", declared.noise),
         ("cap", stored["cap"] or "none"),

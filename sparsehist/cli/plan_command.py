@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import Wait
+from sparsehist.cli.shared_options import Bounding, MostKeys, Wait
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +40,8 @@ def plan(
     domain: Annotated[str | None, Parameter(help="Instead: the domain, such as strings(max_bytes=32).")] = None,
     max_keys: Annotated[int | None, Parameter(help="Without a store: distinct keys one unit counts towards.")] = None,
     noise: Annotated[str, Parameter(help="Without a store: family of noise.")] = "gaussian",
+    bounding: Bounding = "keep",
+    most_keys: MostKeys = None,
     false_keys: Annotated[
         float | None, Parameter(help="Empty keys to expect among the published; 0.01 where no --threshold is given.")
     ] = None,
@@ -103,7 +105,8 @@ def plan(
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
         import sparsehist as sh
 
-        made = sh.plan(d=_whole(cells), domain=domain, max_keys=max_keys, noise=noise, **asked)
+        asked |= {"noise": noise, "bounding": bounding, "most_keys": most_keys}
+        made = sh.plan(d=_whole(cells), domain=domain, max_keys=max_keys, **asked)
     if plot is not None:
         made.save_plot(plot)
     return Answer(_data(made, plot), _shown(made, plot))

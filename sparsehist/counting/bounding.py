@@ -8,7 +8,7 @@ so no other unit can change the choice, and a collision of hashes costs nothing 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -39,6 +39,18 @@ def mix(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uin
     mixed *= np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
     return mixed
+
+
+def weight_of(sizes: NDArray[np.intp], weights: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """What units with so many keys add to each that they keep, in parts of a count; shape (units,).
+
+    Args:
+        sizes: Distinct keys of each unit.
+        weights: What a unit may add, falling, with the most keys it may add it to.
+    """
+    weight, most = np.array(weights, np.int64).T
+    found: NDArray[np.int64] = weight[np.searchsorted(most, np.minimum(sizes, most[-1]))]
+    return found
 
 
 def first_keys(

@@ -81,6 +81,8 @@ class CountRequest:
     Attributes:
         unit: Column of the unit; of a unit that is a tuple, the one column its parts are written into.
         unit_parts: Columns of the log that name the unit.
+        weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it to.
+            The first is a whole count; beyond the most keys of the last, a unit keeps so many.
     """
 
     unit: str | None
@@ -91,6 +93,7 @@ class CountRequest:
     salt: bytes = field(repr=False)
     on_null: Choice
     on_outside: Choice
+    weights: Sequence[tuple[int, int]]
     threads: int | None
     memory_limit: str | None
     temporary_directory: Path
@@ -107,6 +110,16 @@ class CountRequest:
         """Columns of the log that are read for them."""
         return tuple(dict.fromkeys((*self.unit_parts, *self.key)))
 
+    @property
+    def most_keys(self) -> int:
+        """How many keys a unit may count towards."""
+        return self.weights[-1][1]
+
+    @property
+    def full(self) -> int:
+        """What a unit with few keys adds to each: counts are in parts of it."""
+        return self.weights[0][0]
+
 
 def request(
     *,
@@ -122,6 +135,7 @@ def request(
     temporary_directory: Path,
     progress: Callable[[str], None] | None,
     watch: Callable[[Any], Any] | None = None,
+    weights: Sequence[tuple[int, int]] | None = None,
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -158,6 +172,7 @@ def request(
         salt,
         on_null,
         on_outside,
+        weights or [(1, max_keys)],
         threads,
         _memory_text(memory_limit),
         Path(temporary_directory),

@@ -45,6 +45,7 @@ def count_keys(
     salt: bytes,
     on_null: Choice = "error",
     on_outside: Choice = "error",
+    weights: Sequence[tuple[int, int]] | None = None,
     engine: Engine = "auto",
     memory_limit: str | int | None = None,
     threads: int | None = None,
@@ -75,6 +76,9 @@ def count_keys(
         salt: 16 secret random bytes.
         on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
         on_outside: What to do about rows with a key outside the domain: "error" or "drop".
+        weights: Where units with more than max_keys keys count towards all of them: what a unit adds to each of its
+            keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
+            these parts.
         engine: "auto", "polars" or "duckdb".
         memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills. Half of what there is if None.
         threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
@@ -107,6 +111,7 @@ def count_keys(
         salt=salt,
         on_null=on_null,
         on_outside=on_outside,
+        weights=weights,
         memory_limit=memory_limit,
         threads=threads,
         temporary_directory=temporary_directory,

@@ -20,6 +20,8 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     """
     if wanted.unit is not None:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
+    if wanted.full != 1:
+        raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
     log = open_log(source.frame, (*wanted.key, source.count))
     check_key_dtypes(log, wanted.key, wanted.domain)
     log = wanted.watch(log)

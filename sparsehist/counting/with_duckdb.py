@@ -35,9 +35,9 @@ class CountingSession:
         """Run one of the package's statements."""
         return self.connection.execute(statement(name), values or None)
 
-    def read(self, name: str) -> pl.DataFrame:
+    def read(self, name: str, **values: object) -> pl.DataFrame:
         """Read the result of one of the package's statements."""
-        result: pl.DataFrame = self.connection.sql(statement(name)).pl()
+        result: pl.DataFrame = self.connection.sql(statement(name), params=values or None).pl()
         return result
 
 
@@ -51,7 +51,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
         wanted.report("counting")
-        counted = session.read("count_keys")
+        counted = session.read("count_keys", full=wanted.full)
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 
 
@@ -59,7 +59,7 @@ def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         _bound(session, log, wanted)
-        kept = session.read("count_kept_pairs")
+        kept = session.read("count_kept_pairs", full=wanted.full)
         return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
 
 
@@ -90,7 +90,7 @@ def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
 
 
 def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:
-    """Make the view bounded (unit, key) and the table dropped (unit, key)."""
+    """Make the view bounded (unit, key) and the table cut (unit, key, lost)."""
     load(session, log, wanted)
     wanted.report("sorting")
     session.run("count_pairs")
@@ -102,7 +102,10 @@ def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:
     session.connection.table(_place(session, wanted)).create_view("bounded")
     wanted.report("bounding")
     session.run("count_hash")
-    session.run("count_dropped", max_keys=wanted.max_keys, salt=wanted.salt)
+    weights = pl.DataFrame(wanted.weights, schema={"weight": pl.Int64, "most": pl.Int64}, orient="row")
+    session.connection.register("weights", weights)
+    session.run("count_cut", max_keys=wanted.max_keys, most_keys=wanted.most_keys, full=wanted.full, salt=wanted.salt)
+    session.connection.unregister("weights")
 
 
 def _place(session: CountingSession, wanted: CountRequest) -> str:

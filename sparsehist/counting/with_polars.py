@@ -81,18 +81,33 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     bounded = _bounded(log, wanted)
     totals = np.zeros(bounded.cells.height, dtype=np.int64)
-    waiting: list[Codes32] = []
+    waiting: list[tuple[Codes32, NDArray[np.int64] | None]] = []
     # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
     for pairs, counts in bounded.parts:
-        waiting.append(pairs.cells[counts])
-        if sum(part.size for part in waiting) > max(totals.size, COUNTED_AT_ONCE):
-            totals += np.bincount(np.concatenate(waiting), minlength=totals.size)
+        waiting.append((pairs.cells[counts], _weights(pairs, counts, wanted)))
+        if sum(cells.size for cells, _ in waiting) > max(totals.size, COUNTED_AT_ONCE):
+            _add(totals, waiting)
             waiting = []
     wanted.report("counting")
-    if waiting:
-        totals += np.bincount(np.concatenate(waiting), minlength=totals.size)
+    _add(totals, waiting)
     result = bounded.cells.with_columns(count=pl.Series(totals))
     return result if totals.all() else result.filter(pl.col("count") > 0)
+
+
+def _weights(pairs: Pairs, counts: NDArray[np.bool_], wanted: CountRequest) -> NDArray[np.int64] | None:
+    """What each pair that counts adds, in parts of a count; None where each adds 1."""
+    if wanted.full == 1:
+        return None
+    return np.repeat(bounding.weight_of(pairs.sizes, wanted.weights), pairs.sizes)[counts]
+
+
+def _add(totals: NDArray[np.int64], waiting: Sequence[tuple[Codes32, NDArray[np.int64] | None]]) -> None:
+    """Add up pairs by cell."""
+    if waiting:
+        cells = np.concatenate([codes for codes, _ in waiting])
+        weighed = [weights for _, weights in waiting if weights is not None]
+        added = np.bincount(cells, np.concatenate(weighed) if weighed else None, minlength=totals.size)
+        totals += added.astype(np.int64, copy=False)  # whole numbers, also where doubles add them up
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
@@ -123,7 +138,7 @@ def _bounded(log: Log, wanted: CountRequest) -> Bounded:
 
     def bound(part: int) -> tuple[Pairs, NDArray[np.bool_]]:
         pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
-        return pairs, _counting(pairs, order, wanted.max_keys)
+        return pairs, _counting(pairs, order, wanted.most_keys)
 
     return Bounded(cells, units, in_threads(bound, range(1 << bits if parted else 0), threads))
 

@@ -61,21 +61,22 @@ def open_delta(family: Family, releases: Past, max_keys: int) -> float:
     return delta_of(math.fsum(first_exceedances(family, releases)), max_keys)
 
 
-def first_exceedances(family: Family, releases: Past) -> list[float]:
-    """Compute, for each release in the order given, P[a cell of count 1 exceeds in it and in none before].
+def first_exceedances(family: Family, releases: Past, *, count: int = 1) -> list[float]:
+    """Compute, for each release in the order given, P[a cell exceeds in it and in none before].
 
     Args:
         family: The noise.
         releases: (level, effective threshold) of every release.
+        count: True count of the cell.
 
     Returns:
         One probability a release; their sum is that of ever being published.
     """
     known = [(as_level(level), threshold) for level, threshold in releases]
-    in_order = _in_order(family, tuple(known)) if isinstance(family, Gaussian) else None
+    in_order = _in_order(family, tuple(known), count) if isinstance(family, Gaussian) else None
     if in_order is not None:
         return in_order
-    return [first_exceedance(family, tuple(known[:i]), *release) for i, release in enumerate(known)]
+    return [first_exceedance(family, tuple(known[:i]), *release, count=count) for i, release in enumerate(known)]
 
 
 def first_exceedance(
@@ -172,25 +173,28 @@ def _bounded_path(bounds: tuple[tuple[float, float], ...]) -> BoundedPath:
     return BoundedPath([time for time, _ in bounds], [bound for _, bound in bounds])
 
 
-def _in_order(family: Gaussian, releases: tuple[tuple[Fraction, float], ...]) -> list[float] | None:
+def _in_order(family: Gaussian, releases: tuple[tuple[Fraction, float], ...], count: int) -> list[float] | None:
     """One term for each Gaussian release from coarse to fine, in one pass; None in another order."""
     times = [float(level) for level, _ in releases]
     if any(finer <= coarser for coarser, finer in itertools.pairwise(times)):
         return None
     scale = math.sqrt(2) / family.sensitivity
     pairs = zip(times, releases, strict=True)
-    path = _bounded_path(tuple((time, time * (threshold - 1) * scale) for time, (_, threshold) in pairs))
+    path = _bounded_path(tuple((time, time * (threshold - count) * scale) for time, (_, threshold) in pairs))
     return [math.exp(min(term, 0.0)) for term in path.log_first_exceedances().tolist()]
 
 
-def threshold_for_exceedance(family: Family, past: Past, level: Level, probability: float) -> float:
-    """Find the lowest threshold on the grid at which a key of count 1 first exceeds with at most a probability.
+def threshold_for_exceedance(
+    family: Family, past: Past, level: Level, probability: float, *, count: int = 1
+) -> float:
+    """Find the lowest threshold on the grid at which a key first exceeds with at most a probability.
 
     Args:
         family: The noise.
         past: (level, effective threshold) of the earlier releases.
         level: The new level.
         probability: Strictly between 0 and 1.
+        count: True count of the key.
 
     Returns:
         The threshold to declare, in counts; a multiple of the grid's step.
@@ -211,16 +215,16 @@ def threshold_for_exceedance(family: Family, past: Past, level: Level, probabili
 
     def excess(place: int) -> float:
         """ln of the probability at a threshold of that many steps, less what is allowed."""
-        exceeds = first_exceedance(family, known, new, effective_threshold(place * step, step))
+        exceeds = first_exceedance(family, known, new, effective_threshold(place * step, step), count=count)
         return math.log(exceeds / probability) if exceeds > 0 else -math.inf
 
     def exceeding_alone(place: int) -> float:
-        bound = effective_threshold(place * step, step) - 1
+        bound = effective_threshold(place * step, step) - count
         return float(family.log_tail(bound, new))
 
     def alone(log_probability: float) -> int:
         """Where a release without a past would exceed so often."""
-        return math.ceil((1.0 + float(family.inverse_log_tail(log_probability, new))) / step)
+        return math.ceil((count + float(family.inverse_log_tail(log_probability, new))) / step)
 
     # The past hides a share of what exceeds, and that share changes slowly with the threshold.
     place = alone(math.log(probability))

@@ -7,6 +7,7 @@ deltas that agree in most of their digits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +18,7 @@ from sparsehist.histogram.never_exceeds import (
     first_exceedance,
     first_exceedances,
     probability_for,
+    threshold_for_exceedance,
 )
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
@@ -88,33 +90,126 @@ class OpenBudget:
         return Fraction(self._capacity) - sum(map(Fraction, self.spent))
 
 
-def open_budget(family: Family, past: Past, delta: float, max_keys: int, spent: float | None = None) -> OpenBudget:
-    """What the releases of a path have left of a delta.
+@dataclass(frozen=True)
+class OpenBudgets:
+    """The delta of an open domain for units of every kind: a release keeps to it for each of them.
 
-    Args:
-        family: The noise, with the sensitivity that max_keys implies.
-        past: (level, effective threshold) of every release; of one level in the order they were made.
-        delta: Declared for the series.
-        max_keys: Keys a unit may touch.
-        spent: Their delta_infinity, where it is known.
+    A unit adds the same to each of its keys, and what it adds decides how many keys it may have. For the most and the
+    least that a unit may add, probabilities are those of the whole history; in between, where there may be many and
+    which hardly ever decide, upper bounds: those of the history at the level of each release alone.
 
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> open_budget(Gaussian(), [(0.5, 6.0)], 1e-6, 1).remaining < 1e-6 - 2.8e-7
-        True
+    Attributes:
+        family: The noise.
+        past: Releases so far, from coarse to fine.
+        kinds: What a unit adds to a key, and the budget of such units.
     """
-    if spent is not None:
-        return OpenBudget(delta, max_keys, (probability_for(spent, max_keys),))
-    return OpenBudget(delta, max_keys, tuple(first_exceedances(family, coarse_to_fine(past))))
+
+    family: Family
+    past: Past
+    kinds: tuple[tuple[int, OpenBudget], ...]
+
+    @classmethod
+    def of(
+        cls,
+        family: Family,
+        past: Past,
+        delta: float,
+        touched: Sequence[tuple[int, int]],
+        spent: float | None = None,
+    ) -> OpenBudgets:
+        """What the releases of a path have left of a delta.
+
+        Args:
+            family: The noise, with the sensitivity that max_keys implies.
+            past: (level, effective threshold) of every release; of one level in the order they were made.
+            delta: Declared for the series.
+            touched: What a unit may add to each of its keys, with the most keys it may then have; falling.
+            spent: Their delta_infinity, where it is known; it says all there is to know if units are of one kind.
+
+        Example:
+            >>> from sparsehist.noise import Gaussian
+            >>> OpenBudgets.of(Gaussian(), [(0.5, 6.0)], 1e-6, [(1, 1)]).remaining < 1e-6 - 2.8e-7
+            True
+        """
+        ordered = coarse_to_fine(past)
+        if spent is not None and len(touched) == 1:
+            ((count, keys),) = touched
+            return cls(family, ordered, ((count, OpenBudget(delta, keys, (probability_for(spent, keys),))),))
+        kinds = []
+        for place, (count, keys) in enumerate(touched):
+            if 0 < place < len(touched) - 1:
+                terms = [
+                    first_exceedance(
+                        family, _of_level(ordered[:i], as_level(level)), as_level(level), bound, count=count
+                    )
+                    for i, (level, bound) in enumerate(ordered)
+                ]
+            else:
+                terms = first_exceedances(family, ordered, count=count)
+            kinds.append((count, OpenBudget(delta, keys, tuple(terms))))
+        return cls(family, ordered, tuple(kinds))
+
+    @property
+    def delta(self) -> float:
+        """Declared for the series."""
+        return self.kinds[0][1].delta
+
+    @property
+    def delta_spent(self) -> float:
+        """delta_infinity of the units for which it is largest."""
+        return max(budget.delta_spent for _, budget in self.kinds)
+
+    @property
+    def remaining(self) -> float:
+        """What later releases may add to it for units of every kind."""
+        return min(budget.remaining for _, budget in self.kinds)
+
+    def threshold(self, level: Level, delta: float) -> float | None:
+        """The lowest threshold to declare for a release that adds at most `delta` for units of every kind.
+
+        None where there is none.
+        """
+        allowed = [budget.allowance(delta) for _, budget in self.kinds]
+        if not min(allowed) > 0:
+            return None
+        return max(
+            threshold_for_exceedance(self.family, self._past(place, level), level, probability, count=count)
+            for place, ((count, _), probability) in enumerate(zip(self.kinds, allowed, strict=True))
+        )
+
+    def exceedances(self, level: Level, threshold: float) -> list[float]:
+        """For each kind, P[a key is first published by a release with this declared threshold]."""
+        at = as_level(level)
+        step = 1.0 if self.family.integer else grid_step(self.family.std(at))
+        bound = effective_threshold(threshold, step)
+        return [
+            first_exceedance(self.family, self._past(place, at), at, bound, count=count)
+            for place, (count, _) in enumerate(self.kinds)
+        ]
+
+    def hold(self, exceeds: Sequence[float]) -> bool:
+        """Whether a release may spend these probabilities."""
+        return all(budget.holds(p) for (_, budget), p in zip(self.kinds, exceeds, strict=True))
+
+    def added(self, exceeds: Sequence[float]) -> float:
+        """What a release that spends these probabilities adds to delta_infinity, at most."""
+        return max(budget.added(p) for (_, budget), p in zip(self.kinds, exceeds, strict=True))
+
+    def after(self, exceeds: Sequence[float]) -> OpenBudgets:
+        """The budgets once a release has spent these probabilities; they know no more of it."""
+        kinds = ((count, budget.after(p)) for (count, budget), p in zip(self.kinds, exceeds, strict=True))
+        return OpenBudgets(self.family, self.past, tuple(kinds))
+
+    def _past(self, place: int, level: Level) -> tuple[tuple[Fraction, float], ...]:
+        if 0 < place < len(self.kinds) - 1:
+            return _of_level(self.past, as_level(level))
+        return tuple((as_level(at), bound) for at, bound in self.past)
+
+
+def _of_level(past: Past, level: Fraction) -> tuple[tuple[Fraction, float], ...]:
+    return tuple((level, bound) for at, bound in past if as_level(at) == level)
 
 
 def coarse_to_fine(past: Past) -> Past:
     """In the order in which one pass gives all terms; their sum is that of any order."""
     return sorted(past, key=lambda release: as_level(release[0]))
-
-
-def exceedance_at(family: Family, past: Past, level: Level, threshold: float) -> float:
-    """P[a key of count 1 is first published by a release with this declared threshold]."""
-    known = tuple((as_level(at), bound) for at, bound in past)
-    step = 1.0 if family.integer else grid_step(family.std(level))
-    return first_exceedance(family, known, as_level(level), effective_threshold(threshold, step))

@@ -16,8 +16,8 @@ from sparsehist.histogram import (
     round_slack,
     threshold_for_false_keys,
 )
-from sparsehist.histogram.never_exceeds import open_delta_is_exact, threshold_for_exceedance
-from sparsehist.histogram.open_budget import OpenBudget, coarse_to_fine, exceedance_at, open_budget
+from sparsehist.histogram.never_exceeds import open_delta_is_exact
+from sparsehist.histogram.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.noise.family import currency, delta_is_bound, noise_mean
 from sparsehist.privacy import level_text
 from sparsehist.series.declaration import Declaration
@@ -50,7 +50,7 @@ def cell_metadata(
         ThresholdError: If the threshold would let too many empty cells through; says which would do.
         BudgetExceededError: If the delta of an open domain has no room for it.
     """
-    family, level = declaration.family, present(request.level)
+    family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
     std = family.std(level)
     _check_std(declaration, level, std)
     step = 1.0 if family.integer else grid_step(std)
@@ -58,16 +58,17 @@ def cell_metadata(
         chosen = _open_parameters(declaration, declaration.domain, request, past, spent)
     else:
         chosen = _closed_parameters(declaration, request, past, step)
-    effective = effective_threshold(chosen["threshold"], step)
+    effective = effective_threshold(chosen["threshold"] * unit, step)
     return CellMetadata(
         **shared(declaration),
         name=request.name,
         level=level_text(level),
-        std=std,
-        noise_mean=noise_mean(family, level),
-        grid=step,
-        effective_threshold=effective,
-        numerical_slack=round_slack(family, past, level, declaration.max_keys),
+        std=std / unit,
+        noise_mean=noise_mean(family, level) / unit,
+        grid=step / unit,
+        effective_threshold=effective / unit,
+        numerical_slack=round_slack(family, past, level, declaration.most_touched),
+        counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
         **chosen,
     )
 
@@ -81,13 +82,16 @@ def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMeta
         metadata: What `cell_metadata` said of it.
         past: Levels spent before it, each with the lowest effective threshold it was released at.
     """
-    family, opens = declaration.family, declaration.domain.is_open
+    family, opens = declaration.family_in_units, declaration.domain.is_open
     # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
     stated = max([level, *(known for known, _ in past)]) if opens else level
     words, is_bound = family.statement(stated), delta_is_bound(family, stated)
     if opens:
         words = _guarantee(declaration, level_text(stated), words, metadata.delta_spent)
-        is_bound |= not open_delta_is_exact(family, [*coarse_to_fine(past), (level, metadata.effective_threshold)])
+        bound = metadata.effective_threshold * declaration.unit_of_counts
+        is_bound |= declaration.most_keys is not None or not open_delta_is_exact(
+            family, [*coarse_to_fine(past), (level, bound)]
+        )
     return f"{words}; {_LAZILY}", is_bound
 
 
@@ -108,22 +112,23 @@ def _closed_parameters(declaration: Declaration, request: CellRequest, past: Pas
             f"delta={request.delta!r} is for open domains; {declaration.domain.describe()} is declared as a whole: "
             "give false_keys= or threshold="
         )
-    family, size, level = declaration.family, declaration.domain.size, present(request.level)
+    family, size, level = declaration.family_in_units, declaration.domain.size, present(request.level)
+    unit = declaration.unit_of_counts
     max_false_keys = request.max_false_keys
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
         false_keys = DEFAULT_FALSE_KEYS if false_keys is None else false_keys
-        threshold = threshold_for_false_keys(family, level, size, false_keys)
-    effective = effective_threshold(threshold, step)
+        threshold = threshold_for_false_keys(family, level, size, false_keys) / unit
+    effective = effective_threshold(threshold * unit, step)
     expected = expected_false_keys(family, level, effective, size)
     if expected > max_false_keys:
-        enough = threshold_for_false_keys(family, level, size, max_false_keys)
+        enough = threshold_for_false_keys(family, level, size, max_false_keys) / unit
         raise ThresholdError(
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size:.3g}; "
             f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
         )
     if size > max_false_keys and draws_all_empty(family, [*past, (level, effective)]):
-        enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past))
+        enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past)) / unit
         raise ThresholdError(
             f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size:.3g} "
             f"cells hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
@@ -153,8 +158,8 @@ def _open_parameters(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
-    family, level = declaration.family, present(request.level)
-    before = open_budget(family, past, float(domain.delta), declaration.max_keys, spent)
+    family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
+    before = OpenBudgets.of(family, past, float(domain.delta), declaration.touched, spent)
     share, threshold = request.delta, request.threshold
     if threshold is None:
         if share is None:
@@ -167,15 +172,16 @@ def _open_parameters(
             share = left / 2
         if share > before.remaining:
             raise _refusal(share, before, "what remains may be asked for")
-        allowed = before.allowance(share)
-        if not allowed > 0:
+        lowest = before.threshold(level, share)
+        if lowest is None:
             raise _refusal(share, before, "nothing remains that a release could be made for")
-        threshold = threshold_for_exceedance(family, past, level, allowed)
-    exceeds = exceedance_at(family, past, level, threshold)
-    if not before.holds(exceeds):
-        allowed = before.allowance(before.remaining)
-        lowest = threshold_for_exceedance(family, past, level, allowed) if allowed > 0 else None
-        advice = "no threshold would do" if lowest is None else f"threshold={lowest!r} would take all that remains"
+        threshold = lowest / unit
+    exceeds = before.exceedances(level, threshold * unit)
+    if not before.hold(exceeds):
+        lowest = before.threshold(level, before.remaining)
+        advice = "no threshold would do"
+        if lowest is not None:
+            advice = f"threshold={lowest / unit!r} would take all that remains"
         raise _refusal(before.added(exceeds), before, advice)
     after = before.after(exceeds)
     return {
@@ -189,7 +195,7 @@ def _open_parameters(
     }
 
 
-def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceededError:
+def _refusal(requested: float, budget: OpenBudgets, advice: str) -> BudgetExceededError:
     remaining = budget.remaining
     return BudgetExceededError(
         f"requested delta {requested:.6g}, remaining delta {remaining:.6g} of the series' {budget.delta:.6g}, "

@@ -53,17 +53,18 @@ class CellPath:
         self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
         state, files, level = self.held.state, self.held.files, present(request.level)
-        domain = self.held.declaration.domain
+        declaration = self.held.declaration
+        domain = declaration.domain
         past = state.past(self.path_id)
         tracked = state.tracked(self.path_id)
         n_tracked = tracked.position.size
         spent = {known for known, _ in past}
         counts, sizes = untracked_groups(files, tracked, domain)
         drawn = draw_round(
-            self.held.declaration.family,
+            declaration.family_in_units,
             past,
             level,
-            metadata.effective_threshold,
+            metadata.effective_threshold * declaration.unit_of_counts,
             neighbours={at: state.noise(self.path_id, at, n_tracked) for at in adjacent(spent, level)},
             n_tracked=n_tracked,
             n_untracked=sizes,
@@ -82,7 +83,7 @@ class CellPath:
                 "false_keys": metadata.false_keys,
                 "delta_share": metadata.delta_share,
             },
-            threshold=metadata.effective_threshold,
+            threshold=metadata.effective_threshold * declaration.unit_of_counts,
             metadata=metadata.as_dict(),
             level_noise=None if level in spent else drawn.tracked,
             positions=positions,
@@ -97,8 +98,9 @@ class CellPath:
         state, declaration = self.held.state, self.held.declaration
         tracked = state.tracked(self.path_id)
         noise = state.noise(self.path_id, level, tracked.position.size)
-        grid = None if declaration.family.integer else metadata.grid
-        shown = shown_cells(tracked, noise, metadata.effective_threshold, grid)
+        unit = declaration.unit_of_counts
+        grid = None if declaration.family.integer else metadata.grid * unit
+        shown = shown_cells(tracked, noise, metadata.effective_threshold * unit, grid, unit=unit)
         empty_keys = self._empty_keys(tracked)
         del tracked, noise  # before the rows take their place
         return published_frame(declaration, self.held.files, empty_keys, shown)
@@ -204,8 +206,10 @@ class Shown:
         return "Shown()"
 
 
-def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None) -> Shown:
+def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None, *, unit: int = 1) -> Shown:
     """Every tracked cell above the threshold; `grid` is None for integer noise.
+
+    All is given in parts of a count, of which `unit` make one, and comes back in counts.
 
     In arrays of its own, so that those of the state can be let go before the rows take their place.
     """
@@ -216,7 +220,9 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     if grid is not None:
         _round_in_place(noisy, grid)
     noisy += count
-    return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid)
+    if unit != 1:
+        noisy /= unit  # a power of two: exact
+    return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid / unit)
 
 
 def published_frame(

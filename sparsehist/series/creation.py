@@ -65,6 +65,8 @@ def create(
     population: str = "default",
     on_null: Choice = "error",
     on_outside: Choice = "error",
+    bounding: str = "keep",
+    most_keys: int | None = None,
     unverified: bool = False,
     if_exists: str = "error",
     accept_changed_source: bool = False,
@@ -99,6 +101,11 @@ def create(
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
+        bounding: What becomes of a unit with more than max_keys keys: "keep" counts it towards max_keys of them;
+            "share" towards all of them, with weights that cost the same noise ("weighted counts"; for Gaussian and
+            Laplace noise). Where many units have more, shares are far less biased.
+        most_keys: For "share": keys to which a unit is cut before that; 64 times max_keys by default. The thresholds
+            of an open domain rise with it.
         unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
             that nobody did; SQL's `unverified = true`.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
@@ -126,7 +133,8 @@ def create(
     """
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
+        population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
+        unverified=unverified,
     )  # fmt: skip
     if not isinstance(source, (str, os.PathLike, list, tuple)):
         checked = isinstance(source, Query) and not unverified
@@ -157,8 +165,9 @@ def create(
             salt = rng.bytes(16)
             counted = count_keys(
                 source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
-                salt=salt, on_null=on_null, on_outside=on_outside, engine=engine, memory_limit=memory_limit,
-                threads=threads, temporary_directory=spill, progress=report, watch=trace.watch,
+                salt=salt, on_null=on_null, on_outside=on_outside, weights=declaration.touched, engine=engine,
+                memory_limit=memory_limit, threads=threads, temporary_directory=spill, progress=report,
+                watch=trace.watch,
             )  # fmt: skip
             source_text = trace.finish().as_text()
             # Engines give rows in any order; a reproducible store needs one.

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sparsehist.domain import Domain, Product
-from sparsehist.errors import DeclarationError, DomainError, LevelError
+from sparsehist.errors import DeclarationError, DomainError, LevelError, present
 from sparsehist.ledger.arguments import checked_choice, checked_name
 from sparsehist.noise import Family
+from sparsehist.noise.family import Norm, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.own_noise import NoiseChoice, checked_noise, load_family
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
@@ -25,6 +29,89 @@ _RESTS_ON = {
     CHECKED_QUERY: "rests on a checked query: each unit's rows depend on that unit and on public tables alone",
     UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
 }
+
+
+UNITS_PER_COUNT = 64
+"""A count of one unit with few keys, in the units that weighted counts are held in."""
+
+KEYS_PER_MAX_KEYS = 64
+"""`most_keys` over max_keys, unless declared: weights go down to 1/8 in L2, 1/64 in L1."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How units with more than max_keys keys are weighed. Public parameters.
+
+    A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) where noise is measured in L2 and
+    min(1, l/m) where in L1, rounded down to a multiple of 1/64: so w·√m is at most √l, w·m at most l, and the noise is
+    that of max_keys = l. Counts are whole numbers of 64ths throughout. A unit with more than `most_keys` keys is cut
+    to that many first: that bounds how many cells one unit touches, on which δ of an open domain and the slack rest.
+
+    Args:
+        max_keys: Keys with which a unit still counts in full; l.
+        most_keys: Keys a unit may have at most, at least max_keys.
+        norm: Of the noise's sensitivity.
+
+    Raises:
+        DeclarationError: If most_keys is less than max_keys, or so large that its weight is 0.
+
+    Example:
+        >>> Shares(4, 100, "l2").weights([1, 4, 5, 16, 100]).tolist()
+        [64, 64, 57, 32, 12]
+    """
+
+    max_keys: int
+    most_keys: int
+    norm: Norm
+
+    def __post_init__(self) -> None:
+        """Refuse a cap that is none."""
+        if self.most_keys < self.max_keys:
+            raise DeclarationError(f"most_keys={self.most_keys} is less than max_keys={self.max_keys}")
+        largest = self.max_keys * UNITS_PER_COUNT ** (2 if self.norm == "l2" else 1)
+        if self.most_keys > largest:
+            raise DeclarationError(
+                f"most_keys={self.most_keys} is too large: beyond {largest} keys the share of each, a multiple of "
+                f"1/{UNITS_PER_COUNT}, would be 0"
+            )
+
+    def describe(self) -> str:
+        """How a unit counts, in words."""
+        share = "sqrt(max_keys/keys)" if self.norm == "l2" else "max_keys/keys"
+        return (
+            f"a unit with more than {self.max_keys} keys counts at each of its keys (at most {self.most_keys}) with "
+            f"the weight {share}, rounded down to a multiple of 1/{UNITS_PER_COUNT}"
+        )
+
+    def weights(self, keys: object) -> NDArray[np.int64]:
+        """Weights in 64ths of units with so many keys, each from 1 to most_keys; same shape."""
+        m = np.asarray(keys, np.int64)
+        if self.norm == "l1":
+            return np.minimum(UNITS_PER_COUNT * self.max_keys // m, UNITS_PER_COUNT)
+        # floor √(64² l/m) from the whole part of what is under the root: both have the same whole root
+        square = UNITS_PER_COUNT**2 * self.max_keys // m
+        root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
+        root -= root * root > square
+        root += (root + 1) * (root + 1) <= square
+        return np.minimum(root, UNITS_PER_COUNT)
+
+    def most_at(self) -> list[tuple[int, int]]:
+        """Each weight that occurs, in 64ths, with the largest number of keys that has it; falling weights."""
+        found = []
+        keys = 1
+        while keys <= self.most_keys:
+            weight = int(self.weights(keys))
+            square = UNITS_PER_COUNT**2 * self.max_keys
+            last = square // weight**2 if self.norm == "l2" else UNITS_PER_COUNT * self.max_keys // weight
+            keys = min(last, self.most_keys)
+            found.append((weight, keys))
+            keys += 1
+        return found
+
+
+def default_most_keys(max_keys: int) -> int:
+    """`most_keys` where none is declared."""
+    return KEYS_PER_MAX_KEYS * max_keys
 
 
 @dataclass(frozen=True)
@@ -42,6 +129,9 @@ class Declaration:
         population: Whose costs add up.
         on_null: "error" or "drop", for rows without a unit or a key.
         on_outside: "error" or "drop", for keys outside the domain.
+        bounding: "keep": a unit with more than max_keys keys counts towards max_keys of them; "share": towards all,
+            with equal weights.
+        most_keys: Keys to which a unit is cut before its weight is found; None unless weights are shared.
         unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
         source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
             was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
@@ -58,6 +148,8 @@ class Declaration:
     population: str
     on_null: str
     on_outside: str
+    bounding: str = "keep"
+    most_keys: int | None = None
     unverified: bool = False
     source: str = field(default="", compare=False)
 
@@ -78,8 +170,38 @@ class Declaration:
 
     @property
     def family(self) -> Family:
-        """The noise, with the sensitivity that max_keys implies."""
+        """The noise, with the sensitivity that max_keys implies; in counts."""
         return load_family(self.noise, self.max_keys)
+
+    @property
+    def shares(self) -> Shares | None:
+        """How units with many keys are weighed, where they are."""
+        if self.most_keys is None:
+            return None
+        return Shares(self.max_keys, self.most_keys, present(sensitivity_norm(self.family)))
+
+    @property
+    def unit_of_counts(self) -> int:
+        """Into how many parts a count is divided: true counts, and noise as it is drawn, are in these."""
+        return 1 if self.most_keys is None else UNITS_PER_COUNT
+
+    @property
+    def family_in_units(self) -> Family:
+        """The noise in parts of a count."""
+        family = self.family
+        if self.most_keys is None:
+            return family
+        return replace(family, sensitivity=family.sensitivity * UNITS_PER_COUNT)  # type: ignore[type-var, attr-defined]
+
+    @property
+    def touched(self) -> list[tuple[int, int]]:
+        """What a unit may add to each of its keys, in parts of a count, with the most keys it may add it to."""
+        return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
+
+    @property
+    def most_touched(self) -> int:
+        """Keys a unit may touch at all."""
+        return self.max_keys if self.most_keys is None else self.most_keys
 
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
@@ -93,6 +215,8 @@ class Declaration:
             "population": self.population,
             "on_null": self.on_null,
             "on_outside": self.on_outside,
+            "bounding": self.bounding,
+            "most_keys": self.most_keys,
             "unverified": self.unverified,
             "source": self.source,
         }
@@ -117,6 +241,8 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         population=stored["population"],
         on_null=stored["on_null"],
         on_outside=stored["on_outside"],
+        bounding=stored.get("bounding", "keep"),
+        most_keys=stored.get("most_keys"),
         unverified=stored.get("unverified", False),
         source=stored.get("source", ""),
     )
@@ -144,6 +270,8 @@ def declare(
     population: str,
     on_null: str,
     on_outside: str,
+    bounding: str = "keep",
+    most_keys: int | None = None,
     unverified: bool = False,
 ) -> Declaration:
     """Check the parameters of a new series.
@@ -160,17 +288,20 @@ def declare(
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 1 <= max_keys < _LARGEST_BOUND:
         raise DeclarationError(f"max_keys must be a whole number from 1 to {_LARGEST_BOUND - 1}, got {max_keys!r}")
+    stored = checked_noise(noise, max_keys)
     return Declaration(
         name=checked_name("series", name),
         unit=_checked_unit(unit, columns),
         key=columns,
         max_keys=max_keys,
         domain=_checked_domain(domain, columns),
-        noise=checked_noise(noise, max_keys),
+        noise=stored,
         cap=None if cap is None else _checked_cap(cap),
         population=checked_name("population", population),
         on_null=checked_choice("on_null", on_null, ("error", "drop")),
         on_outside=checked_choice("on_outside", on_outside, ("error", "drop")),
+        bounding=checked_choice("bounding", bounding, ("keep", "share")),
+        most_keys=_checked_most_keys(bounding, most_keys, max_keys, load_family(stored, max_keys)),
         unverified=checked_choice("unverified", unverified, (False, True)),
     )
 
@@ -189,6 +320,23 @@ def _checked_unit(unit: str | Sequence[str] | None, key: tuple[str, ...]) -> str
     if columns[0] in key:
         raise DeclarationError(f"unit must name a column that is no key column, got {unit!r}")
     return columns[0]
+
+
+def _checked_most_keys(bounding: str, most_keys: int | None, max_keys: int, family: Family) -> int | None:
+    """Keys to which a unit is cut where weights are shared; None where they are not."""
+    if bounding != "share":
+        if most_keys is not None:
+            raise DeclarationError(f"most_keys={most_keys!r} is for bounding='share'; max_keys bounds what is kept")
+        return None
+    if family.integer or sensitivity_norm(family) is None or not hasattr(family, "sensitivity"):
+        raise DeclarationError(
+            f"bounding='share' needs real noise scaled to a sensitivity, Gaussian or Laplace: weights are parts of a "
+            f"count, and {family!r} is not made for them"
+        )
+    most = default_most_keys(max_keys) if most_keys is None else most_keys
+    if isinstance(most, bool) or not isinstance(most, int):
+        raise DeclarationError(f"most_keys must be a whole number, got {most_keys!r}")
+    return Shares(max_keys, most, present(sensitivity_norm(family))).most_keys
 
 
 def _checked_cap(cap: Level) -> Fraction:

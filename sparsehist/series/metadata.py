@@ -38,6 +38,8 @@ class Metadata:
         domain: In words.
         domain_size: As text, since it may have any number of digits; None for an open domain.
         cap: Of the series, exact text.
+        bounding: "share" where a unit with more than max_keys keys counts towards all of them; else left out.
+        most_keys: Keys to which a unit is cut then.
         epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
         source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
@@ -70,6 +72,8 @@ class Metadata:
     domain: str
     domain_size: str | None
     cap: str | None
+    bounding: str | None = None
+    most_keys: int | None = None
     epsilon_delta: str | None = None
     verified: bool | None = None
     source: str | None = None
@@ -105,6 +109,7 @@ class CellMetadata(Metadata):
         delta_share: What was asked of it.
         delta_infinity: Spent of it by this and all earlier releases.
         delta_remaining: What is left of it.
+        counts: What a count is, where it is not the number of units.
     """
 
     kind = "cells"
@@ -117,6 +122,7 @@ class CellMetadata(Metadata):
     delta_share: float | None = None
     delta_infinity: float | None = None
     delta_remaining: float | None = None
+    counts: str | None = None
 
     @property
     def delta_spent(self) -> float:
@@ -195,6 +201,8 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "domain": domain.describe(),
         "domain_size": None if domain.is_open else str(domain.size),
         "cap": declaration.cap_text,
+        "bounding": None if declaration.most_keys is None else declaration.bounding,
+        "most_keys": declaration.most_keys,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),

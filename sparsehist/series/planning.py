@@ -113,6 +113,8 @@ def plan(
     domain: Domain | str | None = None,
     max_keys: int,
     noise: NoiseChoice = "gaussian",
+    bounding: str = "keep",
+    most_keys: int | None = None,
     false_keys: float | None = None,
     threshold: float | None = None,
     delta: float | None = None,
@@ -130,6 +132,8 @@ def plan(
         domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
+        bounding: "keep" or "share", as there; for "share" true counts are weighted.
+        most_keys: As there.
         false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
         threshold: In counts, instead.
         delta: For an open domain, instead: what the release may take of its delta; half of it by default.
@@ -162,6 +166,7 @@ def plan(
     declaration = declare(
         name="plan", unit=None, key=columns, max_keys=max_keys, domain=asked, noise=noise, cap=None,
         population="default", on_null="error", on_outside="error",
+        bounding=bounding, most_keys=most_keys,
     )  # fmt: skip
     chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
     ledger = Ledger().with_series(cells_of(_ALONE, declaration))

@@ -103,6 +103,11 @@ def requested(
         DeclarationError: If a parameter is wrong, or the workload does not fit the domain.
         LevelError: If the level is no level.
     """
+    if declaration.most_keys is not None:
+        raise DeclarationError(
+            f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): "
+            "workloads need a series with bounding='keep'"
+        )
     if declaration.domain.is_open:
         raise DeclarationError(
             "a series with an open domain has no workloads: queries ask about all cells, and those cannot be listed"

@@ -108,7 +108,7 @@ class DryRun:
         after = self._spent(series.declaration.population)
         said = f"population {series.declaration.population}: {before} before, {after} after"
         if made is not None:
-            series.cells.append((release.level, made.effective_threshold))
+            series.cells.append((release.level, made.effective_threshold * series.declaration.unit_of_counts))
             if series.declaration.domain.is_open:
                 spent, left = made.delta_infinity, made.delta_remaining
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"

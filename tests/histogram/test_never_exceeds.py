@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from sparsehist.entropy import seeded
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, present
 from sparsehist.histogram import effective_threshold, grid_step, laplace_history, release_dense
 from sparsehist.histogram.lattice_history import conditional_survival
 from sparsehist.histogram.never_exceeds import (
@@ -23,7 +23,7 @@ from sparsehist.histogram.never_exceeds import (
     probability_for,
     threshold_for_exceedance,
 )
-from sparsehist.histogram.open_budget import KEPT_BACK, OpenBudget, exceedance_at, open_budget
+from sparsehist.histogram.open_budget import KEPT_BACK, OpenBudget, OpenBudgets
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.privacy import as_level
 from tests import oracle
@@ -223,9 +223,9 @@ def test_half_of_what_remains_leaves_half(levels: list[str]) -> None:
     """Whatever the levels, each release spends at most half, and delta never gets beyond what was declared."""
     family, past, left = Gaussian(sensitivity=2.0), [], 1e-6
     for level in levels:
-        before = open_budget(family, past, 1e-6, 4)
-        threshold = threshold_for_exceedance(family, past, level, before.allowance(before.remaining / 2))
-        after = before.after(exceedance_at(family, past, level, threshold))
+        before = OpenBudgets.of(family, past, 1e-6, [(1, 4)])
+        threshold = present(before.threshold(level, before.remaining / 2))
+        after = before.after(before.exceedances(level, threshold))
         past.append((level, effective_threshold(threshold, grid_step(family.std(level)))))
         assert after.remaining >= left / 2 * (1 - 1e-9)
         assert after.delta_spent == pytest.approx(open_delta(family, past, 4), rel=1e-12)
@@ -239,7 +239,7 @@ def test_the_order_of_releases_does_not_change_their_delta() -> None:
     ordered = sorted(releases, key=lambda release: as_level(release[0]))
     delta = open_delta(Gaussian(), releases, 3)
     assert open_delta(Gaussian(), ordered, 3) == pytest.approx(delta, rel=3e-12, abs=0)
-    assert open_budget(Gaussian(), releases, 1e-3, 3).delta_spent == pytest.approx(delta, rel=3e-12, abs=0)
+    assert OpenBudgets.of(Gaussian(), releases, 1e-3, [(1, 3)]).delta_spent == pytest.approx(delta, rel=3e-12, abs=0)
     assert open_delta(Gaussian(), ordered[1:], 3) < 0.999 * delta
 
 
@@ -336,6 +336,7 @@ def test_laplace_histories_have_the_reference_value() -> None:
 
 def test_a_level_again_costs_only_what_a_lower_threshold_lets_through() -> None:
     """The same threshold or a higher one costs nothing."""
-    budget = open_budget(Gaussian(), [("0.5", 6.0), ("0.5", 6.0), ("1/2", 7.0), ("0.5", 5.0)], 1e-3, 1)
+    again = [("0.5", 6.0), ("0.5", 6.0), ("1/2", 7.0), ("0.5", 5.0)]
+    ((_, budget),) = OpenBudgets.of(Gaussian(), again, 1e-3, [(1, 1)]).kinds
     assert budget.spent[1:3] == (0.0, 0.0)
     assert budget.delta_spent == pytest.approx(float(Gaussian().tail(4.0, "0.5")), rel=1e-12)

@@ -1,0 +1,235 @@
+"""Weighted counts: units with many keys count towards all of them, at the same cost; brute force, laws, deltas."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting import count_keys
+from sparsehist.entropy import seeded
+from sparsehist.errors import BudgetExceededError, DeclarationError
+from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
+from sparsehist.histogram.never_exceeds import first_exceedances
+from sparsehist.noise import Gaussian, Laplace
+from sparsehist.series.declaration import Shares
+from tests.stats import (
+    assert_consistent,
+    assert_detected,
+    binomial_test,
+    two_sample_outcomes,
+    two_sample_vectors,
+)
+
+NORMS = {"gaussian": "l2", "laplace": "l1"}
+CELLS = 20_000
+LEVELS = ["0.5", "2", "0.1", "0.7"]
+THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
+
+
+def weight(keys: int, shares: Shares) -> int:
+    """By whole numbers alone."""
+    if keys <= shares.max_keys:
+        return 64
+    kept = min(keys, shares.most_keys)
+    return math.isqrt(64**2 * shares.max_keys // kept) if shares.norm == "l2" else 64 * shares.max_keys // kept
+
+
+def log_of(sizes: dict[int, int]) -> pl.DataFrame:
+    """A log of units with the first so many keys, each twice, in scrambled order."""
+    pairs = [(unit, key) for unit, keys in sizes.items() for key in range(keys) for _ in "ab"]
+    return pl.DataFrame(pairs, schema=["unit", "key"], orient="row").sample(fraction=1, shuffle=True, seed=1)
+
+
+def counts_of(log: pl.DataFrame, shares: Shares, engine: str) -> dict[int, int]:
+    """Counts in 64ths by key."""
+    with tempfile.TemporaryDirectory() as directory:
+        counted = count_keys(
+            log, unit="unit", key=["key"], max_keys=shares.max_keys, domain=sh.Integers(2000), salt=bytes(16),
+            weights=shares.most_at(), engine=engine, temporary_directory=Path(directory),
+        )  # fmt: skip
+    return dict(counted.frame.select("key_0", "count").rows())
+
+
+def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:
+    """A share series in memory."""
+    given = {"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share", "seed": 5} | declared
+    return sh.create(":memory:", log, name="s", unit="unit", key="key", **given)
+
+
+@pytest.mark.parametrize("norm", NORMS.values())
+@pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
+def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys):
+    """Over units of 1 to 1,000 keys, rounding included; a weight rounded up would add more."""
+    shares = Shares(max_keys, min(1000, 64 * max_keys), norm)
+    too_much = []
+    for keys in range(1, shares.most_keys + 1):
+        w = weight(keys, shares)
+        assert int(shares.weights(keys)) == w > 0
+        assert keys * w**2 <= max_keys * 64**2 if norm == "l2" else keys * w <= max_keys * 64
+        too_much.append(keys * (w + 1) ** 2 > max_keys * 64**2 if norm == "l2" else keys * (w + 1) > max_keys * 64)
+    assert all(too_much[max_keys - 1 :])
+    by_weight: dict[int, int] = {}
+    for keys in range(1, shares.most_keys + 1):
+        by_weight[weight(keys, shares)] = keys
+    assert shares.most_at() == list(by_weight.items())
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("norm", NORMS.values())
+def test_counts_are_sums_of_weights(engine, norm):
+    """Against brute force, with units above the hard cap, which keep that many keys."""
+    shares = Shares(3, 10, norm)
+    sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
+    found = counts_of(log_of(sizes), shares, engine)
+    assert found == {
+        key: total
+        for key in range(10)
+        if (total := sum(weight(keys, shares) for keys in sizes.values() if keys > key))
+    }
+    beyond = counts_of(log_of({6: 25}), shares, engine)
+    assert len(beyond) == 10 and set(beyond.values()) == {weight(25, shares)}
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_what_a_unit_adds_depends_on_its_rows_alone(engine):
+    """Counts without a unit are counts less what it adds alone, whoever else is in the log."""
+    shares = Shares(2, 6, "l2")
+    sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
+    log = log_of(sizes)
+    whole = counts_of(log, shares, engine)
+    for unit in sizes:
+        alone = counts_of(log.filter(pl.col("unit") == unit), shares, engine)
+        others = counts_of(log.filter(pl.col("unit") != unit), shares, engine)
+        assert whole == {key: n for key in whole if (n := alone.get(key, 0) + others.get(key, 0))}
+        assert sum(value**2 for value in alone.values()) <= 2 * 64**2
+
+
+@pytest.mark.parametrize("noise", NORMS)
+def test_releases_have_the_law_of_the_dense_mechanism(noise):
+    """Cells of two weighted counts over four releases in scrambled order, jointly; whole counts are told apart."""
+    shares = Shares(4, 256, NORMS[noise])
+    half = CELLS // 2
+    units = np.repeat(np.arange(half // 10), 10)  # ten keys each: half of the cells; the others stay empty
+    series = series_of(pl.DataFrame({"unit": units, "key": np.arange(half)}), noise=noise)
+    sparse = np.full((len(LEVELS), CELLS), np.nan)
+    for i, (level, threshold) in enumerate(zip(LEVELS, THRESHOLDS, strict=True)):
+        release = series.release(f"r{i}", level=level, threshold=threshold, max_false_keys=CELLS)
+        sparse[i, release.frame["key"].to_numpy()] = release.frame["noisy_count"].to_numpy()
+    family = (Gaussian if noise == "gaussian" else Laplace)(sensitivity=64 * (2.0 if noise == "gaussian" else 4))
+    for cells, units_each in ((slice(0, half), weight(10, shares)), (slice(half, None), 0)):
+        one = sparse[:, cells].T
+        assert_consistent(_same_law(one, _dense(family, units_each, 11)), f"{noise}: {units_each} 64ths")
+    assert_detected(_same_law(sparse[:, :half].T, _dense(family, 64, 12)), "counts that are not weighed")
+
+
+def _dense(family: Gaussian | Laplace, units: int, seed: int) -> np.ndarray:
+    """(cell, release), in counts, NaN where unpublished; drawn in 64ths."""
+    steps = [grid_step(family.std(level)) for level in LEVELS]
+    bounds = [effective_threshold(64 * tau, step) for tau, step in zip(THRESHOLDS, steps, strict=True)]
+    drawn = release_dense(family, np.full(4 * CELLS, units), LEVELS, bounds, rng=seeded(seed))
+    rounded = np.stack([round_to_grid(noise, step) for noise, step in zip(drawn.noise, steps, strict=True)])
+    return np.where(drawn.published, units + rounded, np.nan).T / 64
+
+
+def _same_law(one: np.ndarray, two: np.ndarray) -> float:
+    seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in (one, two)]
+    values = [np.nan_to_num(part) for part in (one, two)]
+    return min(1.0, 2 * min(two_sample_outcomes(*seen), two_sample_vectors(*values)))
+
+
+@pytest.mark.parametrize("exponent", range(-4, 11, 2))
+def test_low_bits_of_published_shares_carry_nothing(exponent):
+    """Noise alone decides them: the grid divides 1/64, and below 1/64 cells of different counts agree in law."""
+    std = 2.0**exponent
+    level = f"{4 / (2 * std**2):.12g}"
+    units = np.concatenate([np.repeat(np.arange(100), 100), 100 + np.repeat(np.arange(500), 20)])
+    series = series_of(pl.DataFrame({"unit": units, "key": np.arange(20_000)}))
+    release = series.release("r", level=level, threshold=-6 * std, max_false_keys=CELLS)
+    grid = release.metadata["grid"]
+    assert (1 / 64) % grid == 0 and grid <= std / 512
+    found = release.frame.sort("key").filter(pl.col("key") < 20_000)
+    steps = (found["noisy_count"].to_numpy() / grid).astype(np.int64)
+    assert (steps * grid == found["noisy_count"].to_numpy()).all()
+    within = steps % round(1 / 64 / grid)
+    first = found["key"].to_numpy() < 10_000
+    if grid < 1 / 64:
+        assert_consistent(two_sample_outcomes(within[first], within[~first]), f"std {std}")
+
+
+def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
+    """Units of 1 to 64 keys that nobody else has: each kind is betrayed as often as stated, none more than delta."""
+    delta, each = 0.2, 1500
+    sizes = [1, 4, 5, 9, 16, 40, 64]
+    shares = Shares(4, 64, "l2")
+    unit = np.repeat(np.arange(each * len(sizes)), np.repeat(sizes, each))
+    log = pl.DataFrame({"unit": unit, "key": np.arange(unit.size)})
+    series = series_of(log, domain=f"open('integer', delta={delta})", most_keys=64)
+    past: list[tuple[str, float]] = []
+    seen: set[int] = set()
+    for i, level in enumerate(("0.5", "2", "0.1")):
+        release = series.release(f"r{i}", level=level)
+        past.append((level, 64 * release.metadata["effective_threshold"]))
+        seen |= set(release.frame["key"].to_list())
+    family = series.declaration.family_in_units
+    betrayed = pl.DataFrame({"unit": unit[sorted(seen)]})["unit"].unique().to_numpy() // each
+    stated = release.metadata["delta_infinity"]
+    exact = {}
+    for place, keys in enumerate(sizes):
+        p = math.fsum(first_exceedances(family, past, count=weight(keys, shares)))
+        exact[keys] = 1 - (1 - p) ** keys
+        assert_consistent(binomial_test(int((betrayed == place).sum()), each, exact[keys]), f"units of {keys} keys")
+        assert exact[keys] <= stated * (1 + 1e-9)
+    assert max(exact.values()) == pytest.approx(stated, rel=1e-9)
+    assert stated < delta and release.metadata["delta_is_bound"]
+    # What only units with few keys would be charged is not enough.
+    assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
+    with pytest.raises(BudgetExceededError):
+        series.release("low", level="0.5", threshold=2)
+
+
+def test_what_is_refused():
+    """Integer noise, workloads, counts from elsewhere, caps that are none."""
+    log = log_of({1: 3, 2: 9})
+    for noise in ("discrete_laplace", "poisson", "skellam"):
+        with pytest.raises(DeclarationError, match="Gaussian or Laplace"):
+            series_of(log, noise=noise)
+    for wrong in ({"most_keys": 3}, {"most_keys": 10**6}, {"most_keys": 2.5}, {"bounding": "cut"}):
+        with pytest.raises(DeclarationError):
+            series_of(log, **wrong)
+    with pytest.raises(DeclarationError, match="most_keys"):
+        series_of(log, bounding="keep", most_keys=9)
+    with pytest.raises(DeclarationError):
+        sh.create(
+            ":memory:", sh.Counts(pl.DataFrame({"key": [1], "count": [9]})), name="s", key="key", max_keys=4,
+            domain=sh.Integers(9), bounding="share",
+        )  # fmt: skip
+    with pytest.raises(DeclarationError, match="share"):
+        series_of(log).release_workload("w", sh.Total(), level="0.1")
+
+
+def test_a_release_says_that_its_counts_are_weighted():
+    """In its metadata; intervals hold weighted counts, and the same request is the same series."""
+    store = sh.Store(":memory:", seed=3)
+    log = log_of(dict.fromkeys(range(600), 9))
+    declared: dict[str, Any] = {
+        "name": "s", "unit": "unit", "key": "key", "max_keys": 4, "domain": sh.Integers(100), "bounding": "share",
+    }  # fmt: skip
+    series = sh.create(store, log, **declared)
+    release = series.release("r", level="1")
+    assert release.metadata["bounding"] == "share" and release.metadata["most_keys"] == 256
+    assert release.metadata["counts"].startswith("weighted counts")
+    assert release.metadata["std"] == pytest.approx(2 / math.sqrt(2))
+    truth = 600 * math.isqrt(64**2 * 4 // 9) / 64
+    held = release.intervals(0.9999)
+    assert held.height == 9 and ((held["low"] < truth) & (truth < held["high"])).all()
+    assert (abs(release.estimates()["estimate"] - truth) < 10).all()
+    assert sh.create(store, log, **declared, if_exists="reuse").declaration == series.declaration
+    with pytest.raises(sh.errors.NameTakenError):
+        sh.create(store, log, **(declared | {"bounding": "keep"}), if_exists="reuse")

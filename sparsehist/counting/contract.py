@@ -81,8 +81,8 @@ class CountRequest:
     Attributes:
         unit: Column of the unit; of a unit that is a tuple, the one column its parts are written into.
         unit_parts: Columns of the log that name the unit.
-        weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it to.
-            The first is a whole count; beyond the most keys of the last, a unit keeps so many.
+        weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it
+            to. The first is a whole count; a unit with more keys than the last has keeps so many.
     """
 
     unit: str | None

@@ -37,13 +37,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from sparsehist.histogram.binomial import MOST_SUCCESSES
 from sparsehist.histogram.grid import grid_step
 from sparsehist.noise.binomial_poisson import count_slack
 from sparsehist.noise.family import Family
-from sparsehist.noise.over_steps import Factor
 from sparsehist.privacy.levels import Level, as_level
+
+if TYPE_CHECKING:
+    from sparsehist.noise.over_steps import Factor  # loads linear algebra, which other series do without
 
 _U = 2.0**-52
 _NEAR = 1e-5

@@ -43,9 +43,9 @@ class Shares:
     """How units with more than max_keys keys are weighed. Public parameters.
 
     A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) where noise is measured in L2 and
-    min(1, l/m) where in L1, rounded down to a multiple of 1/64: so w·√m is at most √l, w·m at most l, and the noise is
-    that of max_keys = l. Counts are whole numbers of 64ths throughout. A unit with more than `most_keys` keys is cut
-    to that many first: that bounds how many cells one unit touches, on which δ of an open domain and the slack rest.
+    min(1, l/m) where in L1, rounded down to a multiple of 1/64: so w·√m is at most √l, w·m at most l, and the noise
+    is that of max_keys = l. Counts are whole numbers of 64ths throughout. A unit with more than `most_keys` keys is
+    cut to that many first: δ of an open domain and the slack rest on how many cells one unit can touch.
 
     Args:
         max_keys: Keys with which a unit still counts in full; l.

@@ -99,6 +99,7 @@ class StateInMemory:
 class _Record:
     series_id, population, name, path_id = "00", "default", "cells", 0
     paths = (PathRecord(0, "cells", None, None, "gaussian", False),)
+    accepted = None
 
 
 def declared(size: int, max_keys: int) -> Declaration:

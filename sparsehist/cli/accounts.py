@@ -12,7 +12,8 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
-from sparsehist.ledger.table import for_people
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA, for_people, ledger_rows
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import UNCHECKED_SOURCE
 
@@ -39,14 +40,15 @@ def show_ledger(
     if out is not None and store.resolve() in out.resolve().parents:
         raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
     with opening(store, wait) as opened:
-        frame, happened = opened.ledger(delta=delta, series=series, since=since, short=short), opened.events()
+        rows = _rows(opened, delta, series=series, since=since, short=short)
+        happened = opened.events() if events else None
         if out is not None:
             opened.export_ledger(out, delta=delta)
     shown: list[RenderableType] = (
-        _in_tables(frame, delta) if frame.height else ["nothing: the store has no series, or none of these"]
+        _in_tables(rows, delta) if rows else ["nothing: the store has no series, or none of these"]
     )
-    data = {"store": str(store), "delta": delta, "ledger": frame.to_dicts()}
-    if events:
+    data = {"store": str(store), "delta": delta, "ledger": rows}
+    if happened is not None:
         data["events"] = happened.to_dicts()
         shown.append(rows_table(_events_for_people(happened)))
     if out is not None:
@@ -55,26 +57,28 @@ def show_ledger(
     return Answer(data, shown)
 
 
-def _in_tables(frame: pl.DataFrame, delta: float) -> list[RenderableType]:
-    shown: list[RenderableType] = [rows_table(for_people(frame))]
+def _rows(opened: Store, delta: float = DEFAULT_DELTA, **chosen: Any) -> list[dict[str, Any]]:
+    with opened._hold() as state:
+        return ledger_rows(Ledger.of(state), delta, **chosen)
+
+
+def _in_tables(rows: Sequence[dict[str, Any]], delta: float) -> list[RenderableType]:
+    shown: list[RenderableType] = [rows_table(for_people(rows))]
     shown.append(
         "A path costs its finest level; paths and series of a population add up, and populations too unless they\n"
         f"are disjoint. epsilon holds at delta {delta:g} for what did happen, by the best of all routes, numerical\n"
         "slack included; what holds in advance is the limit. remaining: the largest level of a path."
     )
-    raised = frame.filter(
-        pl.col("limit_at_first_release").is_not_null(),
-        pl.col("standing") == "ex post",
-        pl.col("scope").is_in(["series", "population"]),
-    )
-    for row in raised.iter_rows(named=True):  # a handful of limits
+    for row in rows:
         what = f"series {row['series']}" if row["series"] else f"population {row['population']}"
-        shown.append(f"The limit of {what} was {row['limit_at_first_release']} when its first release was made.")
-    warned = frame.filter(pl.col("warning").is_not_null(), pl.col("scope") != "path")
-    for row in warned.iter_rows(named=True):
-        what = row["series"] or row["population"] or row["scope"]
-        shown.append(f"[bold]warning[/], {what}: {escape(row['warning'])}")
-    unchecked = frame.filter(source=UNCHECKED_SOURCE)["series"].unique(maintain_order=True)
+        limit = row["limit_at_first_release"]
+        if limit is not None and row["standing"] == "ex post" and row["scope"] != "path":
+            shown.append(f"The limit of {what} was {limit} when its first release was made.")
+    for row in rows:
+        if row["warning"] is not None and row["scope"] != "path":
+            what = row["series"] or row["population"] or row["scope"]
+            shown.append(f"[bold]warning[/], {what}: {escape(row['warning'])}")
+    unchecked = dict.fromkeys(row["series"] for row in rows if row["source"] == UNCHECKED_SOURCE)
     return [
         *shown,
         *(f"[bold]warning[/], series {name}: unchecked source; see sparsehist show" for name in unchecked),
@@ -107,7 +111,7 @@ def set_budget(
     apart = None if poisson is None else EpsilonDelta.parse(poisson)
     with opening(store, wait) as opened:
         said = opened.set_budget(population, poisson=apart, who=who, reason=reason, **asked)
-        frame = opened.ledger().filter(pl.col("scope") == "population", pl.col("population") == population)
+        spent = [row for row in _rows(opened) if row["scope"] == "population" and row["population"] == population]
         empty = _without_series(opened, [population])
     data = {
         "store": str(store),
@@ -117,7 +121,7 @@ def set_budget(
         "status": "set",
     }
     shown = [f"the budget of population {population} is {escape(said)}"]
-    if frame.height and frame["releases"].item():
+    if spent and spent[0]["releases"]:
         shown.append("It has releases already, so that the budget holds ex post: see sparsehist ledger")
     shown += empty
     return Answer(data, shown)

@@ -275,16 +275,17 @@ def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
     with opening(store, wait) as opened:
-        found = [(series, series.releases()) for series in map(opened.series, opened.series_names())]
+        found = [(series, series._listing()) for series in map(opened.series, opened.series_names())]
     listed = [
-        {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases.to_dicts()}
+        {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}
         for series, releases in found
     ]
     shown: list[RenderableType] = [] if found else ["the store has no series"]
     for series, releases in found:
         shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series))]
-        unused = [column for column in ("workload", "threshold") if releases[column].null_count() == releases.height]
-        shown.append(rows_table(releases.drop(unused)) if releases.height else "  no releases yet")
+        unused = {name for name in ("workload", "threshold") if all(row[name] is None for row in releases)}
+        used = [{name: value for name, value in row.items() if name not in unused} for row in releases]
+        shown.append(rows_table(used) if used else "  no releases yet")
     return Answer({"store": str(store), "series": listed}, shown)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from importlib.util import find_spec, module_from_spec
 from io import StringIO, TextIOWrapper
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
@@ -31,6 +33,7 @@ BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 
 def exit_with(arguments: Sequence[str]) -> None:
     """Run a command as all that this process does, and exit with its code."""
+    _load_when_used("polars")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key need not exist in the terminal's encoding
@@ -38,7 +41,28 @@ def exit_with(arguments: Sequence[str]) -> None:
     # Python has None for what was closed by >&- or 2>&-.
     sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     signal.signal(signal.SIGINT, _interrupt)
-    sys.exit(run(arguments))
+    code = run(arguments)
+    # Taking the interpreter down object by object costs more than many a command; nothing here waits for it.
+    atexit._run_exitfuncs()  # noqa: SLF001 - what was to happen at the end does
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class _LoadedWhenUsed(ModuleType):
+    """A module whose code runs when something of it is first used: many commands need it imported, few need it."""
+
+    def __getattr__(self, name: str) -> object:
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
+        return getattr(self, name)
+
+
+def _load_when_used(name: str) -> None:
+    """Let imports of a library bind a module that loads when something of it is first used."""
+    spec = find_spec(name)
+    if name not in sys.modules and spec is not None:
+        sys.modules[name] = module_from_spec(spec)
+        sys.modules[name].__class__ = _LoadedWhenUsed
 
 
 def run(arguments: Sequence[str]) -> int:

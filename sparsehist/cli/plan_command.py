@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,6 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.shared_options import Bounding, MostKeys, Wait
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.console import RenderableType
 
     from sparsehist.series.planning import Plan
@@ -141,24 +141,23 @@ def _modest_exponent(text: str) -> bool:
 def _data(made: Plan, plot: Path | None) -> dict[str, Any]:
     return {
         "noise": made.noise,
-        "levels": made.levels.to_dicts(),
-        "counts": made.counts.to_dicts(),
+        "levels": list(made.by_level),
+        "counts": list(made.by_count),
         "plot": None if plot is None else str(plot),
     }
 
 
 def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     """A table by level, one of probabilities and errors by count, and what would be refused."""
-    import polars as pl
-
     from sparsehist.cli.tables import escape, rows_table
 
-    often = (100 * pl.col("probability")).round(1)
-    off = (100 * pl.col("relative_error")).round_sig_figs(2)
-    seldom = pl.col("probability") < _SELDOM  # how far off such a one would be tells nobody anything
-    cells = pl.when(seldom).then(pl.lit("no")).otherwise(pl.format("{} %, ± {} %", often, off)).alias("cell")
-    by_count = made.counts.select("level", "count", cells).pivot("level", index="count", values="cell")
-    refused = made.levels.drop_nulls("refused").select("level", "refused").rows()
+    by_count: dict[int, dict[str, Any]] = {}
+    for row in made.by_count:
+        seldom = row["probability"] < _SELDOM  # how far off such a one would be tells nobody anything
+        off = float(f"{100 * row['relative_error']:.2g}")
+        cell = "no" if seldom else f"{round(100 * row['probability'], 1)} %, ± {off} %"
+        by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
+    refused = [(row["level"], row["refused"]) for row in made.by_level if row["refused"] is not None]
     heading = (
         "[bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that "
         "probability.\nadds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 "
@@ -166,17 +165,19 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     )
     return [
         heading,
-        rows_table(levels_for_people(made.levels).drop("refused")),
+        rows_table(levels_for_people(made.by_level, without="refused")),
         "[bold]By true count[/]: the probability of being published, and the mean relative error if it is.",
-        rows_table(by_count),
+        rows_table([*by_count.values()]),
         *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
         *([f"drawn in {escape(str(plot))}"] if plot is not None else []),
     ]
 
 
-def levels_for_people(levels: pl.DataFrame) -> pl.DataFrame:
+def levels_for_people(levels: Sequence[Mapping[str, Any]], without: str = "") -> list[dict[str, Any]]:
     """The levels of a plan under names that fit a terminal, and what each adds with its currency."""
-    import polars as pl
-
-    spent = pl.when(currency="none").then("adds").otherwise(pl.format("{} {}", "currency", "adds")).alias("adds")
-    return levels.with_columns(spent).drop("currency").rename(_SHORT)
+    shown = []
+    for row in levels:
+        adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"
+        named = {name: value for name, value in {**row, "adds": adds}.items() if name not in ("currency", without)}
+        shown.append({_SHORT.get(name, name): value for name, value in named.items()})
+    return shown

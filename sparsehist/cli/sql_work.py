@@ -136,8 +136,8 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
     if outcome.frame is not None and outcome.kind != "release":
         if outcome.frame.width:
             of_user = outcome.kind == "duckdb"
-            frame = outcome.frame if of_user else _for_people(outcome.frame)
-            shown.append(rows_table(frame.head(MOST_ROWS), exact=of_user))
+            first = outcome.frame.head(MOST_ROWS)
+            shown.append(rows_table(first if of_user else _for_people(first), exact=of_user))
         if outcome.more:
             shown.append(f"… the first {outcome.frame.height:,} rows; --rows prints more")
         elif not outcome.frame.height:
@@ -145,15 +145,17 @@ def _as_shown(outcome: Outcome) -> list[RenderableType]:
     return shown
 
 
-def _for_people(frame: pl.DataFrame) -> pl.DataFrame:
+def _for_people(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Our own tables have more columns than a terminal: fewer, shorter and in words."""
     from sparsehist.cli.plan_command import levels_for_people
     from sparsehist.ledger.table import SCHEMA, for_people
 
+    rows = frame.to_dicts()
     if frame.columns == list(SCHEMA):
-        return for_people(frame)
-    shown = levels_for_people(frame) if "population_epsilon" in frame.columns else frame
-    return shown.drop(name for name in _SELDOM_USED if name in shown.columns and shown[name].is_null().all())
+        return for_people(rows)
+    shown = levels_for_people(rows) if "population_epsilon" in frame.columns else rows
+    unused = {name for name in _SELDOM_USED if all(row.get(name) is None for row in shown)}
+    return [{name: value for name, value in row.items() if name not in unused} for row in shown]
 
 
 def _home(store: Path | None, wait: float) -> Store | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["escape", "parameters_table", "printable", "rows_table"]
 
 MISSING = "—"
+_NUMBERS = {int, float, Decimal}
 _WORD, _CELL = 40, 400  # characters: longer words, keys above all, may be broken, and longer cells are cut
 
 
@@ -34,21 +36,31 @@ def parameters_table(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(frame: pl.DataFrame, *, keys: Sequence[str] = (), exact: bool = False) -> Table:
-    """A short frame as a table: numbers to the right, nulls as a dash; keys, and all if `exact`, as they are."""
+def rows_table(
+    rows: pl.DataFrame | Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False
+) -> Table:
+    """Some rows, of a frame or by column, as a table.
+
+    Numbers stand to the right, nulls are a dash; keys, and everything if `exact`, are written as they are.
+    """
+    if isinstance(rows, Sequence):
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    else:
+        columns = rows.to_dict(as_series=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    columns = []
-    for name, dtype in frame.schema.items():
-        write = exact_text if exact else str if name in keys and dtype.is_integer() else cell_text
-        cells = [write(value) for value in frame[name].to_list()]  # a screenful, already published
+    written = []
+    for name, values in columns.items():  # a screenful, already published
+        kinds = {type(value) for value in values} - {type(None)}
+        write = exact_text if exact else str if name in keys and kinds == {int} else cell_text
+        cells = [write(value) for value in values]
         table.add_column(
             escape(printable(name)),
-            justify="right" if dtype.is_numeric() else "left",
+            justify="right" if kinds and kinds <= _NUMBERS else "left",
             overflow="fold",
             min_width=_longest_word(name, *cells),
         )
-        columns.append(map(escape, cells))
-    for row in zip(*columns, strict=True):
+        written.append(map(escape, cells))
+    for row in zip(*written, strict=True):
         table.add_row(*row)
     return table
 

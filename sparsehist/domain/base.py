@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 INDEXABLE = 2**63
 """Domains below this size number their cells in int64."""
 
-TEXT_DTYPES: tuple[type[pl.DataType], ...] = (pl.String, pl.Categorical, pl.Enum)
-"""Column types that hold text and become String without loss."""
-
 GREATEST_SIZE = 10**4000
 """Python refuses to write integers of more than 4300 digits, and sizes are written in metadata and errors."""
 
@@ -212,6 +209,11 @@ class Domain(abc.ABC):
         except TypeError as error:
             raise DomainError(f"{cls.example.partition('(')[0]}(): {error}; write {cls.example}") from None
         return cls(*values, **named)
+
+
+def holds_text(dtype: pl.DataType) -> bool:
+    """Say whether a column of this type becomes String without loss."""
+    return dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
 def key_names(columns: int) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
+from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.domain.text_form import show, write_call, write_literal
@@ -20,13 +20,7 @@ from sparsehist.errors import DomainError, InputError, promise
 _LONGEST_INLINE = 1000
 """Longer catalogues are named by their sha256 in texts, which the parser could not hold otherwise."""
 
-_NOUNS = {
-    pl.String: "strings",
-    pl.Date: "dates",
-    pl.Boolean: "booleans",
-    pl.Int64: "integers",
-    pl.UInt64: "integers",
-}
+_NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": "integers", "UInt64": "integers"}
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -142,7 +136,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         if column != 0:
             return False
         if canonical == pl.String:
-            return any(dtype == kind for kind in TEXT_DTYPES)
+            return holds_text(dtype)
         return accepts_integers(dtype, canonical) if canonical.is_integer() else bool(dtype == canonical)
 
     def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
@@ -165,7 +159,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         text = str(self)
         if self.file is None and self.size <= _LONGEST_INLINE and len(text) <= 120:
             return text
-        return f"catalogue of {self.size} {_NOUNS[self.values.dtype.base_type()]}, sha256 {self.sha256}"
+        return f"catalogue of {self.size} {_NOUNS[str(self.values.dtype)]}, sha256 {self.sha256}"
 
     def attachments(self) -> Mapping[str, Catalogue]:
         return {} if self._is_inline else {self.sha256: self}

@@ -15,17 +15,10 @@ from sparsehist.domain.ranges import read_date
 from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
 
-TYPES: dict[str, type[pl.DataType]] = {
-    "string": pl.String,
-    "integer": pl.Int64,
-    "date": pl.Date,
-    "boolean": pl.Boolean,
-}
-
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
     "boolean": (bool, np.bool_),
     "integer": (int, np.integer),
-    "string": (str,),
     "date": (date,),
 }
 
@@ -97,6 +90,10 @@ def sha256_of(values: pl.Series) -> str:
     return digest.hexdigest()
 
 
+def _dtype(kind: str) -> type[pl.DataType]:
+    return {"string": pl.String, "integer": pl.Int64, "date": pl.Date, "boolean": pl.Boolean}[kind]
+
+
 def _typed_series(listed: list[Any]) -> pl.Series:
     kinds = set(map(type, listed))
     if kinds and all(issubclass(kind, float | np.floating) for kind in kinds):
@@ -107,7 +104,7 @@ def _typed_series(listed: list[Any]) -> pl.Series:
         if kinds and all(issubclass(kind, fitting) for kind in kinds):
             if (name == "integer" and bool in kinds) or datetime in kinds:
                 break
-            return _integer_series(listed) if name == "integer" else _plain_series(listed, TYPES[name])
+            return _integer_series(listed) if name == "integer" else _plain_series(listed, _dtype(name))
     if not kinds:
         return pl.Series([], dtype=pl.String)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -145,10 +142,10 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
     """Read values as the declared kind; only from text or from that kind itself."""
-    if kind not in TYPES:
-        raise DomainError(f"catalogue kind {kind!r} is not one of {', '.join(map(repr, TYPES))}")
+    if kind not in _PYTHON_TYPES:
+        raise DomainError(f"catalogue kind {kind!r} is not one of {', '.join(map(repr, _PYTHON_TYPES))}")
     canonical = _canonical(series)
-    if canonical.dtype == TYPES[kind] or (kind == "integer" and canonical.dtype.is_integer()):
+    if canonical.dtype == _dtype(kind) or (kind == "integer" and canonical.dtype.is_integer()):
         return canonical
     if kind == "string" and canonical.dtype.is_integer():
         return canonical.cast(pl.String)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.domain.base import TEXT_DTYPES, Domain
+from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
 
 
@@ -35,7 +35,7 @@ class Hash64(Domain, example="hash64()"):
         return (pl.UInt64(),)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        return column == 0 and any(dtype == kind for kind in (*TEXT_DTYPES, pl.UInt64))
+        return column == 0 and (holds_text(dtype) or dtype == pl.UInt64)
 
     def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
         return np.ones(keys.height, dtype=np.bool_)
@@ -69,7 +69,7 @@ class Hash64(Domain, example="hash64()"):
             if isinstance(strings, str) or not all(isinstance(text, str) for text in strings):
                 raise DomainError("Hash64.of hashes a list or series of text, such as ['weather']")
             strings = pl.Series(strings, dtype=pl.String)
-        if not any(strings.dtype == kind for kind in TEXT_DTYPES):
+        if not holds_text(strings.dtype):
             raise DomainError(f"Hash64.of hashes text, got a series of {strings.dtype}; cast it to String first")
         table = strings.cast(pl.String).alias("key_0").to_frame().to_arrow()
         with duckdb.connect(":memory:") as connection:

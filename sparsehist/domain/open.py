@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sparsehist.domain.base import TEXT_DTYPES, Domain
+from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.domain.text_form import show, write_literal
 from sparsehist.errors import DomainError
 
-_DTYPES: dict[str, pl.DataType] = {"string": pl.String(), "integer": pl.Int64(), "date": pl.Date()}
+_TYPES = ("string", "integer", "date")
 _SMALLEST, _LARGEST_EXPONENT, _LONGEST_TEXT = Fraction(1, 10**300), 400, 800
 _ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6')"
 
@@ -47,8 +47,8 @@ class Open(Domain, example="open(delta='1e-6')"):
     def __init__(self, *columns: str, delta: str | float | Fraction | Decimal) -> None:
         types = columns or ("string",)
         for given in types:
-            if given not in _DTYPES:
-                known = ", ".join(map(repr, _DTYPES))
+            if given not in _TYPES:
+                known = ", ".join(map(repr, _TYPES))
                 raise DomainError(f"open(): a key column is one of {known}, got {show(given)}; {_ADVICE}")
         object.__setattr__(self, "types", types)
         object.__setattr__(self, "delta", _read_delta(delta))
@@ -67,7 +67,8 @@ class Open(Domain, example="open(delta='1e-6')"):
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
-        return tuple(_DTYPES[given] for given in self.types)
+        made = dict(zip(_TYPES, (pl.String(), pl.Int64(), pl.Date()), strict=True))
+        return tuple(made[given] for given in self.types)
 
     @property
     def parts(self) -> tuple[Domain, ...]:
@@ -83,7 +84,7 @@ class Open(Domain, example="open(delta='1e-6')"):
             return False
         wanted = self.dtypes[column]
         if wanted == pl.String:
-            return any(dtype == kind for kind in TEXT_DTYPES)
+            return holds_text(dtype)
         return dtype == wanted or (wanted.is_integer() and accepts_integers(dtype, wanted))
 
     def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:

@@ -18,13 +18,11 @@ _UINT64 = (0, 2**64 - 1)
 
 _EPOCH = date(1970, 1, 1)
 
-_WITHIN_INT64 = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
-_WITHIN_UINT64 = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-
 
 def accepts_integers(dtype: pl.DataType, canonical: pl.DataType) -> bool:
     """Say whether every value of an integer dtype fits the canonical one, Int64 or UInt64."""
-    return any(dtype == fitting for fitting in (_WITHIN_INT64 if canonical == pl.Int64 else _WITHIN_UINT64))
+    own = (pl.Int8, pl.Int16, pl.Int32, pl.Int64) if canonical == pl.Int64 else (pl.UInt64,)
+    return dtype in (pl.UInt8, pl.UInt16, pl.UInt32, *own)
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -19,7 +19,7 @@ from sparsehist.domain.alphabet import (
     text_of,
     widths,
 )
-from sparsehist.domain.base import TEXT_DTYPES, Domain, draw_below
+from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
 from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError
@@ -81,7 +81,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return (pl.String(),)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        return column == 0 and any(dtype == kind for kind in TEXT_DTYPES)
+        return column == 0 and holds_text(dtype)
 
     def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
         column = keys["key_0"]

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import polars as pl
-
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON
@@ -292,21 +290,20 @@ def _probability(name: str, value: Level) -> Fraction:
 class Limits:
     """What the events of a store declare."""
 
-    def __init__(self, events: pl.DataFrame | None = None, *, budgets: Mapping[str, Budget] | None = None) -> None:
+    def __init__(
+        self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
+    ) -> None:
         """Read events as `State.events` gives them; no limits without, but for budgets given by population."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self._budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
-        if events is None:
-            return
-        declared = events.filter(pl.col("what").is_in(["raise cap", "set budget", "declare disjoint"]))
-        for event in declared.iter_rows(named=True):  # a handful of declarations, no row of anybody's log
+        for event in events:
             said, generation = json.loads(event["details"] or "{}"), event["generation"]
             if event["what"] == "raise cap":
                 self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
             elif event["what"] == "set budget":
                 self._budgets.setdefault(event["population"], []).append((generation, _budget_from(said)))
-            else:
+            elif event["what"] == "declare disjoint":
                 self.disjoint.append(frozenset(said["populations"]))
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:

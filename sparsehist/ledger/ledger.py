@@ -139,8 +139,7 @@ class Ledger:
     @classmethod
     def of(cls, state: State) -> Ledger:
         """The ledger of an open store."""
-        # A row is a noise path, not a row of anybody's log.
-        return cls(tuple(_spent(row) for row in state.ledger().iter_rows(named=True)), Limits(state.limit_events()))
+        return cls(tuple(map(_spent, state.ledger())), Limits(state.limit_events()))
 
     def with_series(self, cells: Spent) -> Ledger:
         """The ledger once a series was created."""

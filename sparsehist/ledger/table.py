@@ -9,8 +9,6 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Any
 
-import polars as pl
-
 from sparsehist.errors import DeclarationError
 from sparsehist.ledger.budgets import Limit
 from sparsehist.ledger.ledger import Ledger, Spent, cost_of, shortened
@@ -19,44 +17,35 @@ from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
 
 DEFAULT_DELTA = 1e-6
-SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "scope": pl.String,
-    "population": pl.String,
-    "series": pl.String,
-    "path": pl.String,
-    "noise": pl.String,
-    "releases": pl.Int64,
-    "currency": pl.String,
-    "level": pl.String,
-    "cost": pl.Float64,
-    "delta_infinity": pl.Float64,
-    "numerical_slack": pl.Float64,
-    "epsilon": pl.Float64,
-    "delta": pl.Float64,
-    "cap": pl.String,
-    "budget": pl.String,
-    "limit_at_first_release": pl.String,
-    "remaining": pl.String,
-    "standing": pl.String,
-    "warning": pl.String,
-    "first_release": pl.Datetime("us"),
-    "last_release": pl.Datetime("us"),
-    "dropped": pl.Datetime("us"),
-    "unverified": pl.Boolean,
-    "source": pl.String,
+SCHEMA: dict[str, type] = {
+    **dict.fromkeys(("scope", "population", "series", "path", "noise"), str),
+    "releases": int,
+    **dict.fromkeys(("currency", "level"), str),
+    **dict.fromkeys(("cost", "delta_infinity", "numerical_slack", "epsilon", "delta"), float),
+    **dict.fromkeys(("cap", "budget", "limit_at_first_release", "remaining", "standing", "warning"), str),
+    **dict.fromkeys(("first_release", "last_release", "dropped"), datetime),
+    "unverified": bool,
+    "source": str,
+}
+EVENTS: dict[str, type] = {
+    **dict.fromkeys(("number", "generation"), int),
+    "happened": datetime,
+    **dict.fromkeys(("who", "what", "series", "series_id"), str),
+    "path_id": int,
+    **dict.fromkeys(("level", "population", "release", "reason", "details"), str),
 }
 
 Row = dict[str, Any]
 
 
-def ledger_frame(
+def ledger_rows(
     ledger: Ledger,
     delta: float = DEFAULT_DELTA,
     *,
     series: str | None = None,
     since: str | date | datetime | None = None,
     short: bool = False,
-) -> pl.DataFrame:
+) -> list[Row]:
     """Add up what was spent.
 
     Args:
@@ -100,7 +89,7 @@ def ledger_frame(
             rows.append(_row_of_population(ledger, population, paths, delta))
     if of_population and series is None:
         rows.append(_everybody(of_population, ledger, delta))
-    return pl.DataFrame([{column: row.get(column) for column in SCHEMA} for row in rows], schema=SCHEMA)
+    return [{column: row.get(column) for column in SCHEMA} for row in rows]
 
 
 def unit_warning(paths: Sequence[Spent]) -> str | None:
@@ -114,16 +103,15 @@ def unit_warning(paths: Sequence[Spent]) -> str | None:
     )
 
 
-def costs_in_words(ledger: pl.DataFrame) -> pl.Series:
-    """The costs of a ledger for people: the amount with its currency; column "spent".
-
-    Several currencies add up as rho only, and a guarantee without one as (epsilon, delta) only.
-    """
-    exact = pl.format("{} {}", "currency", "level")
-    added = pl.coalesce(exact, pl.format("rho ≈ {}", pl.col("cost").round(6)), pl.lit("see epsilon"))
-    own = pl.when(pl.col("currency") == "none").then(pl.coalesce("level", pl.lit("see epsilon"))).otherwise(added)
-    words = pl.when(pl.col("releases") == 0).then(pl.lit("nothing")).otherwise(own)
-    return ledger.select(words.alias("spent")).to_series()
+def _cost_in_words(row: Row) -> str:
+    """The amount with its currency; of several the rho, and of a guarantee without one (epsilon, delta) only."""
+    if not row["releases"]:
+        return "nothing"
+    if row["currency"] == "none":
+        return row["level"] or "see epsilon"
+    if row["level"] is not None:
+        return f"{row['currency']} {row['level']}"
+    return "see epsilon" if row["cost"] is None else f"rho ≈ {round(row['cost'], 6)}"
 
 
 FOR_PEOPLE = (
@@ -139,19 +127,24 @@ FOR_PEOPLE = (
 )
 
 
-def for_people(frame: pl.DataFrame) -> pl.DataFrame:
+def for_people(rows: Sequence[Row]) -> list[Row]:
     """The columns of a ledger that people read it by: the same wherever it is shown."""
     kept = list(FOR_PEOPLE)
-    if (frame["path"].drop_nulls() != "cells").any():
+    if any(row["path"] not in (None, "cells") for row in rows):
         kept.insert(3, "path")
-    if frame["dropped"].null_count() < frame.height:
+    if any(row["dropped"] is not None for row in rows):
         kept.append("dropped")
-    # Paths of one series say the same of its cap as the series does.
-    limit = pl.when(pl.col("scope") != "path").then(pl.coalesce("budget", "cap")).alias("limit")
-    columns = frame.with_columns(
-        pl.col("dropped").dt.strftime("%Y-%m-%d"), costs_in_words(frame), limit, pl.col("epsilon").round(4)
-    )
-    return columns.select(kept)
+    return [{column: _for_people(row)[column] for column in kept} for row in rows]
+
+
+def _for_people(row: Row) -> Row:
+    return row | {
+        "spent": _cost_in_words(row),
+        "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
+        # Paths of one series say the same of its cap as the series does.
+        "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
+        "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
+    }
 
 
 def _rows_of_series(

@@ -17,7 +17,7 @@ from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, read_metadata
-from sparsehist.series.pipeline import Held, adjacent
+from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
 from sparsehist.series.request import CellRequest
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Tracked
 from sparsehist.store.ordering import stable_order
@@ -113,9 +113,9 @@ class CellPath:
         return pl.DataFrame(schema={f"key_{i}": dtype for i, dtype in enumerate(dtypes)})
 
 
-def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, rng: np.random.Generator) -> CellPath:
+def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, generator: MakeGenerator) -> CellPath:
     """The path of the cells, which every series has."""
-    del request, known, rng
+    del request, known, generator
     return CellPath(held)
 
 

@@ -294,7 +294,7 @@ def _remove_if_empty(store: Store) -> None:
     discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:
         with store._hold() as state:
-            if state.all_series() or state.ledger().height or any(state.spill.iterdir()):
+            if state.all_series() or state.ledger() or any(state.spill.iterdir()):
                 return
             path.rename(discarded)
     except (StoreError, OSError):

@@ -7,6 +7,7 @@ was asked, a `NoisePath` draws and reads one noise path of a series.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -23,8 +24,9 @@ from sparsehist.series.spending import Asked, ledger_for, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
-Published = tuple[pl.DataFrame, dict[str, Any], bool]
+Published = tuple["pl.DataFrame", dict[str, Any], bool]
 """Rows, metadata, and whether they were released before."""
+MakeGenerator = Callable[[], np.random.Generator]
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +89,7 @@ class Request(Asked, Protocol):
 class Opener(Protocol):
     """Finds the noise path of a request."""
 
-    def __call__(self, held: Held, request: Any, known: PathRecord | None, *, rng: np.random.Generator) -> NoisePath:
+    def __call__(self, held: Held, request: Any, known: PathRecord | None, *, generator: MakeGenerator) -> NoisePath:
         """The path of the release that exists, or the one that a new release is drawn on."""
 
 
@@ -102,7 +104,7 @@ ANSWER = "/"
 
 
 def release(
-    held: Held, request: Request, open_path: Opener, *, who: str | None, rng: np.random.Generator
+    held: Held, request: Request, open_path: Opener, *, who: str | None, generator: MakeGenerator
 ) -> Published:
     """Give the release of that name, or make it.
 
@@ -111,7 +113,7 @@ def release(
         request: What was asked.
         open_path: Of the kind of release that was asked for.
         who: Asked for it, for the ledger.
-        rng: Randomness.
+        generator: Makes the randomness of a new release; one that exists needs none.
 
     Raises:
         NameTakenError: If the name stands for another request or for a release of another kind.
@@ -124,12 +126,13 @@ def release(
         known, made = found
         _check_same(held, request, known, made)
         committed = read_metadata(made.metadata)
-        return open_path(held, request, known, rng=rng).rows(made.level, committed), committed.as_dict(), True
+        rows = open_path(held, request, known, generator=generator).rows(made.level, committed)
+        return rows, committed.as_dict(), True
     if not request.complete:
         raise NotFoundError(
             f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
         )
-    path = open_path(held, request, None, rng=rng)
+    path = open_path(held, request, None, generator=generator)
     state, record, declaration = held.state, held.record, held.declaration
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request = settled(ledger, declaration, request)
@@ -150,7 +153,7 @@ def release(
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=held.state.generation + 1,
     )
-    held.state.commit_round(path.draw(request, metadata, who=who, rng=rng))
+    held.state.commit_round(path.draw(request, metadata, who=who, rng=generator()))
     return path.rows(spends.level, metadata), metadata.as_dict(), False
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,32 @@ class Plan:
     """What releases at candidate levels would do; nothing is drawn and nothing is spent.
 
     Attributes:
-        levels: One row a level: level (exact text), std and threshold (counts), expected_false_keys,
+        by_level: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
             published_50, published_95 and published_99 (the true count from which a key is published with that
             probability), adds (exact text in `currency`: what this release alone would add to the cost of its
             population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
             refuse it, if one would); for open domains delta_share and delta_remaining too.
-        counts: One row a level and true count: probability (that the key is published), error (mean distance of
+        by_count: One row per level and true count: probability (that the key is published), error (mean distance of
             the published noisy count from the true one, in counts, given that it is published) and
             relative_error (that, over the count).
         noise: Name of the family.
     """
 
-    levels: pl.DataFrame
-    counts: pl.DataFrame
+    by_level: Sequence[Mapping[str, Any]]
+    by_count: Sequence[Mapping[str, Any]]
     noise: str
+
+    @cached_property
+    def levels(self) -> pl.DataFrame:
+        """`by_level` as a frame."""
+        whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), int)
+        types: dict[str, Any] = whole | {"refused": str, "population_epsilon": float}
+        return pl.DataFrame(self.by_level, schema_overrides=types, infer_schema_length=None)
+
+    @cached_property
+    def counts(self) -> pl.DataFrame:
+        """`by_count` as a frame."""
+        return pl.DataFrame(self.by_count)
 
     def __repr__(self) -> str:
         """The tables."""
@@ -205,13 +218,7 @@ def planned(
         parameters, release = cell_release(ledger, series_id, declaration, request, past)
         by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
         by_count += _count_rows(declaration, release.level, parameters.effective_threshold, shown)
-    whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), pl.Int64)
-    text: dict[str, Any] = {"refused": pl.String, "population_epsilon": pl.Float64}
-    return Plan(
-        pl.DataFrame(by_level, schema_overrides=whole | text, infer_schema_length=None),
-        pl.DataFrame(by_count),
-        declaration.noise,
-    )
+    return Plan(by_level, by_count, declaration.noise)
 
 
 def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Effect) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,7 +16,6 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import read_metadata
 from sparsehist.series.planning import COUNTS, Plan, Wanted, planned
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
@@ -31,13 +30,9 @@ if TYPE_CHECKING:
 
 
 _RELEASES = {
-    "name": pl.String,
-    "workload": pl.String,
-    "level": pl.String,
-    "std": pl.Float64,
-    "threshold": pl.Float64,
-    "expected_false_keys": pl.Float64,
-    "released_at": pl.String,
+    **dict.fromkeys(("name", "workload", "level"), str),
+    **dict.fromkeys(("std", "threshold", "expected_false_keys"), float),
+    "released_at": str,
 }
 
 
@@ -127,7 +122,7 @@ class Series:
         checked_text("who", who)
         with self._hold(wait) as (state, record):
             released = pipeline.release(
-                self._held(state, record), request, cell_round.open_path, who=who, rng=self.store._generator()
+                self._held(state, record), request, cell_round.open_path, who=who, generator=self.store._generator
             )
             origin = self.store._origin(state)
         frame, metadata, repeated = released
@@ -195,7 +190,7 @@ class Series:
         checked_text("who", who)
         with self._hold(wait) as (state, record):
             released = pipeline.release(
-                self._held(state, record), request, workload_round.open_path, who=who, rng=self.store._generator()
+                self._held(state, record), request, workload_round.open_path, who=who, generator=self.store._generator
             )
             origin = self.store._origin(state)
         frame, metadata, repeated = released
@@ -422,9 +417,12 @@ class Series:
             One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
             (both null for a workload or a session of queries, whose answers are its own), released_at.
         """
+        return pl.DataFrame(self._listing(), schema=_RELEASES)
+
+    def _listing(self) -> list[dict[str, Any]]:
+        """The rows of `releases`."""
         with self.store._hold() as state:
             record = state.series(self.name)
             made = [] if record is None else state.series_releases(record)
-            abouts = [read_metadata(release.metadata) for release in made if pipeline.ANSWER not in release.name]
-        rows = [{column: getattr(about, column, None) for column in _RELEASES} for about in abouts]
-        return pl.DataFrame(rows, schema=_RELEASES)
+            about = [release.metadata for release in made if pipeline.ANSWER not in release.name]
+        return [{column: metadata.get(column) for column in _RELEASES} for metadata in about]

@@ -20,7 +20,7 @@ from sparsehist.errors import DeclarationError, NotFoundError, StoreError
 from sparsehist.ledger.arguments import checked_name, checked_text, checked_wait
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.table import DEFAULT_DELTA, ledger_frame
+from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import declaration_of
@@ -207,7 +207,8 @@ class Store:
             '0.5'
         """
         with self._hold() as state:
-            return ledger_frame(Ledger.of(state), delta, series=series, since=since, short=short)
+            rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
+        return pl.DataFrame(rows, schema=SCHEMA)
 
     def events(self) -> pl.DataFrame:
         """Who did or asked for what, when, and why; only ever appended to.
@@ -217,7 +218,7 @@ class Store:
             reason, details (JSON); one row an event, refusals included.
         """
         with self._hold() as state:
-            return state.events()
+            return pl.DataFrame(state.events(), schema=EVENTS)
 
     def set_budget(
         self,
@@ -334,8 +335,9 @@ class Store:
 
         target = checked_target(Path(path))
         with self._hold() as state:
-            frame, events = ledger_frame(Ledger.of(state), delta), state.events()
-            write_ledger(target, frame, events, store_id=state.store_id, generation=state.generation, delta=delta)
+            spent = pl.DataFrame(ledger_rows(Ledger.of(state), delta), schema=SCHEMA)
+            events = pl.DataFrame(state.events(), schema=EVENTS)
+            write_ledger(target, spent, events, store_id=state.store_id, generation=state.generation, delta=delta)
 
 
 def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.0, seed: int | None = None) -> Store:

@@ -20,7 +20,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
-from sparsehist.series.pipeline import AUTO, Held, adjacent
+from sparsehist.series.pipeline import AUTO, Held, MakeGenerator, adjacent
 from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
     cell_grid,
@@ -44,15 +44,10 @@ _COLUMNS = ("noisy_answer", "std")
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
 _LONG = 2**20
-_SCHEMA: dict[str, type[pl.DataType]] = {
-    "strategy": pl.String,
-    "level": pl.String,
-    "std": pl.Float64,
-    "lower_bound": pl.Float64,
-    "ratio": pl.Float64,
-    "sensitivity": pl.Float64,
-    "sensitivity_lower": pl.Float64,
-    "chosen": pl.Boolean,
+_SCHEMA: dict[str, type] = {
+    **dict.fromkeys(("strategy", "level"), str),
+    **dict.fromkeys(("std", "lower_bound", "ratio", "sensitivity", "sensitivity_lower"), float),
+    "chosen": bool,
 }
 
 
@@ -321,7 +316,7 @@ def workload_metadata(
 
 
 def open_path(
-    held: Held, request: WorkloadRequest, known: PathRecord | None, *, rng: np.random.Generator
+    held: Held, request: WorkloadRequest, known: PathRecord | None, *, generator: MakeGenerator
 ) -> WorkloadPath:
     """The path of this workload and strategy; "auto" keeps to the one that was chosen before."""
     workload = request.workload
@@ -338,7 +333,7 @@ def open_path(
             return WorkloadPath(held, path, strategy_named(str(path.strategy), workload))
     if strategy is None:
         strategy = chosen_strategy(held.declaration, workload)
-    strategy.check(rng=rng, probes=3 if workload.n_cells < _LONG else 1)
+    strategy.check(rng=generator(), probes=3 if workload.n_cells < _LONG else 1)
     return WorkloadPath(held, None, strategy)
 
 

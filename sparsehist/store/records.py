@@ -173,6 +173,10 @@ class Tracked:
     count: IntArray
 
 
+def _no_keys() -> pl.DataFrame:
+    return pl.DataFrame()
+
+
 def _no_integers() -> IntArray:
     return np.empty(0, dtype=np.int64)
 
@@ -210,7 +214,7 @@ class NewRound:
     threshold: float = -math.inf
     positions: IntArray = field(default_factory=_no_integers)
     counts: IntArray = field(default_factory=_no_integers)
-    empty_keys: pl.DataFrame = field(default_factory=pl.DataFrame)
+    empty_keys: pl.DataFrame = field(default_factory=_no_keys)
     paths: Mapping[Fraction, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None

@@ -1,4 +1,4 @@
-"""Rows of the state as records and frames, and what happened on a noise path."""
+"""Rows of the state as records and by column, and what happened on a noise path."""
 
 from __future__ import annotations
 
@@ -11,56 +11,22 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import polars as pl
-
 from sparsehist.errors import NotFoundError
-from sparsehist.privacy.levels import as_level, level_float, level_text
+from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
 from sparsehist.store.round_file import RoundFile, RoundShape
 
 Row = tuple[Any, ...]
 
-_TIME = pl.Datetime("us")
-_LEDGER: dict[str, type[pl.DataType] | pl.DataType] = {
-    "series": pl.String,
-    "series_id": pl.String,
-    "population": pl.String,
-    "path_id": pl.Int64,
-    "kind": pl.String,
-    "workload": pl.String,
-    "strategy": pl.String,
-    "family": pl.String,
-    "level": pl.String,
-    "level_float": pl.Float64,
-    "n_releases": pl.Int64,
-    "cap": pl.String,
-    "first_release": _TIME,
-    "last_release": _TIME,
-    "numerical_slack": pl.Float64,
-    "dropped": _TIME,
-    "delta_infinity": pl.Float64,
-    "first_generation": pl.Int64,
-    "unit": pl.String,
-    "max_keys": pl.Int64,
-    "unverified": pl.Boolean,
-    "source": pl.String,
-}
-_EVENTS: dict[str, type[pl.DataType] | pl.DataType] = {
-    "number": pl.Int64,
-    "generation": pl.Int64,
-    "happened": _TIME,
-    "who": pl.String,
-    "what": pl.String,
-    "series": pl.String,
-    "series_id": pl.String,
-    "path_id": pl.Int64,
-    "level": pl.String,
-    "population": pl.String,
-    "release": pl.String,
-    "reason": pl.String,
-    "details": pl.String,
-}
+_LEDGER = tuple(
+    "series series_id population path_id kind workload strategy family level n_releases cap first_release "
+    "last_release numerical_slack dropped delta_infinity first_generation unit max_keys unverified source".split()
+)
+_EVENTS = tuple(
+    "number generation happened who what series series_id path_id level population release reason details".split()
+)
+_TIMES = {"first_release", "last_release", "dropped", "happened"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -94,27 +60,29 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
     )
 
 
-def ledger_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Rows of `read_ledger`, with the finest level compared exactly."""
-    return _frame([_with_finest(row) for row in rows], _LEDGER)
+def ledger_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows of `read_ledger` by column, with the finest level compared exactly."""
+    return [_by_column(_LEDGER, _with_finest(row)) for row in rows]
 
 
-def event_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Rows of `read_events`."""
-    return _frame(rows, _EVENTS)
+def event_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows of `read_events` by column."""
+    return [_by_column(_EVENTS, row) for row in rows]
 
 
-def _frame(rows: Sequence[Row], schema: Mapping[str, type[pl.DataType] | pl.DataType]) -> pl.DataFrame:
-    stored = {name: pl.Int64 if dtype in {_TIME, pl.Boolean} else dtype for name, dtype in schema.items()}
-    frame = pl.DataFrame(rows, schema=stored, orient="row")
-    return frame.with_columns(pl.col(name).cast(dtype) for name, dtype in schema.items() if dtype != stored[name])
+def _by_column(columns: Sequence[str], row: Row) -> dict[str, Any]:
+    """Times are UTC without saying so, as frames have them."""
+    named = dict(zip(columns, row, strict=True))
+    for column in _TIMES.intersection(columns):
+        named[column] = None if named[column] is None else _time(named[column]).replace(tzinfo=None)
+    return named
 
 
 def _with_finest(row: Row) -> Row:
-    path, levels, more = row[:8], row[8], row[9:]
+    """A path with the finest of its levels in exact text."""
+    path, levels, more, (unverified, source) = row[:8], row[8], row[9:-2], row[-2:]
     finest = max(map(as_level, json.loads(levels)), default=None)
-    shown = (None, None) if finest is None else (level_text(finest), level_float(finest))
-    return (*path, *shown, *more)
+    return (*path, None if finest is None else level_text(finest), *more, bool(unverified), source)
 
 
 class StoredRound(NamedTuple):

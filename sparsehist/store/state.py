@@ -43,8 +43,8 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.rows import (
     PathHistory,
-    event_frame,
-    ledger_frame,
+    event_rows,
+    ledger_rows,
     no_history,
     read_history,
     read_series,
@@ -287,28 +287,28 @@ class State:
                 for file in (*path.files, *self._history(path.path_id).files):
                     verify_file(record.directory, file)
 
-    def ledger(self) -> pl.DataFrame:
+    def ledger(self) -> list[dict[str, Any]]:
         """What was spent, one row for each noise path, dropped series included.
 
         Returns:
             series, series_id, population, path_id, kind, workload, strategy, family, level (the finest spent,
-            exact text), level_float, n_releases, cap (exact text, as declared), first_release, last_release,
-            numerical_slack, dropped (UTC), delta_infinity, first_generation, unit, max_keys.
+            exact text), n_releases, cap (exact text, as declared), first_release, last_release,
+            numerical_slack, dropped (UTC), delta_infinity, first_generation, unit, max_keys, unverified.
         """
-        return ledger_frame(self._database.rows("read_ledger"))
+        return ledger_rows(self._database.rows("read_ledger"))
 
-    def events(self) -> pl.DataFrame:
+    def events(self) -> list[dict[str, Any]]:
         """Who did what, when, in order.
 
         Returns:
             number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
             reason, details (JSON).
         """
-        return event_frame(self._database.rows("read_events"))
+        return event_rows(self._database.rows("read_events"))
 
-    def limit_events(self) -> pl.DataFrame:
+    def limit_events(self) -> list[dict[str, Any]]:
         """Those of the events that declare a limit; a release reads no others."""
-        return event_frame(self._database.rows("read_limit_events"))
+        return event_rows(self._database.rows("read_limit_events"))
 
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on.

@@ -17,7 +17,6 @@ from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.pipeline import Held, release
 from sparsehist.series.request import requested
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
-from sparsehist.store.rows import event_frame
 
 
 class FilesInMemory:
@@ -61,8 +60,8 @@ class StateInMemory:
             lowest[made.level] = min(made.threshold, lowest.get(made.level, math.inf))
         return list(lowest.items())
 
-    def limit_events(self) -> pl.DataFrame:
-        return event_frame([])
+    def limit_events(self) -> list[dict[str, object]]:
+        return []
 
     def tracked(self, _path: int) -> Tracked:
         return self.cells
@@ -129,7 +128,7 @@ class Drawn:
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level=level, threshold=threshold, false_keys=None)
         held = Held(self.state, _Record, self.files, self.declaration)
-        return release(held, request, open_path, who=None, rng=self.rng)[0]
+        return release(held, request, open_path, who=None, generator=lambda: self.rng)[0]
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
         """Noisy counts by cell, NaN where unpublished."""

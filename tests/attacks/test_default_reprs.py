@@ -55,7 +55,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "noise.family_check._Setting",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
-        "series.planning.Plan",
         "workload.gram.agreement.Columns",
         "workload.gram.agreement._Inclusion",
         "workload.strategies.optimised.Optimum",

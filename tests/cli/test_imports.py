@@ -13,17 +13,16 @@ import pytest
 import sparsehist as sh
 
 SLOW = {"cyclopts", "duckdb", "numpy", "polars", "pyarrow", "randomgen", "rich", "scipy", "sqlglot", "sqlite3"}
-SHELL, FRAMES = {"cyclopts", "rich"}, {"numpy", "polars", "sqlite3"}
+SHELL, STATE = {"cyclopts", "rich"}, {"numpy", "sqlite3"}
 RUN = """
-import contextlib, io, json, sys
+import atexit, io, json, sys
 from sparsehist.cli import main
-ended = None
-with contextlib.redirect_stdout(io.StringIO()):
-    try:
-        main(sys.argv[1:])
-    except SystemExit as end:
-        ended = end.code
-print(json.dumps([ended, sorted(sys.modules)]))
+told, sys.stdout = sys.stdout, io.StringIO()
+@atexit.register
+def tell():
+    # A module that is to be loaded when it is used has a class of its own until then.
+    print(json.dumps([n for n, m in sys.modules.items() if "Used" not in type(m).__name__]), file=told, flush=True)
+main(sys.argv[1:])
 """
 
 
@@ -42,10 +41,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--help"], SHELL),
         (["show", "--help"], SHELL),
-        (["show", "STORE"], SHELL | FRAMES),
-        (["ledger", "STORE"], SHELL | FRAMES | {"scipy"}),
-        (["plan", "STORE", "--series", "visits", "--level", "0.1"], SHELL | FRAMES | {"scipy"}),
-        (["release", "STORE", "--series", "visits", "--name", "one"], SHELL | FRAMES | {"pyarrow", "randomgen"}),
+        (["show", "STORE"], SHELL | STATE),
+        (["ledger", "STORE"], SHELL | STATE | {"scipy"}),
+        (["plan", "STORE", "--series", "visits", "--level", "0.1"], SHELL | STATE | {"scipy"}),
+        (["release", "STORE", "--series", "visits", "--name", "one"], SHELL | STATE | {"polars", "pyarrow"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )
@@ -53,7 +52,6 @@ def test_a_command_imports_only_what_it_uses(store: Path, command: list[str], al
     """No engine of SQL, no Arrow and no special functions where nothing is queried, read or computed."""
     words = [str(store) if word == "STORE" else word for word in command]
     done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, text=True, check=True, timeout=60)
-    ended, modules = json.loads(done.stdout.splitlines()[-1])
-    assert ended in (0, None), done.stderr
+    modules = json.loads(done.stdout)
     assert SLOW & set(modules) <= allowed
     assert "cyclopts" in modules

@@ -73,7 +73,7 @@ def test_a_path_is_there_with_its_first_round_or_not_at_all(tmp_path):
         assert len(state.paths(record)) == 1
         assert set(record.directory.iterdir()) == files
     with open_state(path) as state:
-        assert state.generation == 1 and state.ledger().height == 1
+        assert state.generation == 1 and len(state.ledger()) == 1
 
 
 def test_names_are_unique_over_the_paths_of_a_series(tmp_path):
@@ -108,9 +108,9 @@ def test_the_record_of_a_path_says_what_it_is(tmp_path):
             "workload", "prefix(50)", "spectral", "gaussian",
         )  # fmt: skip
         assert workload.files == (file,) and (record.directory / file.name).read_bytes() == b"matrix"
-        row = state.ledger().row(1, named=True)
+        row = state.ledger()[1]
         assert (row["kind"], row["workload"], row["level"], row["n_releases"]) == ("workload", "prefix(50)", "1/3", 1)
-        event = state.events().row(-1, named=True)
+        event = state.events()[-1]
         assert (event["who"], event["what"], event["release"], event["path_id"]) == ("ann", "release", "prefix", 2)
 
 
@@ -137,7 +137,7 @@ def test_verify_drop_and_backup_include_workload_paths(tmp_path):
         state.verify()
         assert state.noise(2, Fraction(1), M).tolist() == noise.tolist()
         state.drop_series("queries")
-        assert state.ledger()["level"].to_list() == [None, "1"]
+        assert [row["level"] for row in state.ledger()] == [None, "1"]
     content = b"".join(found.read_bytes() for found in (tmp_path / "copy").rglob("*") if found.is_file())
     assert b"planted matrix" not in content and noise.tobytes() not in content
 

@@ -49,15 +49,15 @@ SIGNED = ("previous", "key", "signature")
 """What a signed entry has besides what is signed."""
 _PUBLIC_SUFFIX, _PUBLIC = ".pub", 0o666  # less the umask
 _LARGEST_KEY = 1 << 16
-_TEXTS = (pl.String, pl.Categorical, pl.Enum)
-_NUMBERS: dict[Any, tuple[str, str]] = {
-    pl.Boolean: ("boolean", "u1"),
-    pl.Date: ("date", "<i4"),  # days since 1970
-    pl.Float32: ("float32", "<f4"),
-    pl.Float64: ("float64", "<f8"),
-    **{getattr(pl, f"Int{bits}"): (f"int{bits}", f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{getattr(pl, f"UInt{bits}"): (f"uint{bits}", f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+_WIDTHS = {
+    "Boolean": "u1",
+    "Date": "<i4",  # days since 1970
+    "Float32": "<f4",
+    "Float64": "<f8",
+    **{f"Int{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
 }
+"""How numbers of each type are laid out; they are signed under its name in lower case."""
 
 
 def encoded(value: object) -> bytes:
@@ -325,22 +325,22 @@ def _column(column: pl.Series) -> Iterator[bytes]:
     dtype = column.dtype.base_type()
     there = column.is_not_null().cast(pl.UInt8)
     head = encoded(column.name)
-    if dtype in _TEXTS:
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
         texts = column.cast(pl.String).fill_null("")
         yield head + encoded("string") + _u64(len(column))
         yield there.to_numpy().tobytes()
         yield texts.str.len_bytes().to_numpy().astype("<u8").tobytes()
         yield (texts.str.join("").item() or "").encode()
         return
-    if dtype not in _NUMBERS:
+    kind = str(dtype)
+    if kind not in _WIDTHS:
         raise InputError(f"the column {column.name!r} is of type {column.dtype}, which has no canonical form")
-    name, width = _NUMBERS[dtype]
-    yield head + encoded(name) + _u64(len(column))
+    yield head + encoded(kind.lower()) + _u64(len(column))
     yield there.to_numpy().tobytes()
     numbers = column.to_physical().fill_null(False if dtype == pl.Boolean else 0).to_numpy()
     if numbers.dtype.kind == "f":  # one of the many that are not a number stands for all
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
-    yield numbers.astype(width).tobytes()
+    yield numbers.astype(_WIDTHS[kind]).tobytes()
 
 
 def _sized(content: bytes) -> bytes:

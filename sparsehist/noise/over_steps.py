@@ -28,7 +28,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.family import FloatArray
@@ -162,6 +161,8 @@ class Factor(NamedTuple):
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
         """The mean of one noise as weights of the others, shape (m - 1,), and its standard deviation around it."""
+        from scipy.linalg import solve_triangular  # few commands need it, and many import this module
+
         at = int(np.flatnonzero(self.order == point)[0])
         unit = np.zeros(self.order.size)
         unit[at] = 1.0

@@ -89,7 +89,7 @@ class QuerySession:
             held = self._held(state)
             self._counts = cell_counts(held.files, domain)
             _, public, _ = pipeline.release(
-                held, request, self._open_path, who=self._who, rng=series.store._generator()
+                held, request, self._open_path, who=self._who, generator=series.store._generator
             )
             self._about = of_kind(read_metadata(public), InteractiveMetadata)
             held = self._held(state)
@@ -193,7 +193,7 @@ class QuerySession:
         if unpaid[0] not in self._updates and self.updates_left:
             request = next_update(self._about, len(self._files) + 1, unpaid)
             held = self._held(state)
-            pipeline.release(held, request, self._open_path, who=self._who, rng=self._series.store._generator())
+            pipeline.release(held, request, self._open_path, who=self._who, generator=self._series.store._generator)
             self._refresh(state)
         self._unpaid = None
 
@@ -203,9 +203,14 @@ class QuerySession:
         return pipeline.Held(state, record, state.series_files(record), self._series.declaration)
 
     def _open_path(
-        self, held: pipeline.Held, request: QueryRequest, known: PathRecord | None, *, rng: np.random.Generator
+        self,
+        held: pipeline.Held,
+        request: QueryRequest,
+        known: PathRecord | None,
+        *,
+        generator: pipeline.MakeGenerator,
     ) -> QueryPath:
-        del rng
+        del generator
         if request.measured is None:
             return QueryPath(held, known, request.session, self._counts)
         return QueryPath(held, self._own(held.record), request.session, self._counts, self._about)

@@ -84,6 +84,16 @@ select database_name from duckdb_views() where lower(view_name) = $name and not 
 select name from duckdb_variables();
 
 
+-- name: guarantee_hidden
+-- Whether there is what a plan shows the value of alone: variables, and ENUMs, whose values a function of types tells.
+-- in: nothing
+-- out: one row: variables, enums (booleans)
+select
+    exists(select 1 from duckdb_variables()) as variables,
+    exists(select 1 from duckdb_types() where logical_type = 'ENUM' and not internal)
+    or exists(select 1 from duckdb_columns() where data_type like '%ENUM(%') as enums;
+
+
 -- name: guarantee_settings
 -- Settings that say what a query means: whether several rows of a query in parentheses are an error, which texts are alike.
 -- in: nothing

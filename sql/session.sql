@@ -110,6 +110,15 @@ from duckdb_tables() as tables
 inner join duckdb_databases() as databases using (database_oid);
 
 
+-- name: session_home
+-- The directory that ~ stands for in a path; empty for the system's.
+--
+-- in:  nothing
+-- out: one row: home
+
+select current_setting('home_directory') as home;
+
+
 -- name: session_files
 -- The files that a path or a pattern means.
 --

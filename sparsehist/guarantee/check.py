@@ -187,7 +187,7 @@ def check_planned(
         raise refusal(planned.text, everywhere, NO_UNIT)
     for part, (name, at) in enumerate(zip(units, places, strict=True)):
         named_by = result.columns[at].name
-        if named_by is None or named_by.part != part:
+        if named_by is None or named_by.part != part or named_by.slot is not result.slot:
             raise refusal(
                 planned.text,
                 everywhere,

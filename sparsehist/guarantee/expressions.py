@@ -28,7 +28,8 @@ _PARTS = {
     " end_expr exclude_clause filters distinct ignore_nulls arg_orders sql_range_order_type sql_range_start"
     " sql_range_end sql_range_start_boundary sql_range_end_boundary state_export",
 }
-_EQUALITIES = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_DISTINCT_FROM", "COMPARE_NOT_DISTINCT_FROM")
+EQUALITIES = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_DISTINCT_FROM", "COMPARE_NOT_DISTINCT_FROM")
+ENUM_SORTS = "how an ENUM sorts may come from the rows of all units; order by its text"
 _ANY = "expression_class type alias query_location query_location_length return_type"
 _FIELDS = {kind: frozenset(f"{_ANY} {fields}".split()) for kind, fields in _PARTS.items()}
 
@@ -154,7 +155,7 @@ def _check_function(planned: Planned, expression: Node) -> None:
         constant = all(part["expression_class"] == "BOUND_CONSTANT" for part in expression["children"])
         if not constant and not functions.sorts(expression.get("return_type")):
             planned.refuse(expression, "which values an ENUM has may come from the rows of all units; cast to text")
-    elif expression["type"] not in _EQUALITIES and not all(functions.sorts(kind) for kind in taken if kind):
+    elif expression["type"] not in EQUALITIES and not all(functions.sorts(kind) for kind in taken if kind):
         planned.refuse(
             expression,
             "what an ENUM's values are and how they sort may come from the rows of all units; cast to text",
@@ -177,6 +178,8 @@ def check_aggregate(  # noqa: C901  one rule for each kind of aggregate
         )
     for part in parts(expression):
         check(planned, part, relation.columns)
+    if not all(functions.sorts(kind_of(order["expression"])) for order in orders(expression)):
+        planned.refuse(expression, ENUM_SORTS)
     if name in functions.RANDOM_AGGREGATES:
         planned.refuse(expression, f"{name} draws at random; use an exact quantile or count")
     if relation.public:

@@ -182,6 +182,9 @@ class OfOnePlan(Shape):
 
     def _check_conditions(self, left: Relation, right: Relation, sides: list[Node], whole: list[Node]) -> None:
         for one in sides:
+            kinds = [of_one.kind_of(one["left"]), of_one.kind_of(one["right"])]
+            if one.get("comparison") not in of_one.EQUALITIES and not all(map(functions.sorts, kinds)):
+                self._refuse([one["left"]], of_one.ENUM_SORTS)
             for side, relation in (("left", left), ("right", right)):
                 if of_one.place_of(one[side]) is None or relation.columns[of_one.refs(one[side]).pop()].if_true:
                     self._check(relation, one[side])
@@ -208,7 +211,7 @@ class OfOnePlan(Shape):
         outputs: list[tuple[int, int]],
     ) -> Relation:
         """What a join returns, once it is known what its sides are and which of their columns are equal."""
-        private = not right.public
+        private, within = not right.public, how == "MARK" and _asks_within(node, left, right, given, pairs, equal)
         kept_left = how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK", "SINGLE")
         looked = {slot for slot in right.slots if kept_left and looked_up(slot, pairs)}
         same: dict[Slot, Slot] = {}
@@ -236,7 +239,7 @@ class OfOnePlan(Shape):
             joined = left.slots
         else:
             self._refuse(node, f"a {how.lower()} join is not followed; use inner, left, semi or anti")
-        columns = self._columns_of(node, how, left, right, given, outputs, private=private)
+        columns = self._columns_of(how, left, right, outputs, if_true=private and not within)
         unique = None
         if how in ("LEFT", "SEMI", "ANTI", "MARK", "SINGLE") and left.unique is not None:
             places = {at: new for new, (side, at) in enumerate(outputs) if side == 0}
@@ -248,21 +251,13 @@ class OfOnePlan(Shape):
         return self._equated(made, _merged_pairs(pairs, same)) if how == "INNER" else made
 
     def _columns_of(
-        self,
-        node: Node,
-        how: str,
-        left: Relation,
-        right: Relation,
-        given: list[Node],
-        outputs: list[tuple[int, int]],
-        *,
-        private: bool,
+        self, how: str, left: Relation, right: Relation, outputs: list[tuple[int, int]], *, if_true: bool
     ) -> tuple[Column, ...]:
         join = object()
 
         def column(side: int, at: int) -> Column:
             if side == 2:
-                return Column({"id": "BOOLEAN"}, if_true=private and not _asks_within(node, given))
+                return Column({"id": "BOOLEAN"}, if_true=if_true)
             held = (left, right)[side].columns[at]
             if how in ("FULL", "OUTER"):
                 half = None if held.name is None else (join, "left" if side == 0 else "right", held.name)
@@ -517,6 +512,10 @@ class OfOnePlan(Shape):
             below = below["children"][0]
         if kind_of(below) != "ORDER_BY" and live:
             self._refuse(self.planned.limit(), "LIMIT on a public table needs ORDER BY")
+        ordered = [order["expression"] for order in below.get("orders", ())]
+        self._check(self._child(below, frozenset(), *ordered), *ordered)
+        if not all(functions.sorts(of_one.kind_of(one)) for one in ordered):
+            self._refuse(self.planned.limit(), of_one.ENUM_SORTS)
         return child
 
     def _sample(self, node: Node, live: Live) -> NoReturn:
@@ -742,10 +741,15 @@ def _merged_pairs(pairs: Pairs, into: Mapping[Slot, Slot]) -> Pairs:
     return [(merged(one), merged(other)) for one, other in pairs]
 
 
-def _asks_within(node: Node, given: list[Node]) -> bool:
-    """Whether a mark is false or null by the rows of the unit alone: the unit is compared so that nulls are equal."""
+def _asks_within(
+    node: Node, left: Relation, right: Relation, given: list[Node], pairs: Pairs, equal: list[Node]
+) -> bool:
+    """Whether a mark is false or null by the rows of the unit alone: units are compared so that nulls are equal."""
     correlated = [one for one in given if one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM"]
-    return bool(correlated) and len(correlated) == len(node.get("mark_types", ()))
+    outside = [pair for pair, one in zip(pairs, equal, strict=True) if one in correlated]
+    return len(correlated) == len(node.get("mark_types", ())) and all(
+        looked_up(slot, outside) or any(equal_slots(one, slot, outside) for one in left.slots) for slot in right.slots
+    )
 
 
 def _matches_once(right: Relation, equal: list[Node]) -> bool:
@@ -758,4 +762,5 @@ def _fresh(relation: Relation) -> Relation:
 
 
 def _said(column: Column) -> object:
-    return (column.name.part, column.name.written) if column.name is not None else None
+    name = (column.name.part, column.name.written) if column.name is not None else None
+    return name, column.number, column.if_true

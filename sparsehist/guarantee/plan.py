@@ -33,6 +33,10 @@ _FRAME = re.compile(r"\sAS\s+SELECT\s+\*\s+FROM\s+python_\w+\(\)\s+AS\s", re.IGN
 _BODY = re.compile(r"\sAS\s+(?=\(?\s*(?:SELECT|WITH|FROM|VALUES|TABLE)\b)", re.IGNORECASE)
 # What an operator of a plan is called in the tree of the query, where it has a place.
 _WRITTEN_AS = {f"WINDOW_{name}": "WINDOW" for name in _WINDOWS} | {"BOUND_WINDOW": "WINDOW"}
+_TELL_A_TYPE = set(
+    "typeof pg_typeof get_type make_type replace_type can_cast_implicitly enum_code enum_first enum_last enum_range "
+    "enum_range_boundary".split()
+)
 _OF_ARGUMENTS = ("unnest", "range", "generate_series", "repeat", "json_each", "json_tree")
 
 
@@ -222,8 +226,9 @@ class _Planner:
         return self._connection.execute(statement(name)).fetchall()
 
     def plan(self, text: str) -> Planned:
-        self._check_variables(text)
-        values = self._values(text)
+        parsed = self._parsed(text)
+        self._check_hidden(text, parsed)
+        values = self._values(text, parsed)
         bound = spliced(text, values)
         result = self._connection.sql(text, params=dict(self._parameters) or None)
         tree = self._asked("guarantee_plan", bound)
@@ -243,7 +248,7 @@ class _Planner:
             raise refusal(text, Place(0, len(text)), reason)
         return Planned(
             text=text,
-            tree=self._parsed(text),
+            tree=parsed,
             root=root,
             columns=tuple(result.columns),
             one_row=str(one_row).lower() == "true",
@@ -264,7 +269,10 @@ class _Planner:
 
     def _asked(self, name: str, query: str) -> Node:
         ((found,),) = self._connection.execute(statement(name), {"query": query}).fetchall()
-        return json.loads(found) if found else {"error": True}
+        try:
+            return dict(json.loads(found))
+        except (TypeError, ValueError):  # nothing, or nan, of which JSON has no like
+            return {"error": True}
 
     def _parsed(self, text: str) -> Node:
         tree = self._asked("guarantee_tree", text)
@@ -277,24 +285,39 @@ class _Planner:
             raise refusal(text, Place(0, 1), reason)
         return dict(tree["statements"][0]["node"])
 
-    def _check_variables(self, text: str) -> None:
-        """Refuse variables, which may hold what was computed from the log: a plan only has their values."""
-        if not self._rows("guarantee_variables"):
-            return
-        texts = [
-            text,
-            *(row[3] for row in self._rows("guarantee_views")),
-            *(row[1] for row in self._rows("guarantee_macros")),
-        ]
-        if any(re.search(r"getvariable|query(_table)?\s*\(", str(one), re.IGNORECASE) for one in texts):
-            reason = "what a variable was computed from is not known; give its value as a parameter, $name"
-            raise refusal(text, Place(0, len(text)), reason)
+    def _check_hidden(self, text: str, parsed: Node) -> None:
+        """Refuse what a plan does not show, because DuckDB puts a value in its place that may come from the log.
 
-    def _values(self, text: str) -> Splices:
+        It does so with variables, and with functions that tell a type, which may be an ENUM of the log's values. Its
+        own names for what it computes twice are kept from being spoofed.
+        """
+        ((variables, enums),) = self._rows("guarantee_hidden")
+        called = {str(node["function_name"]).lower() for node in nodes(parsed) if "function_name" in node}
+        named = {str(entry["key"]).lower() for node in nodes(parsed) for entry in _entries(node)}
+        defined = [
+            str(one) for row in (*self._rows("guarantee_views"), *self._rows("guarantee_macros")) for one in row
+        ]
+        hidden = {"getvariable"} if variables else set()
+        hidden |= _TELL_A_TYPE if enums else set()
+        hidden |= {"query", "query_table"} if hidden else set()
+        pattern = re.compile(rf"\b({'|'.join(hidden)})\"?\s*\(", re.IGNORECASE)
+        hit = called & hidden | {found[1].lower() for one in defined if hidden and (found := pattern.search(one))}
+        if hit:
+            reason = (
+                "what a variable was computed from is not known; give its value as a parameter, $name"
+                if variables and not hit & _TELL_A_TYPE
+                else "which values an ENUM has may come from the rows of all units, and a function that tells a type "
+                "tells them; leave it out"
+            )
+            raise refusal(text, Place(0, len(text)), reason)
+        if any(name.startswith(DELIMITED) for name in named) or any(DELIMITED in one.lower() for one in defined):
+            raise refusal(text, Place(0, len(text)), f"names that begin with {DELIMITED} are DuckDB's own")
+
+    def _values(self, text: str, parsed: Node) -> Splices:
         """The value of each parameter, of the type DuckDB binds, by the bytes it stands for."""
         given = {key.lower(): value for key, value in self._parameters.items()}
         found = set()
-        for node in nodes(self._parsed(text)):
+        for node in nodes(parsed):
             if node.get("class") == "PARAMETER":
                 name = str(node["identifier"])
                 if name.lower() not in given:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from sparsehist.guarantee import functions
 from sparsehist.guarantee.expressions import (
+    ENUM_SORTS,
     check,
     check_aggregate,
     function_of,
@@ -117,9 +118,7 @@ def _places_rows(window: Node) -> bool:
 def _check_ties(planned: Planned, child: Relation, used: frozenset[int] | set[int], windows: list[Node]) -> None:
     for window in windows:
         if not all(functions.sorts(kind_of(order["expression"])) for order in orders(window)):
-            planned.refuse(
-                _located(window), "how an ENUM sorts may come from the rows of all units; order by its text"
-            )
+            planned.refuse(_located(window), ENUM_SORTS)
     placing = [window for window in windows if _places_rows(window)]
     if not placing:
         return

@@ -122,7 +122,8 @@ class Lineage:
             return self._copy(piece, words, connection, parameters), None
         if kind == "EXPORT":
             texts = [str(token.text) for token in piece.tokens if token.token_type == TokenType.STRING]
-            return (self._with_file(texts[0], Made(unclear=_FOLLOWED.format(piece.line))) if texts else blind), None
+            unclear = Made(unclear=_FOLLOWED.format(piece.line))
+            return (self._with_file(_at_home(texts[0], connection), unclear) if texts else blind), None
         if kind in ("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER"):
             return self._changed(piece, words, connection, parameters), None
         return (self if kind == "EXECUTE" else blind), None
@@ -194,12 +195,15 @@ class Lineage:
         parameters: Mapping[str, Any],
     ) -> Lineage:
         """What INSERT, UPDATE, DELETE, MERGE, TRUNCATE or ALTER leaves of what is known."""
-        at = 1
-        while at < len(words) and words[at].upper() in _BEFORE_NAME:
-            at += 1
-        name = last(qualified(piece, at)[0])
         upper = [word.upper() for word in words]
-        targets = _of_name(connection, name)
+        # WITH may stand before it.
+        verbs = [i for i, depth in enumerate(brackets(words)) if not depth and upper[i] in (*_CHANGES, "ALTER")]
+        at = verbs[0] + 1 if verbs else len(words)
+        while at < len(words) and upper[at] in _BEFORE_NAME:
+            at += 1
+        targets = _of_name(connection, last(qualified(piece, at)[0]))
+        if not targets:
+            return replace(self, blind=self.blind or piece.line)
         if upper[0] == "INSERT" and "VALUES" in upper and not {"CONFLICT", "RETURNING"} & set(upper):
             start = piece.tokens[upper.index("VALUES")].start
             rows = self._planned(piece.script[start : piece.place.end], connection, parameters)
@@ -227,18 +231,17 @@ class Lineage:
         ]
         target = ways[-1] if ways else len(words)
         path = self._path(piece, target + 1, texts, parameters)
-        if path is None:
+        targets = _of_name(connection, last(qualified(piece, 1)[0]))
+        if path is None or (words[target].upper() == "FROM" and not targets):
             return replace(self, blind=self.blind or piece.line)
         if words[target].upper() == "TO":
             source = piece.script[piece.tokens[1].start : piece.tokens[target - 1].end + 1]
             query = self._planned(f"from {source}", connection, parameters)
-            return self._with_file(
-                path, Made(unclear=_FOLLOWED.format(piece.line)) if query is None else Made((query,))
-            )
-        targets = _of_name(connection, last(qualified(piece, 1)[0]))
+            held = Made(unclear=_FOLLOWED.format(piece.line)) if query is None else Made((query,))
+            return self._with_file(_at_home(path, connection), held)
+        as_parquet = path.lower().endswith(".parquet") and not {"FORMAT", "CSV", "JSON"} & {*map(str.upper, words)}
         fresh = not any(number in self.tables for number in targets)
-        held = self._of_files((path,), connection)
-        if fresh and path.lower().endswith(".parquet") and held == Made():
+        if fresh and as_parquet and self._of_files((path,), connection) == Made():
             return self  # the log
         return self._unclear(targets, _FILLED.format(piece.line))
 
@@ -291,6 +294,12 @@ def _is_in(file: str, written: str) -> bool:
 def _named(path: tuple[str, str, str]) -> dict[str, str]:
     """Database, schema and name of a table, as parameters."""
     return dict(zip(("database", "schema", "name"), path, strict=True))
+
+
+def _at_home(path: str, connection: duckdb.DuckDBPyConnection) -> str:
+    """A path with the directory that DuckDB takes ~ for."""
+    ((home,),) = connection.execute(statement("session_home")).fetchall()
+    return f"{home}{path[1:]}" if home and path.startswith("~") else path
 
 
 def _absolute(path: str) -> str:

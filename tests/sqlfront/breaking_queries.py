@@ -365,7 +365,7 @@ BAD = {
         """with "__duckdb_delim_1" as materialized (select user_id, query, row_number() over () as k from log),
         "__duckdb_delim_2" as materialized (select user_id, row_number() over () as k from clicks)
         select user_id, 'x' as query from (select user_id, k from "__duckdb_delim_1" intersect select user_id, k from "__duckdb_delim_2")""",
-        "numbers",
+        "DuckDB's own",
     ),
     "distinct marks": (
         """select user_id, count(*)::varchar as query from (
@@ -378,6 +378,29 @@ BAD = {
         select l.user_id, (l.user_id, nullif(l.query, 'a')) in (select user_id, nullif(page, 'a') from clicks) from log l join r on r.user_id = l.user_id)
         select user_id, count(*)::varchar as query from r group by user_id""",
         "false or null",
+    ),
+    "values passed off as units": (
+        "with c as materialized (select user_id, query from log), v as (select query from c group by query) select v.query as user_id, c.query from c join v on c.query = v.query",
+        "must be the column user_id",
+    ),
+    "a mark told apart by the key": (
+        "select user_id, query from log l where user_id not in (select user_id from clicks c where c.page = l.query)",
+        "false or null",
+    ),
+    "a mark of all rows of the key": (
+        "select user_id, query from log l where user_id <> all (select user_id from clicks c where c.page = l.query)",
+        "false or null",
+    ),
+    "a mark that a recursion passes on": (
+        """with recursive r as (select user_id, query, true as m, 0 as k from log union all
+        select r.user_id, r.query, (r.user_id, nullif(r.query, 'a')) in (select user_id, nullif(page, 'a') from clicks), k + 1 from r where k < 2 and m is not null)
+        select user_id, query from r""",
+        "false or null",
+    ),
+    "numbers by a name of DuckDB's, computed twice": (
+        """with "__duckdb_delim_1" as not materialized (select user_id, query, row_number() over () as k from log)
+        select a.user_id, b.query from "__duckdb_delim_1" a join "__duckdb_delim_1" b on a.k = b.k and a.user_id = b.user_id""",
+        "DuckDB's own",
     ),
     **BREAKING_BY_NAMES,
 }

@@ -71,6 +71,72 @@ def test_values_that_are_equal_but_not_alike_are_told(there):
             _check(query, there)
 
 
+@pytest.fixture
+def of_enums(there):
+    """A table with an ENUM that was made from the log, and a variable that was counted from it."""
+    there.execute("create type mood as enum (select query from log group by query order by min(n), query)")
+    there.execute("create table moods as select *, query::mood as mood from log")
+    yield there
+    there.execute("drop table moods; drop type mood")
+
+
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        ("select user_id, typeof(mood) as query from moods", False),
+        ("select user_id, query from log where len(enum_range(null::mood)) > 3", False),
+        ("select user_id, query from log where length(\"typeof\" /* */ (null::mood)) > 3", False),
+        ("select user_id, query from log where 3 < (select n from query('select len(type' || 'of(null::mood)) n'))",
+         False),
+        ("select user_id, get_type(null::mood)::varchar as query from log", False),
+        ("select user_id, query from log where query::mood > 'b'", False),
+        ("select user_id, list(query order by mood, query)[1] as query from moods group by user_id", False),
+        ("select user_id, first(n order by mood, n)::varchar as query from moods group by user_id", False),
+        ("select user_id, max(mood)::varchar as query from moods group by user_id", False),
+        ("select a.user_id, a.query from moods a join moods b on a.user_id = b.user_id and a.mood < b.mood", False),
+        ("select user_id, query from moods a where mood > any (select mood from moods b where b.user_id = a.user_id)",
+         False),
+        ("select l.user_id, query from log l join (from areas order by region::mood limit 1) a using (country)", False),
+        ("select l.user_id, query from log l join (from areas order by random() limit 1) a using (country)", False),
+        ("select user_id, mood::varchar as query from moods where mood = 'a'", True),
+        ("select user_id, mood::varchar as query, count(*) from moods group by user_id, mood", True),
+        ("select a.user_id, b.query from moods a join moods b using (user_id, mood)", True),
+    ],
+)  # fmt: skip
+def test_what_an_enum_holds_and_how_it_sorts_is_of_all_units(of_enums, query, accepted):
+    """Its values may be those of the log: they may be compared for equality and cast to text, and no more."""
+    if accepted:
+        _check(query, of_enums)
+        return
+    with pytest.raises(GuaranteeError, match=r"ENUM|random|not alike"):
+        _check(query, of_enums)
+
+
+def test_a_variable_is_refused_however_it_is_read(there):
+    """DuckDB puts its value into the plan: by its name, in quotes, behind a comment, in a text that is made up."""
+    there.execute("set variable counted = (select count(*) from log)")
+    there.execute("create macro read_it() as table select * from query('select getvari' || 'able(''counted'') as v')")
+    try:
+        for reading in (
+            "getvariable('counted')",
+            "\"getvariable\" /* */ ('counted')",
+            "'counted'.getvariable()",
+            "(select v from query('select getvari' || 'able(''counted'') as v'))",
+            "(select v from \"query\" /* */ ('select getvari' || 'able(''counted'') as v'))",
+            "(select v from read_it())",
+        ):
+            with pytest.raises(GuaranteeError, match="variable was computed"):
+                _check(f"select user_id, query from log where n < {reading}", there)
+    finally:
+        there.execute("reset variable counted; drop macro table read_it")
+
+
+def test_a_value_that_cannot_be_written_is_refused(there):
+    """NaN has no like in the plan's JSON: the query is refused, and nothing else happens."""
+    with pytest.raises(GuaranteeError, match="cannot be written"):
+        _check("select user_id, query from log where w < $x", there, parameters={"x": float("nan")})
+
+
 def test_two_windows_in_opposite_directions_pair_numbers_of_tied_rows(there):
     """Each by itself leaves no choice, the two together do."""
     both = """select user_id, query, row_number() over (partition by user_id order by query) as a,

@@ -63,6 +63,7 @@ NO_EXAMPLE = {
         "limit for the unit",
         "limit of public, no order",
         "two orders",
+        "numbers by a name of DuckDB's, computed twice",
         "a random quantile",
         "a query in order by",
         "a count of all as an offset",

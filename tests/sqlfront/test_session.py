@@ -192,6 +192,13 @@ LINEAGE = [
     ("create view v as select * from log; create or replace view v as select * from log limit 3", "LIMIT"),
     ("create table v as select * from log; insert into v select * from log limit 3", "cannot be followed"),
     ("create table v as select * from log; delete from v where rowid > 5", "cannot be followed"),
+    ("create table v (user_id varchar, query varchar); with x as (select 1) insert into v select * from log limit 3",
+     "cannot be followed"),
+    ("create table v as select * from log; with x as (select 1 as a) update v set query = 'x' from x", "cannot be"),
+    ("create table v as select * from log; with x as (select 1 as a) delete from v using x where rowid > 5",
+     "cannot be"),
+    ("set home_directory = '{here}'; copy (from log limit 3) to '~/a.parquet'; create view v as from 'a.parquet'",
+     "LIMIT"),
     ("create table v as select * from log; update v set query = 'x'", "cannot be followed"),
     ("create table w as select * from log limit 3; alter table w rename to v", "cannot be followed"),
     ("create macro v() as table select * from log limit 3", "v"),
@@ -223,8 +230,9 @@ def test_files_are_checked_by_what_the_script_wrote_into_them(ran, here, written
 
 
 @pytest.mark.parametrize(("made", "reason"), LINEAGE)
-def test_views_and_tables_are_checked_down_to_the_log(ran, made, reason):
+def test_views_and_tables_are_checked_down_to_the_log(ran, here, made, reason):
     """What breaks the guarantee on the way to the query breaks it there."""
+    made = made.replace("{here}", str(here))
     name = "v()" if "macro" in made else "v"
     _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {name}')}")
     assert len(problems) == 1

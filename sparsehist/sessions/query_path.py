@@ -173,6 +173,11 @@ def check_possible(declaration: Declaration) -> None:
             f"interactive queries weigh every cell of a domain, from 2 to {MOST_CELLS:,} of them; "
             f"{domain.describe()} has {domain.size if domain.size < 10**30 else 'far more'}"
         )
+    if declaration.shares is not None:
+        raise DeclarationError(
+            f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): sessions "
+            "of interactive queries are for series with bounding='keep'"
+        )
     if currency_of(declaration.noise) not in (PURE, ZCDP):
         raise DeclarationError(
             f"levels of {declaration.noise} noise have no sum with those of interactive queries: create the series "

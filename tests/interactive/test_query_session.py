@@ -307,6 +307,23 @@ def test_series_without_sessions_say_why(more, match):
         sh.create(store, counts, **declared).interactive("ad_hoc", **ASKED)
 
 
+def test_shared_weights_are_refused():
+    """A unit with many keys would move a predicate by more than max_keys."""
+    log = pl.DataFrame({"user": [1, 1, 2], "page": [1, 2, 3]})
+    series = sh.create(
+        ":memory:",
+        log,
+        name="visits",
+        unit="user",
+        key="page",
+        max_keys=1,
+        domain=sh.Integers(KEYS),
+        bounding="share",
+    )
+    with pytest.raises(DeclarationError, match="bounding='keep'"):
+        series.interactive("ad_hoc", **ASKED)
+
+
 def test_what_is_no_predicate_is_refused(series):
     """Other types, other columns, other values; nothing is measured by it."""
     session = series.interactive("ad_hoc", **ASKED)

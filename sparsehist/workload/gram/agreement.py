@@ -7,6 +7,12 @@ touches l distinct cells moves R·x by at most the root of the largest sum of G 
 
 - every entry is at most f = Σ f_A, so l²·f;
 - l times the largest eigenvalue of G, where the caller knows it;
+- a linear programme, for up to seven columns, in the numbers m_D of ordered pairs of cells that differ in exactly the
+  columns D (Delsarte 1973, for codes): m_∅ = l, Σ m_D <= l², each m_D within the caps below, at most
+  l·min(l, cells that agree on B) pairs agree on all columns of B, and Σ_D m_D·Π_{i ∈ B∩D} -1/(n_i - 1) >= 0 for
+  every B, as that is a squared norm. Numbers of a set of j < l cells, times l/j, keep to all of it, and so does the
+  sum: what is maximal over sets of l cells bounds smaller ones. The bound is that of the dual solution, in doubles,
+  so that no tolerance of the solver counts;
 - pairs: of the l(l-1)/2 pairs of distinct cells at most l·m_D/2 differ in exactly the columns D, where m_D is the
   product of n_i - 1 over D, and at most e(l) differ in one column only, e the largest number of edges among l
   vertices of a product of complete graphs (Lindsey 1964: the first l in lexicographic order, largest column
@@ -24,15 +30,21 @@ from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+
+_PROGRAMMED = 7
+"""Up to so many columns the linear programme is solved: 128 unknowns."""
 
 _ENUMERATED = 14
 """Up to so many columns all patterns of agreement are listed: 2**14 values."""
 
 _ALL_ORDERS = 4
 """Up to so many columns the set of cells is sought in every order of them."""
+
+_COUNTED = 2**16
+"""Up to so many cells of a unit the edges of all smaller sets are counted."""
 
 _WRITTEN_OUT = 1024
 """Cells of the set behind the lower bound; its square is how many pairs are looked at."""
@@ -81,15 +93,51 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
     return Bounds(upper, min(lower, upper))
 
 
-def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf) -> float:
-    """The upper bound of `largest_sum`, at a fraction of the time."""
+def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf, *, programmed: bool = True) -> float:
+    """The upper bound of `largest_sum`; without the linear programme at a fraction of the time."""
     gram = _merge_unused(gram)
     whole = float(gram.parts.sum())
     cells = min(n_cells, math.prod(gram.sizes))
     if not gram.sizes or cells == 1:
         return cells * cells * whole
     closer = min(cells * largest_eigenvalue, cells * whole + 2.0 * _sum_of_pairs(gram, cells))
+    if programmed and len(gram.sizes) <= _PROGRAMMED:
+        closer = min(closer, _programmed(gram, cells))
     return min(cells * cells * whole, closer * (1.0 + _ROUNDING))
+
+
+def _programmed(gram: Columns, cells: int) -> float:
+    """The bound of the linear programme; any multipliers prove one, and the solver's are the best."""
+    from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
+
+    values = all_patterns(gram, range(len(gram.sizes))).reshape(-1)
+    norms: FloatArray = np.ones((1, 1))
+    agreeing: FloatArray = np.ones((1, 1))
+    caps: FloatArray = np.ones(1)
+    differing: FloatArray = np.zeros(1)
+    together = [1]  # cells that agree on B
+    for size in gram.sizes:
+        norms = np.kron(norms, [[1.0, 1.0], [1.0, -1.0 / (size - 1)]]).astype(np.float64)
+        agreeing = np.kron(agreeing, [[1.0, 1.0], [1.0, 0.0]]).astype(np.float64)
+        caps = np.kron(caps, [1.0, min(size - 1, cells)]).astype(np.float64)
+        differing = np.add.outer(differing, [0.0, 1.0]).reshape(-1)
+        together = [number * factor for number in together for factor in (size, 1)]
+    edges = most_edges(gram.sizes, np.arange(1, min(cells, _COUNTED) + 1))
+    # Where sets are too many to look at, cells in one column with l - 1 others each are allowed for.
+    most_single = float(np.max(2 * edges / np.arange(1, edges.size + 1))) if cells <= _COUNTED else cells - 1.0
+    rows = np.concatenate([np.ones((1, values.size)), -norms[1:], agreeing[1:], (differing == 1.0)[np.newaxis]])
+    room = [float(cells), *np.zeros(values.size - 1), *(float(min(cells, n)) for n in together[1:]), most_single]
+    limits = cells * np.array(room)
+    high = cells * np.minimum(caps, cells - 1.0)
+    high[0] = cells
+    low = np.zeros(values.size)
+    low[0] = cells
+    solved = linprog(-values, A_ub=rows, b_ub=limits, bounds=np.stack([low, high], axis=1), method="highs-ds")
+    if solved.ineqlin is None:
+        return math.inf
+    multipliers = np.maximum(-solved.ineqlin.marginals, 0.0)
+    rest = values - multipliers @ rows
+    return float(multipliers @ limits + np.maximum(rest * low, rest * high).sum())
 
 
 def value_at(gram: Columns, differing: Sequence[int]) -> float:
@@ -99,23 +147,26 @@ def value_at(gram: Columns, differing: Sequence[int]) -> float:
     return float(np.dot(gram.parts, signs))
 
 
-def most_edges(sizes: Sequence[int], n_cells: int) -> int:
-    """Most pairs of `n_cells` distinct cells that differ in one column only (Lindsey 1964).
+def most_edges(sizes: Sequence[int], n_cells: ArrayLike) -> NDArray[np.int64]:
+    """Most pairs of so many distinct cells that differ in one column only (Lindsey 1964); numbers of any shape.
 
     Example:
-        >>> most_edges((2, 2, 2), 4), most_edges((3, 2), 3)
-        (4, 3)
+        >>> most_edges((2, 2, 2), [2, 4]).tolist(), most_edges((3, 2), 3).tolist()
+        ([1, 4], 3)
     """
     # A cell written as a number, its largest column the fastest digit, has below it one neighbour for every smaller
     # value of every digit: the sum of its digits.
-    edges, block = 0, 1
+    number = np.asarray(n_cells, np.int64)
+    most = int(number.max())
+    edges, block = np.zeros(number.shape, np.int64), 1
     for size in sorted(sizes, reverse=True):
-        if block >= n_cells:
+        if block >= most:
             break
-        period = block * size
-        full, rest = divmod(n_cells, period)
-        whole, part = divmod(rest, block)
-        edges += full * block * (size * (size - 1) // 2) + block * (whole * (whole - 1) // 2) + part * whole
+        period = min(block * size, most + 1)  # beyond, it is never full
+        full, rest = np.divmod(number, period)
+        whole, part = np.divmod(rest, block)
+        in_period = block * (size * (size - 1) // 2) if period <= most else 0
+        edges += full * in_period + block * (whole * (whole - 1) // 2) + part * whole
         block = period
     return edges
 

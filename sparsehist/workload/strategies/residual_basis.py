@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -201,14 +201,17 @@ class ResidualBasis(Strategy):
         if cells == 1:
             return bound
         fewest_first = np.argsort(lengths / held**2, kind="stable")
-        for number in sorted({-(-lengths.size // 2), lengths.size}):
+
+        def by_squares(number: int, power: float, *, programmed: bool) -> float:
             chosen, others = fewest_first[:number], fewest_first[number:]
-            for power in _WEIGHTS:
-                weights = (self._residuals.cost[chosen] / self._squares[chosen] / lengths[chosen]) ** power
-                columns, eigenvalue = self._columns(chosen, weights)
-                squares = float(lengths[chosen] @ weights) * upper_sum(columns, max_keys, eigenvalue)
-                bound = min(bound, float(by_columns[others].sum()) + math.sqrt(squares))
-        return bound * (1.0 + _ROUNDING)
+            weights = (self._residuals.cost[chosen] / self._squares[chosen] / lengths[chosen]) ** power
+            columns, eigenvalue = self._columns(chosen, weights)
+            squares = upper_sum(columns, max_keys, eigenvalue, programmed=programmed)
+            return float(by_columns[others].sum()) + math.sqrt(float(lengths[chosen] @ weights) * squares)
+
+        numbers = sorted({-(-lengths.size // 2), lengths.size})
+        best = min(product(numbers, _WEIGHTS), key=lambda one: by_squares(*one, programmed=False))
+        return min(bound, by_squares(*best, programmed=True)) * (1.0 + _ROUNDING)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])

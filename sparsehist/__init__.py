@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
-    from sparsehist.counting import Counts, Query, check_log
+    from sparsehist.counting import Counts, Files, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
@@ -41,6 +41,7 @@ __all__ = [
     "Dates",
     "Domain",
     "EpsilonDelta",
+    "Files",
     "Hash64",
     "Identity",
     "Integers",
@@ -89,7 +90,7 @@ __all__ = [
 _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local", "noise", "privacy", "workload")
 
 _HOME = {
-    "sparsehist.counting": ("Counts", "Query", "check_log"),
+    "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.guarantee.check": ("check_query",),
     "sparsehist.series.creation": ("create",),

@@ -63,6 +63,19 @@ Domain = Annotated[
     ),
 ]
 MaxKeys = Annotated[int, Parameter(help="Distinct keys one unit counts towards at most; noise grows with its root.")]
+KeyTypes = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--key-type",
+        help="column=date, column=integer or column=text: what a key column is turned into before it is counted "
+        "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
+    ),
+]
+Delimiter = Annotated[str | None, Parameter(help="Between the fields of CSV files; a comma, or a tab in .tsv files.")]
+Hive = Annotated[
+    list[str] | None,
+    Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
+]
 Handling = Literal["error", "drop"]
 OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN, empty): refuse or leave out.")]
 OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
@@ -83,7 +96,7 @@ def create(
     store: StorePath,
     /,
     *,
-    input: Annotated[list[str], Parameter(help="Parquet or CSV file or quoted glob; may be repeated.")],  # noqa: A002
+    input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
     unit: Unit,
     key: Key,
     max_keys: MaxKeys,
@@ -105,6 +118,9 @@ def create(
     on_outside: OnOutside = "error",
     bounding: Bounding = "keep",
     most_keys: MostKeys = None,
+    key_type: KeyTypes = None,
+    delimiter: Delimiter = None,
+    hive: Hive = None,
     if_exists: Annotated[
         Literal["error", "reuse"],
         Parameter(
@@ -136,14 +152,14 @@ def create(
           --key query --max-keys 20 --domain 'strings(max_bytes=32)' --cap 2 \
           --name queries
     """
-    from sparsehist.cli.commands import create_series, unit_columns
+    from sparsehist.cli.commands import create_series, files, key_types, unit_columns
 
     return create_series(
-        store, input,
+        store, files(input, delimiter, hive),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        if_exists=if_exists, accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit,
-        threads=threads, who=who, wait=wait,
+        key_types=key_types(key_type), if_exists=if_exists, accept_changed_source=accept_changed_source,
+        engine=engine, memory_limit=memory_limit, threads=threads, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -208,17 +224,25 @@ def release(
 
 @app.command(sort_key=2)
 def check(
-    log: Annotated[list[str], Parameter(help="Parquet or CSV files or quoted globs.")],
+    log: Annotated[list[str] | None, Parameter(help="Files or quoted globs, as for --input.")] = None,
     /,
     *,
-    unit: Unit,
-    key: Key,
-    domain: Domain,
-    max_keys: MaxKeys,
+    input: Annotated[list[str] | None, Parameter(help="Parquet, CSV or JSON lines: file or quoted glob.")] = None,  # noqa: A002
+    unit: Unit | None = None,
+    key: Key | None = None,
+    domain: Domain | None = None,
+    max_keys: MaxKeys | None = None,
     on_null: OnNull = "error",
     on_outside: OnOutside = "error",
+    key_type: KeyTypes = None,
+    delimiter: Delimiter = None,
+    hive: Hive = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    store: Annotated[
+        Path | None, Parameter(help="Instead of a log: check every file of a store, and clear what dead runs left.")
+    ] = None,
+    wait: Wait = 0.0,
 ) -> Answer:
     r"""Show the owner of a log what `create` would refuse, leave out or cut.
 
@@ -227,15 +251,22 @@ def check(
     would refuse the log. The numbers are those of the true log: they are for its
     owner, are not private, and must not be published.
 
+    With --store it reads every file of a store instead, says which are damaged,
+    and removes the remains of counts and backups that were killed.
+
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
           --max-keys 20 --domain 'strings(max_bytes=32)'
+      sparsehist check --store logs.sparsehist
     """
-    from sparsehist.cli.commands import check_files, unit_columns
+    from sparsehist.cli.commands import check_files, check_store, files, key_types, unit_columns
 
+    if store is not None:
+        return check_store(store, wait=wait)
     return check_files(
-        log, unit=unit_columns(unit), key=key, domain=domain, max_keys=max_keys, on_null=on_null,
-        on_outside=on_outside, memory_limit=memory_limit, threads=threads,
+        files([*(log or []), *(input or [])], delimiter, hive),
+        unit=unit_columns(unit or []), key=key, domain=domain, max_keys=max_keys, on_null=on_null,
+        on_outside=on_outside, key_types=key_types(key_type), memory_limit=memory_limit, threads=threads,
     )  # fmt: skip
 
 

@@ -51,11 +51,11 @@ def check_place(store: Path, wait: float) -> None:
     checked_wait(wait)
 
 
-def create_series(store: Path, inputs: list[str], *, key: list[str], if_exists: str, **declared: Any) -> Answer:
+def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str, **declared: Any) -> Answer:
     """Count files into a new series."""
     check_place(store, declared["wait"])
     existed = store.exists() and if_exists == "reuse" and _has_series(store, declared["name"], declared["wait"])
-    series = sh.create(store, list(inputs), key=key, if_exists=if_exists, **declared)
+    series = sh.create(store, log, key=key, if_exists=if_exists, **declared)
     done = "reused" if existed else "created"
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
     said = without_cap(series)
@@ -256,10 +256,38 @@ def check_output(out: Path, store: Path) -> None:
         raise DeclarationError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
 
 
-def check_files(log: list[str], *, domain: str, **declared: Any) -> Answer:
+def files(paths: list[str], delimiter: str | None, hive: list[str] | None) -> sh.Files:
+    """The files of a log, as they are to be read."""
+    return sh.Files(list(paths), delimiter=delimiter, hive=hive or ())
+
+
+def key_types(told: list[str] | None) -> dict[str, str]:
+    """What --key-type says: column=type."""
+    pairs = [text.rpartition("=") for text in told or ()]
+    wrong = [text for text, (column, _, _) in zip(told or (), pairs, strict=True) if not column]
+    if wrong:
+        raise DeclarationError(f"--key-type is column=date, column=integer or column=text, got {wrong[0]!r}")
+    return {column: kind for column, _, kind in pairs}
+
+
+def check_store(store: Path, *, wait: float) -> Answer:
+    """Compare every file of a store with what its state vouches for; opening it removes what dead runs left."""
+    with opening(store, wait) as opened, opened._hold() as state:
+        state.verify()
+        removed = [str(place) for place in state.removed]
+    shown = [f"{escape(str(store))} is whole: every file is as it was written"]
+    shown += [f"removed what a dead run left of a copy: {escape(place)}" for place in removed]
+    return Answer({"store": str(store), "status": "whole", "removed": removed}, shown)
+
+
+def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer:
     """Tell the owner of a log what would be refused, left out or cut."""
     from sparsehist.report.progress import reporting
 
+    asked = {"input": log.paths, "unit": declared["unit"], "key": declared["key"], "max_keys": declared["max_keys"]}
+    missing = [f"--{name.replace('_', '-')}" for name, value in {**asked, "domain": domain}.items() if not value]
+    if missing or domain is None:
+        raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
     with reporting(None) as report:
         found = sh.check_log(log, domain=sh.Domain.parse(domain), progress=report, **declared)
     told = found["outcome"].map_elements(in_words_of_the_command_line, return_dtype=found["outcome"].dtype)

@@ -7,8 +7,8 @@ sensitivity promised would not hold. Every value is compared exactly; hashes onl
 whose hashes agree are ordered by their values.
 """
 
-from sparsehist.counting.contract import CountedKeys, Counts, Query
+from sparsehist.counting.contract import CountedKeys, Counts, Files, Query
 from sparsehist.counting.count import count_keys
 from sparsehist.counting.log_check import check_log
 
-__all__ = ["CountedKeys", "Counts", "Query", "check_log", "count_keys"]
+__all__ = ["CountedKeys", "Counts", "Files", "Query", "check_log", "count_keys"]

@@ -73,7 +73,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
 
 def unread(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
     """Divide a log into what `read` makes batches of."""
-    pieces = _pieces(log, columns) if log.kind == "parquet" and not log.tuples else None
+    pieces = _pieces(log, columns) if log.kind == "parquet" and log.as_it_is and not log.tuples else None
     if pieces is None:
         rows = log.lazy(columns).select(plain(name, log.dtypes[name]) for name in columns)
         yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)

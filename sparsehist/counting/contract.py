@@ -15,6 +15,7 @@ from sparsehist.errors import DeclarationError
 
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
+KEY_TYPES = ("date", "integer", "text")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,32 @@ class Query:
     connection: Any = None
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)
     public_tables: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of a log, and how they are read.
+
+    Attributes:
+        paths: Path, glob or list of them; with `hive`, directories too, of which every file is read.
+        delimiter: Between the fields of CSV files, one character; a comma, or a tab in .tsv files, if None.
+        hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
+
+    Example:
+        >>> Files("log", hive=["day"]).hive
+        ['day']
+    """
+
+    paths: str | Path | Sequence[str | Path]
+    delimiter: str | None = None
+    hive: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no delimiter and no list of columns."""
+        if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter.encode()) != 1):
+            raise DeclarationError(f"delimiter must be one ASCII character, not {self.delimiter!r}")
+        if isinstance(self.hive, str) or not all(isinstance(name, str) and name for name in self.hive):
+            raise DeclarationError(f"hive must be a list of columns, not {self.hive!r}")
 
 
 class CheckedQuery(Query):
@@ -98,6 +125,7 @@ class CountRequest:
     memory_limit: str | None
     temporary_directory: Path
     report: Callable[[str], None] = field(repr=False)
+    key_types: Mapping[str, str]
     watch: Callable[[Any], Any] = field(repr=False)
 
     @property
@@ -134,6 +162,7 @@ def request(
     threads: int | None,
     temporary_directory: Path,
     progress: Callable[[str], None] | None,
+    key_types: Mapping[str, str] | None = None,
     watch: Callable[[Any], Any] | None = None,
     weights: Sequence[tuple[int, int]] | None = None,
 ) -> CountRequest:
@@ -177,8 +206,21 @@ def request(
         _memory_text(memory_limit),
         Path(temporary_directory),
         progress or (lambda _: None),
+        checked_key_types(key_types, names),
         watch or (lambda log: log),
     )
+
+
+def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str]) -> dict[str, str]:
+    """What key columns are to become.
+
+    Raises:
+        DeclarationError: If a column is no key column, or is to become something else.
+    """
+    told = dict(key_types or {})
+    if not set(told) <= set(key) or not set(told.values()) <= set(KEY_TYPES):
+        raise DeclarationError(f"key_types gives key columns one of {', '.join(map(repr, KEY_TYPES))}, not {told!r}")
+    return told
 
 
 def _memory_text(limit: str | int | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -51,6 +51,7 @@ def count_keys(
     threads: int | None = None,
     temporary_directory: Path,
     progress: Callable[[str], None] | None = None,
+    key_types: Mapping[str, str] | None = None,
     watch: Callable[[Log], Log] | None = None,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
@@ -84,6 +85,8 @@ def count_keys(
         threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.
+        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
+            "integer" or "text" (of whole numbers, booleans, decimals and text).
         watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
 
     Returns:
@@ -116,6 +119,7 @@ def count_keys(
         threads=threads,
         temporary_directory=temporary_directory,
         progress=progress,
+        key_types=key_types,
         watch=watch,
     )
     if isinstance(source, Counts):
@@ -123,10 +127,10 @@ def count_keys(
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.read)
+    log = wanted.watch(open_log(source, wanted.read)).with_key_types(wanted.key_types)
     check_unit_dtypes(log, wanted.unit_parts)
     check_key_dtypes(log, wanted.key, wanted.domain)
-    log = wanted.watch(log).with_unit(wanted.unit, wanted.unit_parts)
+    log = log.with_unit(wanted.unit, wanted.unit_parts)
     chosen = choose_engine(log, wanted, engine)
     frame = chosen.count(log, wanted)
     if frame.is_empty():

@@ -39,7 +39,7 @@ def relation(
     if log.kind == "frame":
         connection.register("frame", _exact(log, columns).collect())
         return connection.table("frame")
-    if log.kind == "parquet":
+    if log.kind == "parquet" and log.as_it_is:
         layouts: dict[Layout, list[str]] = {}
         for file in log.files:
             layouts.setdefault(tuple(open_file(file).dtypes.items()), []).append(file)

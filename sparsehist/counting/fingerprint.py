@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from sparsehist.counting.contract import Counts, Query
+from sparsehist.counting.contract import Counts, Files, Query
 from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, open_log, source_files
 from sparsehist.errors import DataError, GuaranteeError
 from sparsehist.guarantee.functions import steady
@@ -81,6 +81,8 @@ class Trace:
         self._source = source.frame if isinstance(source, Counts) else source
         self._query = self._digest(_normal(source)) if isinstance(source, Query) else self._digest("")
         self._files = _files(self._source)
+        told = self._source if isinstance(self._source, Files) else Files("")
+        self._read_by = [told.delimiter, list(told.hive)]
         self._places = self._look()
         self._rows = _Rows(self._key)
 
@@ -142,7 +144,7 @@ class Trace:
         """Digest of what the system says of the files."""
         if self._files is None:
             return ""
-        seen = []
+        seen: list[object] = [self._read_by]
         for file in sorted(self._files):
             about = Path(file).stat()
             seen.append([str(Path(file).absolute()), about.st_size, about.st_mtime_ns, about.st_ctime_ns])
@@ -154,7 +156,7 @@ class Trace:
         found = [
             [*parts, _file_digest(file, columns)] for parts, file in zip(folders, self._files or (), strict=True)
         ]
-        return json.dumps(sorted(found))
+        return json.dumps([self._read_by, sorted(found)])
 
     def _digest(self, text: str) -> str:
         data = text.encode("utf-8", "surrogateescape")

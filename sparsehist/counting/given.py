@@ -22,12 +22,11 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     if wanted.full != 1:
         raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
-    log = open_log(source.frame, (*wanted.key, source.count))
+    log = wanted.watch(open_log(source.frame, (*wanted.key, source.count))).with_key_types(wanted.key_types)
     check_key_dtypes(log, wanted.key, wanted.domain)
-    log = wanted.watch(log)
     with engine_errors(log.label, log):
         frame = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
-    counts = _whole_counts(_read_numbers(frame[source.count]) if log.kind == "csv" else frame[source.count])
+    counts = _whole_counts(_read_numbers(frame[source.count]) if log.kind in ("csv", "json") else frame[source.count])
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,7 @@ def check_log(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     temporary_directory: Path | None = None,
+    key_types: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> pl.DataFrame:
     """List what each rule of counting meets in a log, and what `count_keys` would do about it.
@@ -58,6 +59,7 @@ def check_log(
         memory_limit: For DuckDB.
         threads: For DuckDB.
         temporary_directory: Where spill goes; the system's if None.
+        key_types: What key columns are turned into, as for `create`.
         progress: Called with the name of each phase as it begins.
 
     Returns:
@@ -90,6 +92,7 @@ def check_log(
         threads=threads,
         temporary_directory=Path(temporary_directory or tempfile.gettempdir()),
         progress=progress,
+        key_types=key_types,
     )
     if isinstance(domain, Product) and domain.names != wanted.key:
         raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
@@ -98,7 +101,7 @@ def check_log(
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.read)
+    log = open_log(source, wanted.read).with_key_types(wanted.key_types)
     refusals = _dtype_refusals(log, wanted)
     if refusals:
         return _table([(refusal[0], None, None, None, None, f"refused: {refusal[1]}") for refusal in refusals])

@@ -1,9 +1,10 @@
 """Anything a log can be given as → something either engine can read, with its columns and dtypes.
 
-CSV files are read as text throughout, so that an id is read alike in every file whatever its neighbours look
-like; keys are parsed afterwards where the domain wants whole numbers or dates. Only an empty field is null:
-`NA` is text, with quotes or without, since the readers cannot tell the two apart. A log that writes missing
-values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`.
+CSV files and JSON lines are read as text throughout, units too, so that an id is read alike in every file whatever
+its neighbours look like; so are columns in the names of folders. Keys are parsed afterwards where the domain wants
+whole numbers or dates. Only an empty field of a CSV file is null: `NA` is text, with quotes or without, since the
+readers cannot tell the two apart. A log that writes missing values otherwise is given as
+`pl.scan_csv(…, null_values=…)` or as a `Query`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import duckdb
 import polars as pl
 
-from sparsehist.counting.contract import Query
+from sparsehist.counting.contract import Files, Query
 from sparsehist.counting.tuples import part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
 
-Kind = Literal["parquet", "csv", "frame", "lazy", "stream"]
+Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream"]
 SUFFIXES: dict[str, Kind] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -36,7 +38,15 @@ SUFFIXES: dict[str, Kind] = {
     ".csv.gz": "csv",
     ".tsv": "csv",
     ".tsv.gz": "csv",
+    ".jsonl": "json",
+    ".jsonl.gz": "json",
+    ".ndjson": "json",
+    ".ndjson.gz": "json",
 }
+_TEXT: tuple[Kind, ...] = ("csv", "json")
+_HIVE_HINT = "sh.Files(…, hive=['column']), or --hive column, reads it from there"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
 ENGINE_FAILURES = (
     duckdb.Error,
     pl.exceptions.PolarsError,
@@ -63,11 +73,14 @@ class Log:
 
     Attributes:
         kind: How it is read.
-        files: The files, for kinds "parquet" and "csv".
+        files: The files, for kinds "parquet", "csv" and "json".
         content: A DataFrame, LazyFrame or DuckDB relation, for kinds "frame", "lazy" and "stream".
         dtypes: Dtype of every column.
         label: What errors call it.
         tuples: Columns that are made of several others, each with these.
+        casts: How key columns become what they are declared to be, and the dtype they have in the log.
+        delimiter: Between the fields of CSV files; by their ending if None.
+        hive: Columns that stand in the names of folders.
     """
 
     kind: Kind
@@ -76,6 +89,30 @@ class Log:
     dtypes: dict[str, pl.DataType]
     label: str
     tuples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    casts: Mapping[str, tuple[pl.Expr, pl.DataType]] = field(default_factory=dict)
+    delimiter: str | None = None
+    hive: tuple[str, ...] = ()
+
+    @property
+    def as_it_is(self) -> bool:
+        """Whether every column is read from the files as they hold it."""
+        return not self.casts and not self.hive
+
+    def with_key_types(self, key_types: Mapping[str, str]) -> Log:
+        """The same log with some columns turned into what they are declared to be.
+
+        Raises:
+            DeclarationError: If a column cannot be turned into that.
+        """
+        if not key_types:
+            return self
+        if self.kind == "stream":
+            raise DeclarationError("key_types are for files and frames: in a query, cast in its SELECT")
+        casts, dtypes = {}, dict(self.dtypes)
+        for name, to in key_types.items():
+            cast, dtypes[name] = _cast(name, self.dtypes[name], to)
+            casts[name] = (cast, self.dtypes[name])
+        return replace(self, dtypes=dtypes, casts=casts)
 
     def with_unit(self, name: str, parts: tuple[str, ...]) -> Log:
         """The same log with a column for a unit that several columns name; as it is where one does."""
@@ -95,11 +132,31 @@ class Log:
                 tuple_text(self.tuples[name], self.dtypes).alias(name) if name in self.tuples else name
                 for name in columns
             )
+        if self.casts:
+            held = {name: dtype for name, (_, dtype) in self.casts.items()}
+            own = replace(self, casts={}, dtypes={**self.dtypes, **held}).lazy(columns)
+            return own.with_columns(cast for name, (cast, _) in self.casts.items() if name in columns)
+        if self.hive:
+            inner = [name for name in columns if name not in self.hive]
+            one = replace(self, hive=())
+            return pl.concat(
+                replace(one, files=(file,))
+                .lazy(inner)
+                .with_columns(
+                    pl.lit(folders[name], dtype=pl.String).alias(name) for name in self.hive if name in columns
+                )
+                .select(columns)
+                for file in self.files
+                for folders in [_folders(file, self.hive)]
+            )
+        if self.kind == "json":
+            schema = dict.fromkeys(columns, pl.String())
+            return pl.concat(pl.scan_ndjson(file, schema=schema).select(columns) for file in self.files)
         if self.kind == "csv":
             # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
             kept = pl.Schema(dict.fromkeys(columns, pl.String()))
             return pl.concat(
-                scan_csv(file).map_batches(
+                scan_csv(file, self.delimiter).map_batches(
                     lambda batch: batch.select(columns), projection_pushdown=False, streamable=True, schema=kept
                 )
                 for file in self.files
@@ -132,7 +189,9 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     log = _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
-        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; {_columns_of(log, columns)}")
+        in_folders = any(f"{missing[0]}=" in part for file in log.files for part in Path(file).parts[:-1])
+        hint = f"; a folder's name has it: {_HIVE_HINT}" if in_folders else ""
+        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; {_columns_of(log, columns)}{hint}")
     return log
 
 
@@ -146,7 +205,7 @@ def _columns_of(log: Log, columns: Sequence[str]) -> str:
 def _open(source: object, columns: Sequence[str]) -> Log:
     files = source_files(source)
     if files:
-        return _open_files(files, columns)
+        return _open_files(files, columns, source if isinstance(source, Files) else Files(files))
     if isinstance(source, pl.DataFrame):
         return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):
@@ -168,16 +227,53 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     )
 
 
+def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
+    """Turn a column into dates or text, and say which; text is parsed where the domain wants whole numbers or dates.
+
+    Raises:
+        DeclarationError: If it is neither of a dtype that can be turned into that.
+    """
+    column = pl.col(name)
+    text = dtype in (pl.String, pl.Categorical, pl.Enum)
+    if to == "date" and (text or dtype == pl.Date or isinstance(dtype, pl.Datetime)):
+        day = column.cast(pl.String).str.replace(_DAY, "$1") if text else column.dt.date()
+        return day, pl.String() if text else pl.Date()
+    if to == "integer" and (text or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()):
+        number = column.cast(pl.Int8) if dtype == pl.Boolean else column
+        return number.cast(pl.String).str.replace(r"^([+-]?\d+)\.0*$", "$1"), pl.String()
+    if to == "text" and (text or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal() or dtype == pl.Date):
+        return column.cast(pl.String), pl.String()
+    raise DeclarationError(
+        f"key_types: column {name!r} is {dtype}, which does not become {to!r}; text, timestamps and dates become "
+        "'date', and text, whole numbers, booleans and decimals 'integer' or 'text'"
+    )
+
+
 def source_files(source: object) -> list[str] | None:
     """The files of a source that names files; None for any other.
 
     Raises:
         NotFoundError: If no file has such a name.
     """
-    paths = [source] if isinstance(source, (str, Path)) else source
+    told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
+    paths = [told.paths] if isinstance(told.paths, (str, Path)) else told.paths
     if not isinstance(paths, (list, tuple)) or not all(isinstance(item, (str, Path)) for item in paths):
         return None
-    return [file for path in paths for file in _matches(str(path))]
+    return [file for path in paths for file in _matches(str(path), in_folders=bool(told.hive))]
+
+
+def _folders(file: str, names: Sequence[str]) -> dict[str, str | None]:
+    """The values of columns that stand in the names of the folders of a file.
+
+    Raises:
+        DataError: If a folder is missing.
+    """
+    pairs = [part.partition("=") for part in Path(file).parts[:-1]]
+    found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise DataError(f"file {file!r} stands in no folder {missing[0]}=…, which was declared to hold that column")
+    return found
 
 
 def _looks_like_sql(path: str) -> bool:
@@ -212,25 +308,29 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], la
     return Log("stream", (), relation, dict(zip(relation.columns, dtypes, strict=True)), label)
 
 
-def _open_files(files: Sequence[str], columns: Sequence[str]) -> Log:
+def _open_files(files: Sequence[str], columns: Sequence[str], told: Files) -> Log:
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
-        raise DeclarationError("the files of a log must all be Parquet or all be CSV")
-    log = open_file(files[0])
+        raise DeclarationError("the files of a log must all be Parquet, all be CSV or all be JSON lines")
+    if told.delimiter is not None and kinds != {"csv"}:
+        raise DeclarationError("delimiter= is for CSV files")
+    columns = [name for name in columns if name not in told.hive]
+    log = open_file(files[0], columns, told.delimiter)
     _refuse_twice(log, columns)
     label = log.label if len(files) == 1 else "the files"
     dtypes = dict(log.dtypes)
     for file in files[1:]:
-        other = open_file(file)
+        other = open_file(file, columns, told.delimiter)
         _refuse_twice(other, columns)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
                 raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
             if name in dtypes:
                 dtypes[name] = _common(dtypes[name], other.dtypes[name], name, file)
-    result = Log(log.kind, tuple(files), None, dtypes, label)
+    dtypes |= dict.fromkeys(told.hive, pl.String())
+    result = Log(log.kind, tuple(files), None, dtypes, label, delimiter=told.delimiter, hive=tuple(told.hive))
     if log.kind == "csv" and len(files) > 1:
-        _refuse_mixed_text(result, columns)
+        _refuse_mixed_text(result, [name for name in columns if name in log.dtypes])
     return result
 
 
@@ -241,27 +341,30 @@ def _refuse_twice(log: Log, columns: Sequence[str]) -> None:
             raise DeclarationError(f"{log.label} has more than one column {name!r}: rename them apart")
 
 
-def open_file(file: str) -> Log:
-    """Find out what columns a file has, from its header or schema alone."""
+def open_file(file: str, columns: Sequence[str] = (), delimiter: str | None = None) -> Log:
+    """Find out what columns a file has, from its header or schema alone; JSON lines have those that are asked for."""
     label = f"file {file!r}"
-    with engine_errors(label, Log(_kind(file), (file,), None, {}, label)):
-        if _kind(file) == "csv":
-            return Log("csv", (file,), None, dict(scan_csv(file).collect_schema()), label)
-        return Log("parquet", (file,), None, dict(pl.read_parquet_schema(file)), label)
+    kind = _kind(file)
+    with engine_errors(label, Log(kind, (file,), None, {}, label)):
+        if kind == "json":
+            return Log(kind, (file,), None, dict.fromkeys(columns, pl.String()), label)
+        if kind == "csv":
+            return Log(kind, (file,), None, dict(scan_csv(file, delimiter).collect_schema()), label)
+        return Log(kind, (file,), None, dict(pl.read_parquet_schema(file)), label)
 
 
-def scan_csv(file: str, *, inferred: bool = False) -> pl.LazyFrame:
+def scan_csv(file: str, delimiter: str | None = None) -> pl.LazyFrame:
     """Read a CSV file as text; only empty fields are null, and no row says how others are read.
 
     Args:
-        file: Its path; the ending says what separates its fields.
-        inferred: Guess dtypes instead.
+        file: Its path.
+        delimiter: Between its fields; a comma or, by the ending of the path, a tab if None.
     """
     return pl.scan_csv(
         file,
-        infer_schema=inferred,
+        infer_schema=False,
         has_header=True,
-        separator="\t" if file.lower().removesuffix(".gz").endswith(".tsv") else ",",
+        separator=delimiter or ("\t" if file.lower().removesuffix(".gz").endswith(".tsv") else ","),
         quote_char='"',
         comment_prefix=None,
         truncate_ragged_lines=False,
@@ -270,7 +373,7 @@ def scan_csv(file: str, *, inferred: bool = False) -> pl.LazyFrame:
     )
 
 
-def _matches(path: str) -> list[str]:
+def _matches(path: str, *, in_folders: bool = False) -> list[str]:
     if Path(path).is_file():
         return [path]
     if "://" in path:
@@ -278,13 +381,31 @@ def _matches(path: str) -> list[str]:
             f"{path!r} is a URL: copy the files to this machine, or read them with polars.scan_parquet or a Query"
         )
     if Path(path).is_dir():
-        raise NotFoundError(f"{path!r} is a directory: name its files, such as {str(Path(path) / '*.parquet')!r}")
+        if in_folders:
+            return _within(Path(path))
+        partitions = sorted(place.name for place in Path(path).iterdir() if place.is_dir() and "=" in place.name)
+        hint = f"; folders such as {partitions[0]!r} hold a column: {_HIVE_HINT}" if partitions else ""
+        raise NotFoundError(
+            f"{path!r} is a directory: name its files, such as {str(Path(path) / '*.parquet')!r}{hint}"
+        )
     if _looks_like_sql(path):
         raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
     found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
     if not found:
         raise NotFoundError(f"there is no file {path!r}")
     return found
+
+
+def _within(directory: Path) -> list[str]:
+    """Every file of a log in a directory; what others put there begins with a dot or an underscore."""
+    files = sorted(
+        str(place)
+        for place in directory.rglob("*")
+        if place.is_file() and not any(part[0] in "._" for part in place.relative_to(directory).parts)
+    )
+    if not files:
+        raise NotFoundError(f"there is no file in {str(directory)!r}")
+    return files
 
 
 def _kind(file: str) -> Kind:
@@ -315,7 +436,7 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
         for_file = []
         for file in log.files:
             with engine_errors(f"file {file!r}"):
-                scan = scan_csv(file).select(pl.col(name).replace("", None).drop_nulls())
+                scan = scan_csv(file, log.delimiter).select(pl.col(name).replace("", None).drop_nulls())
                 shape = pl.col(name).str.contains(number).all(), pl.len()
                 for_file.append(scan.select(shape[0], shape[1].alias("rows")).collect(engine="streaming").row(0))
         kinds = {whole for whole, rows in for_file if rows}
@@ -372,7 +493,7 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
 def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
     """Look with Polars for the file that fails, and how; only done once reading has failed."""
     for file in log.files:
-        single = Log(log.kind, (file,), None, log.dtypes, file)
+        single = Log(log.kind, (file,), None, log.dtypes, file, delimiter=log.delimiter)
         try:
             single.lazy(list(log.dtypes)).select(pl.all().null_count()).collect(engine="streaming")
         except ENGINE_FAILURES as failure:
@@ -383,14 +504,9 @@ def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
 def check_unit_dtypes(log: Log, units: Sequence[str]) -> None:
     """Refuse columns of the unit whose values cannot be compared exactly, or have no text form in a tuple."""
     for unit in units:
-        dtype = log.dtypes[unit]
-        if log.kind == "csv":
-            with engine_errors(log.label, log):
-                looks = [scan_csv(file, inferred=True).collect_schema()[unit] for file in log.files]
-            dtype = next((found for found in looks if found.is_float()), dtype)
-        _check_unit_dtype(unit, dtype)
+        _check_unit_dtype(unit, log.dtypes[unit])
         if len(units) > 1:
-            part_of_tuple(unit, dtype)
+            part_of_tuple(unit, log.dtypes[unit])
 
 
 def _check_unit_dtype(unit: str, dtype: pl.DataType) -> None:
@@ -409,11 +525,12 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
     for column, name in enumerate(key):
         wanted = domain.dtypes[column]
-        parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (log.kind == "csv" and wanted.is_integer()))
+        is_text = log.kind in _TEXT or name in log.hive or name in log.casts
+        parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (is_text and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
-                "cast the column, or declare another domain"
+                "say what it becomes (key_types, on the command line --key-type), or declare another domain"
             )
 
 
@@ -431,7 +548,7 @@ def _why_unreadable(file: str, failure: BaseException) -> str | None:
     try:
         if path.stat().st_size == 0:
             return "it is empty"
-        if ".csv" not in file.lower() and ".tsv" not in file.lower():
+        if _kind(file) == "parquet":
             return None if _is_framed(path) else "it is no whole Parquet file"
         if not _is_text(path):
             return "it is not UTF-8 text"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
 from sparsehist.counting.count import Engine
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.domain import Domain
@@ -67,6 +67,7 @@ def create(
     on_outside: Choice = "error",
     bounding: str = "keep",
     most_keys: int | None = None,
+    key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
     if_exists: str = "error",
     accept_changed_source: bool = False,
@@ -82,8 +83,9 @@ def create(
 
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
-        source: The log: path, glob or list of paths (Parquet, CSV), Polars frame, DuckDB relation, anything
-            with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
+        source: The log: path, glob or list of paths (Parquet, CSV, JSON lines), `Files` that say how they are read,
+            Polars frame, DuckDB relation, anything with the Arrow PyCapsule interface, `Query`, or `Counts` that were
+            bounded elsewhere.
         name: Of the series.
         unit: Column of the privacy unit (who is protected), or several that name it together, such as
             ("date", "ip_id"); not for `Counts`.
@@ -106,6 +108,9 @@ def create(
             Laplace noise). Where many units have more, shares are far less biased.
         most_keys: For "share": keys to which a unit is cut before that; 64 times max_keys by default. The thresholds
             of an open domain rise with it.
+        key_types: What key columns are turned into before they are counted: {"time": "date"} counts days of
+            timestamps, "integer" and "text" take whole numbers, booleans, decimals and text. Not for queries, which
+            cast in their SELECT.
         unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
             that nobody did; SQL's `unverified = true`.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
@@ -134,9 +139,9 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        unverified=unverified,
+        key_types=key_types, unverified=unverified,
     )  # fmt: skip
-    if not isinstance(source, (str, os.PathLike, list, tuple)):
+    if not isinstance(source, (str, os.PathLike, list, tuple, Files)):
         checked = isinstance(source, Query) and not unverified
         declaration = replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
     checked_choice("if_exists", if_exists, ("error", "reuse"))
@@ -165,8 +170,8 @@ def create(
             salt = rng.bytes(16)
             counted = count_keys(
                 source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
-                salt=salt, on_null=on_null, on_outside=on_outside, weights=declaration.touched, engine=engine,
-                memory_limit=memory_limit, threads=threads, temporary_directory=spill, progress=report,
+                salt=salt, on_null=on_null, on_outside=on_outside, key_types=key_types, weights=declaration.touched,
+                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=spill, progress=report,
                 watch=trace.watch,
             )  # fmt: skip
             source_text = trace.finish().as_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -133,6 +133,7 @@ class Declaration:
             with equal weights.
         most_keys: Keys to which a unit is cut before its weight is found; None unless weights are shared.
         unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
+        key_types: What key columns are turned into before they are counted, as pairs of a column and a type.
         source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
             was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
             Arrow stream, counts); empty for files. No part of what makes two declarations equal.
@@ -151,6 +152,7 @@ class Declaration:
     bounding: str = "keep"
     most_keys: int | None = None
     unverified: bool = False
+    key_types: tuple[tuple[str, str], ...] = ()
     source: str = field(default="", compare=False)
 
     @property
@@ -218,6 +220,7 @@ class Declaration:
             "bounding": self.bounding,
             "most_keys": self.most_keys,
             "unverified": self.unverified,
+            "key_types": dict(self.key_types),
             "source": self.source,
         }
 
@@ -244,6 +247,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         bounding=stored.get("bounding", "keep"),
         most_keys=stored.get("most_keys"),
         unverified=stored.get("unverified", False),
+        key_types=tuple(stored.get("key_types", {}).items()),
         source=stored.get("source", ""),
     )
 
@@ -273,12 +277,15 @@ def declare(
     bounding: str = "keep",
     most_keys: int | None = None,
     unverified: bool = False,
+    key_types: Mapping[str, str] | None = None,
 ) -> Declaration:
     """Check the parameters of a new series.
 
     Raises:
         DeclarationError: If one of them is wrong; the message carries its value.
     """
+    from sparsehist.counting.contract import checked_key_types  # which loads the engines
+
     columns = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
     if not columns or not all(isinstance(column, str) and column for column in columns):
         raise DeclarationError(f"key must be a column's name or a list of names, got {key!r}")
@@ -303,6 +310,7 @@ def declare(
         bounding=checked_choice("bounding", bounding, ("keep", "share")),
         most_keys=_checked_most_keys(bounding, most_keys, max_keys, load_family(stored, max_keys)),
         unverified=checked_choice("unverified", unverified, (False, True)),
+        key_types=tuple(sorted(checked_key_types(key_types, columns).items())),
     )
 
 

@@ -14,7 +14,7 @@ from sparsehist.sqlfront.heads import CreateSeries
 from sparsehist.sqlfront.script import pointed
 
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
-_NOT_OPTIONS = {"store", "source", "name", "if_exists", "progress", "wait", "seed", "who"}
+_NOT_OPTIONS = {"store", "source", "name", "key_types", "if_exists", "progress", "wait", "seed", "who"}
 _OWN_OPTIONS = {"public_tables"}
 _NEEDED = ("unit", "key", "max_keys", "domain")
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.

@@ -99,7 +99,6 @@ class _Record:
     series_id, population, name, path_id = "00", "default", "cells", 0
     accepted = None
     paths = (PathRecord(0, "cells", None, None, "gaussian", False),)
-    accepted = None
 
 
 def declared(size: int, max_keys: int) -> Declaration:

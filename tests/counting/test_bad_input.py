@@ -156,8 +156,6 @@ def test_files_that_disagree_are_refused(engine, tmp_path):
         refused(DataError, "'user_id'.*one id must not be two", files, engine=engine)
         getattr(a_frame([1, 2], ["a", "b"]).rename({"query": "other"}), write)(files[1])
         refused(DataError, "no column 'query'", files, engine=engine)
-    (tmp_path / "float.csv").write_text(f"user_id,query\n1.0,{SECRET}\n2.0,a\n")
-    refused(DataError, "fractional", tmp_path / "float.csv", engine=engine)
     refused(DeclarationError, "all be Parquet", [tmp_path / "0.csv", tmp_path / "0.parquet"], engine=engine)
 
 

@@ -1,0 +1,155 @@
+"""How files are read is declared: as text, by delimiter, from folders, as JSON lines, and into what keys turn."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting import count_keys
+from sparsehist.errors import DataError, DeclarationError, NotFoundError
+
+ENGINES = ("polars", "duckdb")
+
+
+def counted(source: object, directory: Path, domain: sh.Domain, engine: str, **options: object) -> dict:
+    """Each key with its number of units."""
+    options = {"unit": "user", "key": ["key"], "max_keys": 5, **options}
+    found = count_keys(source, domain=domain, salt=bytes(16), temporary_directory=directory, engine=engine, **options)  # type: ignore[call-overload]
+    return {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in found.frame.rows()}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_units_of_csv_files_are_text(tmp_path: Path, engine: str) -> None:
+    """17850.0 is a name like any other, beside 17850 and whatever else the file holds."""
+    log = tmp_path / "log.csv"
+    log.write_text("user,key\n17850.0,a\n17850,a\n2.5e3,a\nx,b\n17850.0,a\n")
+    assert counted(log, tmp_path, sh.Strings(max_bytes=4), engine) == {"a": 3, "b": 1}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_delimiter_is_declared(tmp_path: Path, engine: str) -> None:
+    """Never guessed: without it the header is one field."""
+    log = tmp_path / "log.csv"
+    log.write_text('user;key\n1;"a;b"\n2;c,d\n')
+    assert counted(sh.Files(log, delimiter=";"), tmp_path, sh.Strings(max_bytes=4), engine) == {"a;b": 1, "c,d": 1}
+    with pytest.raises(DeclarationError, match="1 field"):
+        counted(log, tmp_path, sh.Strings(max_bytes=4), engine)
+    for wrong in (";;", "", "é", 1):
+        with pytest.raises(DeclarationError, match="one ASCII character"):
+            sh.Files(log, delimiter=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("ending", ["jsonl", "ndjson", "jsonl.gz"])
+def test_json_lines_are_text_as_csv_is(tmp_path: Path, engine: str, ending: str) -> None:
+    """Numbers and texts are one text, whatever other lines hold; a key that is missing is null."""
+    log = tmp_path / f"log.{ending}"
+    lines = '{"user": 1, "key": 5, "more": {"x": []}}\n{"key": "5", "user": "1"}\n{"user": "b", "key": 6}\n'
+    log.write_bytes(gzip.compress(lines.encode()) if ending.endswith("gz") else lines.encode())
+    assert counted(log, tmp_path, sh.Integers(10), engine) == {5: 1, 6: 1}
+    content = lines + '{"user": "planted"}\n'
+    log.write_bytes(gzip.compress(content.encode()) if ending.endswith("gz") else content.encode())
+    with pytest.raises(DataError, match="null, NaN or empty") as refused:
+        counted(log, tmp_path, sh.Integers(10), engine)
+    assert "planted" not in str(refused.value)
+    assert counted(log, tmp_path, sh.Integers(10), engine, on_null="drop") == {5: 1, 6: 1}
+    log.write_bytes(b"planted\n")
+    with pytest.raises(DataError) as refused:
+        counted(log, tmp_path, sh.Integers(10), engine)
+    assert "planted" not in str(refused.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_columns_in_names_of_folders(tmp_path: Path, engine: str, ending: str) -> None:
+    """A directory is read whole, its folders' values unquoted; the hint says how where nothing was declared."""
+    for day, place, users in (("2024-01-01", "a b", [1, 2]), ("2024-01-02", "c%20d", [2]), ("2024-01-02", "x", [3])):
+        folder = tmp_path / "log" / f"day={day}" / f"place={place}"
+        folder.mkdir(parents=True)
+        getattr(pl.DataFrame({"user": users}), f"write_{ending}")(folder / f"part.{ending}")
+    (tmp_path / "log" / "_SUCCESS").write_text("")
+    (tmp_path / "log" / ".part.crc").write_text("x")
+    source = sh.Files(tmp_path / "log", hive=["day", "place"])
+    days = sh.Dates("2024-01-01", "2024-01-31")
+    first, second = dt.date(2024, 1, 1), dt.date(2024, 1, 2)
+    assert counted(source, tmp_path, days, engine, key=["day"]) == {first: 2, second: 2}
+    both = sh.Product(place=sh.Strings(max_bytes=8), day=days)
+    assert counted(source, tmp_path, both, engine, key=["place", "day"]) == {
+        ("a b", first): 2, ("c d", second): 1, ("x", second): 1,
+    }  # fmt: skip
+    pattern = str(tmp_path / "log" / "*" / "*" / f"*.{ending}")
+    assert counted(sh.Files(pattern, hive=["day"]), tmp_path, days, engine, key=["day"]) == {first: 2, second: 2}
+    with pytest.raises(DeclarationError, match="hive"):
+        counted(pattern, tmp_path, days, engine, key=["day"])
+    with pytest.raises(NotFoundError, match="hive"):
+        counted(tmp_path / "log", tmp_path, days, engine, key=["day"])
+    with pytest.raises(DataError, match="no folder hour="):
+        counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, engine, key=["hour"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("form", ["frame", "lazy", "parquet", "csv"])
+def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, engine: str, form: str) -> None:
+    """Timestamps are cut to days; booleans, decimals and whole numbers become numbers or text, exactly."""
+    noon = dt.datetime(2024, 1, 2, 12, 30)  # noqa: DTZ001  logs have times without zones
+    frame = pl.DataFrame(
+        {
+            "user": [1, 2, 3],
+            "time": [noon, noon.replace(hour=23, minute=59, second=59, microsecond=999999), noon.replace(day=3)],
+            "flag": [True, False, True],
+            "price": pl.Series([Decimal("2.00"), Decimal("2.50"), Decimal("10.00")], dtype=pl.Decimal(9, 2)),
+            "number": [7, 7, 12],
+        }
+    )
+    source: object = frame
+    if form in ("parquet", "csv"):
+        source = tmp_path / f"log.{form}"
+        getattr(frame, f"write_{form}")(source)
+    elif form == "lazy":
+        source = frame.lazy()
+    days = sh.Dates("2024-01-01", "2024-01-31")
+
+    def of(key: str, kind: str, domain: sh.Domain, **options: object) -> dict:
+        return counted(source, tmp_path, domain, engine, key=[key], key_types={key: kind}, **options)
+
+    assert of("time", "date", days) == {dt.date(2024, 1, 2): 2, dt.date(2024, 1, 3): 1}
+    assert of("number", "text", sh.Strings(max_bytes=2)) == {"7": 2, "12": 1}
+    assert of("number", "integer", sh.Integers(20)) == {7: 2, 12: 1}
+    assert of("flag", "text", sh.Catalogue(["true", "false"])) == {"true": 2, "false": 1}
+    with pytest.raises(DataError, match="outside"):
+        of("price", "integer", sh.Integers(20))
+    assert of("price", "integer", sh.Integers(20), on_outside="drop") == {2: 1, 10: 1}
+    assert of("price", "text", sh.Strings(max_bytes=5)) == {"2.00": 1, "2.50": 1, "10.00": 1}
+    if form != "csv":
+        assert of("flag", "integer", sh.Integers(2)) == {1: 2, 0: 1}
+        with pytest.raises(DeclarationError, match="does not become"):
+            of("price", "date", days)
+        with pytest.raises(DataError, match="key_types"):
+            counted(source, tmp_path, days, engine, key=["time"])
+    with pytest.raises(DeclarationError, match="key_types"):
+        of("price", "number", days)
+
+
+def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
+    """They are stored, compared and kept by a store that is opened again; a query casts by itself."""
+    frame = pl.DataFrame(
+        {"user": [1, 2], "key": pl.datetime_range(pl.datetime(2024, 1, 2), pl.datetime(2024, 1, 3), "1d", eager=True)}
+    )
+    declared: dict = {"name": "s", "unit": "user", "key": "key", "max_keys": 1, "if_exists": "reuse"}
+    days = sh.Dates("2024-01-01", "2024-01-31")
+    made = sh.create(tmp_path / "s", frame, domain=days, key_types={"key": "date"}, **declared)
+    assert sh.open(tmp_path / "s").series("s").declaration == made.declaration
+    assert made.declaration.key_types == (("key", "date"),)
+    with pytest.raises(sh.errors.SeriesDiffersError, match="key_types"):
+        sh.create(tmp_path / "s", frame.cast({"key": pl.Date}), domain=days, **declared)
+    with pytest.raises(DeclarationError, match="in a query"):
+        sh.create(
+            tmp_path / "s", sh.Query("select 1 as user, now() as key"), domain=days, key_types={"key": "date"},
+            unverified=True, **(declared | {"name": "t"}),
+        )  # fmt: skip

@@ -96,7 +96,7 @@ def of_enums(there):
         ("select a.user_id, a.query from moods a join moods b on a.user_id = b.user_id and a.mood < b.mood", False),
         ("select user_id, query from moods a where mood > any (select mood from moods b where b.user_id = a.user_id)",
          False),
-        ("select l.user_id, query from log l join (from areas order by region::mood limit 1) a using (country)", False),
+        ("select l.user_id, query from log l join (from areas order by region::mood limit 1) using (country)", False),
         ("select l.user_id, query from log l join (from areas order by random() limit 1) a using (country)", False),
         ("select user_id, mood::varchar as query from moods where mood = 'a'", True),
         ("select user_id, mood::varchar as query, count(*) from moods group by user_id, mood", True),
@@ -134,7 +134,10 @@ def test_a_variable_is_refused_however_it_is_read(there):
 def test_a_value_that_cannot_be_written_is_refused(there):
     """NaN has no like in the plan's JSON: the query is refused, and nothing else happens."""
     with pytest.raises(GuaranteeError, match="cannot be written"):
-        _check("select user_id, query from log where w < $x", there, parameters={"x": float("nan")})
+        _check(
+            "select user_id, sum(n * $x)::varchar as query from log group by user_id",
+            there, parameters={"x": float("nan")},
+        )  # fmt: skip
 
 
 def test_two_windows_in_opposite_directions_pair_numbers_of_tied_rows(there):

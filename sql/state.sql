@@ -46,8 +46,9 @@ create table store (                   -- one row
     format_version integer not null,
     store_id       text    not null,
     generation     integer not null,   -- raised by one in every transaction that changes what was released
-    inode          text    not null,   -- of the directory, at its home: another one is a copy
+    directory      text    not null,   -- what tells the directory at its home from copies: inode, birth, file system
     home           text    not null,
+    anchor         text,               -- directory elsewhere that has to know how far the store has come, or null
     created        integer not null
 ) strict;
 
@@ -130,8 +131,8 @@ create table event (                   -- appended only, never changed: who did 
     happened   integer not null,
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
-                                       -- 'set budget', 'raise cap', 'declare disjoint', 'accept changed source',
-                                       -- 'refuse'
+                                       -- 'move store', 'set budget', 'raise cap', 'declare disjoint',
+                                       -- 'accept changed source', 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
@@ -157,19 +158,19 @@ commit;
 -- name: insert_store
 -- The one row that says which store this is.
 --
--- in:  $format_version, $store_id, $inode, $home, $created
+-- in:  $format_version, $store_id, $directory, $home, $anchor, $created
 -- out: nothing
 
-insert into store values ($format_version, $store_id, 0, $inode, $home, $created);
+insert into store values ($format_version, $store_id, 0, $directory, $home, $anchor, $created);
 
 
 -- name: read_store
 -- Which store this is and how far it has come.
 --
 -- in:  nothing
--- out: format_version, store_id, generation, inode, home
+-- out: format_version, store_id, generation, directory, home, anchor
 
-select format_version, store_id, generation, inode, home from store;
+select format_version, store_id, generation, directory, home, anchor from store;
 
 
 -- name: raise_generation
@@ -182,21 +183,14 @@ update store set generation = generation + 1 where generation = $seen;
 
 
 -- name: take_place
--- Take a copy in the place of the original: the next generation, in another directory.
+-- Make a place the home of the store: the next generation, perhaps in another directory.
 --
--- in:  $seen: the generation of the copy, $inode: of its directory
+-- in:  $seen: the generation before, $directory, $home: absolute path, $anchor
 -- out: nothing; changes 1 or 0 rows
 
-update store set generation = generation + 1, inode = $inode where generation = $seen;
-
-
--- name: move_home
--- Record where the store lives, once every mark of the old place is raised.
---
--- in:  $home: absolute path
--- out: nothing
-
-update store set home = $home;
+update store
+set generation = generation + 1, directory = $directory, home = $home, anchor = $anchor
+where generation = $seen;
 
 
 -- name: insert_publication

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from sparsehist import __version__
 from sparsehist.cli import ledger_commands, plan_command, signature_commands
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import Bounding, MostKeys, SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import Anchor, Bounding, MostKeys, SeriesName, StorePath, Wait, Who
 from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
@@ -137,6 +137,7 @@ def create(
     ] = "auto",
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    anchor: Anchor = None,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
@@ -159,7 +160,7 @@ def create(
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
         key_types=key_types(key_type), if_exists=if_exists, accept_changed_source=accept_changed_source,
-        engine=engine, memory_limit=memory_limit, threads=threads, who=who, wait=wait,
+        engine=engine, memory_limit=memory_limit, threads=threads, anchor=anchor, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -369,18 +370,19 @@ def backup(
 
 
 @app.command(sort_key=6)
-def adopt(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+def adopt(store: StorePath, /, *, anchor: Anchor = None, wait: Wait = 0.0) -> Answer:
     """Accept a copied or restored store in the place of one that is gone for good.
 
     Refused while the original is still where it was, and if anything was released
-    from it since the copy was made.
+    from it since the copy was made, as far as that can be told. It gives a store
+    another anchor, too.
 
     For example:
       sparsehist adopt logs.sparsehist
     """
     from sparsehist.cli.commands import adopt_store
 
-    return adopt_store(store, wait=wait)
+    return adopt_store(store, anchor=anchor, wait=wait)
 
 
 @app.command(sort_key=7)

@@ -325,12 +325,12 @@ def back_up(store: Path, destination: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
-def adopt_store(store: Path, *, wait: float) -> Answer:
+def adopt_store(store: Path, *, anchor: Path | None, wait: float) -> Answer:
     """Accept a copied store."""
     from sparsehist.store import adopt
 
     check_place(store, wait)
-    adopt(store, wait=wait)
+    adopt(store, anchor=anchor, wait=wait)
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 

@@ -64,7 +64,7 @@ EVENT_COLUMNS = {
     "happened": "when",
     "who": "asked for it, as given by the caller; else the user of the operating system",
     "what": "create store, create series, release, refuse, set budget, raise cap, declare disjoint, drop series, "
-    "adopt store",
+    "adopt store, move store",
     "series": "name of the series",
     "series_id": "its random id: names of dropped series can be used again",
     "path_id": "number of the noise path",

@@ -76,6 +76,7 @@ def create(
     threads: int | None = None,
     progress: Progress = None,
     who: str | None = None,
+    anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
     seed: int | None = None,
 ) -> Series:
@@ -122,6 +123,8 @@ def create(
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
         who: Asks for it, kept in the ledger; the user of the operating system by default.
+        anchor: For a store that is made now: a directory on another machine or disk that is to know how far the
+            store has come, so that no snapshot or copy of it can be used beside it.
         wait: Seconds to wait for a store in use.
         seed: Makes a ":memory:" store reproducible.
 
@@ -149,10 +152,11 @@ def create(
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     asked = _Asked(source, declaration, if_exists, accept_changed_source, who)
-    made = _made(home.path)
+    made = _made(home.path, None if anchor is None else Path(anchor))
     try:
         with ExitStack() as spills, reporting(progress) as report:
             with home._hold(wait or None) as state:
+                state.check_anchor(anchor)
                 record = state.series(name)
                 if record is None:
                     Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
@@ -214,12 +218,12 @@ class _Asked:
         return Trace(self.source, tuple(dict.fromkeys((*unit, *declared.key, *counts))), key)
 
 
-def _made(path: Path) -> bool:
+def _made(path: Path, anchor: Path | None) -> bool:
     """Make a store unless there is one; whether this call made it."""
     if is_store(path):
         return False
     try:
-        create_store(path)
+        create_store(path, anchor=anchor)
     except NameTakenError:  # two runs at once
         if not is_store(path):
             raise

@@ -340,12 +340,21 @@ class Store:
             write_ledger(target, spent, events, store_id=state.store_id, generation=state.generation, delta=delta)
 
 
-def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.0, seed: int | None = None) -> Store:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    anchor: str | os.PathLike[str] | None = None,
+    wait: float = 0.0,
+    seed: int | None = None,
+) -> Store:
     """Open a store.
 
     Args:
         path: Its directory, or ":memory:" for experiments.
         create: Make an empty store if there is none.
+        anchor: For a store that is made now: a directory on another machine or disk that is to know how far the store
+            has come.
         wait: Seconds every call waits for a store in use before it gives up.
         seed: Makes a ":memory:" store reproducible.
 
@@ -358,8 +367,9 @@ def open(path: str | os.PathLike[str], *, create: bool = False, wait: float = 0.
     """
     store = Store(path, wait=wait, seed=seed)
     if create and not is_store(store.path):
-        create_store(store.path)
+        create_store(store.path, anchor=None if anchor is None else Path(anchor))
     with store._hold() as state:
+        state.check_anchor(anchor)
         store._remember(state)
         return store
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import glob
 import json
 import os
 import secrets
 import shutil
+import struct
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
@@ -22,6 +25,9 @@ STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
 _BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
 _SPILL_NAME = "sparsehist-spill-"
+_BIRTH = 0x800  # of statx
+_CHANGES = 24  # where the header of a SQLite file counts them
+_KEEPS_ITS_ID = (0xEF53, 0x9123683E, 0x2FC12FC1)  # ext4, btrfs, ZFS
 _SHORTEST_NAP, _LONGEST_NAP = 0.002, 0.05
 
 
@@ -268,3 +274,57 @@ def _still_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
+
+
+def directory_id(path: Path) -> str:
+    """What tells a directory from its copies: inode, birth time and file system, as far as they are known.
+
+    A restored directory may have the number of the lost one, and the first directories of two file systems do; the
+    birth time cannot be set. Of the file system only an id that it keeps is taken: a number of a device changes when
+    a disk is attached in another order.
+    """
+    with disk_errors(path):
+        born, system = birth_time(path), system_id(path)
+        return f"{path.stat().st_ino}:{born or ''}:{system or ''}"
+
+
+def same_directory(one: str, other: str) -> bool:
+    """Whether two of these ids may be of one directory: what is known of both is equal."""
+    pairs = list(zip(one.split(":"), other.split(":"), strict=False))
+    return bool(pairs) and all(a == b for a, b in pairs if a and b)
+
+
+def birth_time(path: Path) -> int | None:
+    """When a file was made, in nanoseconds, where the system knows; Python does not ask Linux for it."""
+    statx = getattr(ctypes.CDLL(None), "statx", None)
+    answer = ctypes.create_string_buffer(256)
+    if statx is None or statx(-100, os.fsencode(path), 0, _BIRTH, answer):  # relative to the working directory
+        return None
+    (mask,), (seconds, nanoseconds) = struct.unpack_from("I", answer), struct.unpack_from("qI", answer, 80)
+    return seconds * 10**9 + nanoseconds if mask & _BIRTH and seconds else None
+
+
+def system_id(path: Path) -> str | None:
+    """The id of a file system that keeps it over restarts, and does not share it with its snapshots."""
+    statfs = getattr(ctypes.CDLL(None), "statfs", None)
+    answer = ctypes.create_string_buffer(512)
+    if sys.platform != "linux" or struct.calcsize("l") != 8 or statfs is None or statfs(os.fsencode(path), answer):
+        return None
+    kind = struct.unpack_from("l", answer)[0]
+    return answer.raw[56:64].hex() if kind in _KEEPS_ITS_ID else None
+
+
+def last_change(store: Path) -> tuple[int, int]:
+    """How often the state file was changed, by SQLite's count, and when last, in nanoseconds.
+
+    The time is that of its inode, which no copying tool can set: a file put back from a copy has a later one.
+    """
+    path = store / STATE
+    with disk_errors(path), path.open("rb") as file:
+        file.seek(_CHANGES)
+        return int.from_bytes(file.read(4)), os.fstat(file.fileno()).st_ctime_ns
+
+
+def has_journal(store: Path) -> bool:
+    """Whether a run died within a transaction, which the next one rolls back."""
+    return (store / f"{STATE}-journal").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
 from sparsehist.store.committing import insert_event
-from sparsehist.store.database import Database, now, open_database
+from sparsehist.store.database import now, open_database
 from sparsehist.store.layout import (
     ADOPTING,
     FORMAT_VERSION,
@@ -18,30 +18,32 @@ from sparsehist.store.layout import (
     SPILL,
     check_format,
     check_is_store,
+    directory_id,
     exclusive_lock,
     make_locked,
-    make_spill,
     remove_dead_buildings,
     write_format,
 )
 from sparsehist.store.opening import (
     StoreIdentity,
     check_is_newest,
-    inode_of,
+    held,
+    is_original,
     open_state,
     read_identity,
-    settle_home,
     stands_elsewhere,
+    take_place,
 )
-from sparsehist.store.private_files import PRIVATE, disk_errors, read_regular, sync_directory, write_file
-from sparsehist.store.witnesses import MARK_SUFFIX, raise_mark
+from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.witnesses import CLAIMS, MARK_SUFFIX, Anchor
 
 
-def create_store(path: Path, *, durable: bool = True) -> None:
+def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True) -> None:
     """Make an empty store: a directory nobody else can read, there at once or not at all.
 
     Args:
         path: Where; nothing may be there yet but an empty directory.
+        anchor: A directory on another machine or disk that is to know how far the store has come.
         durable: False for a store that nobody needs after a power cut.
 
     Raises:
@@ -52,7 +54,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
     path = path.resolve()
     building, lock = _start_building(path)
     try:
-        _fill(building, path, durable=durable)
+        _fill(building, path, anchor=_checked_anchor(anchor, path), durable=durable)
         _put_in_place(building, path, durable=durable)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -80,7 +82,7 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
         building, lock = _start_building(destination)
         try:
             with disk_errors(destination):
-                ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING)
+                ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING, CLAIMS)
                 shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
                 for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
                     directory.chmod(0o700)
@@ -93,41 +95,30 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
             os.close(lock)
 
 
-def adopt(path: str | os.PathLike[str], *, wait: float = 0.0) -> None:
-    """Take a copy of a store in the place of one that is gone for good.
+def adopt(path: str | os.PathLike[str], *, anchor: str | os.PathLike[str] | None = None, wait: float = 0.0) -> None:
+    """Take a copy of a store in the place of one that is gone for good, or one that was put back where it stood.
 
-    Every other copy of the same age is refused from then on, where the marks of the old place or a public
-    ledger can be reached.
+    Every other copy of the same age is refused from then on, where the marks of the old place, a public ledger or
+    its anchor can be reached.
 
     Args:
         path: The copy.
+        anchor: A directory on another machine or disk that is to know from now on how far the store has come, in the
+            place of the one it had.
         wait: How long to wait for whoever holds it, in seconds.
 
     Raises:
         StoreRolledBackError: If the original is still there, or had gone on to release something since.
     """
     path = Path(path).resolve()
-    check_is_store(path)
-    with exclusive_lock(path / LOCK, wait=wait):
-        check_format(path)
-        make_spill(path)
-        database = open_database(path, durable=True)
-        try:
-            identity = read_identity(database, path)
-            _check_original_is_gone(path, identity)
-            inode = inode_of(path)
-            if inode == identity.inode:
-                check_is_newest(path, identity)
-            else:
-                token = _own_token(path)
-                check_is_newest(path, identity, token=token)
-                _raise_marks_for(path, identity, token)
-                _take_place(database, inode, identity)
-                identity = read_identity(database, path)
-                (path / ADOPTING).unlink()
-            settle_home(path, database, identity)
-        finally:
-            database.close()
+    place = _checked_anchor(None if anchor is None else Path(anchor), path)
+    with held(path, wait=wait, durable=True) as database:
+        identity = read_identity(database, path)
+        _check_original_is_gone(path, identity)
+        reachable = identity.anchor is not None and identity.anchor.path.exists()
+        check_is_newest(path, identity, anchored=place is None or reachable)
+        if place is not None or identity.home != path or not is_original(path, identity):
+            take_place(path, database, identity, "adopt store", anchor=place)
 
 
 def migrate(path: str | os.PathLike[str], *, wait: float = 0.0) -> int:
@@ -166,6 +157,18 @@ def _check_is_free(path: Path) -> None:
         raise NotFoundError(f"{path.parent} is no directory; make it first")
 
 
+def _checked_anchor(anchor: Path | None, path: Path) -> Path | None:
+    """The directory of an anchor, absolute; refused inside the store, with which it would be copied."""
+    if anchor is None:
+        return None
+    anchor = anchor.resolve()
+    if not anchor.is_dir():
+        raise NotFoundError(f"{anchor} is no directory to anchor a store in; make it first")
+    if anchor == path or path in anchor.parents:
+        raise DeclarationError(f"the anchor {anchor} is inside the store, which would be copied with it")
+    return anchor
+
+
 def _start_building(path: Path) -> tuple[Path, int]:
     """A directory beside the place, with its lock held."""
     with disk_errors(path.parent):
@@ -174,11 +177,13 @@ def _start_building(path: Path) -> tuple[Path, int]:
     return building, make_locked(building)
 
 
-def _fill(building: Path, path: Path, *, durable: bool) -> None:
+def _fill(building: Path, path: Path, *, anchor: Path | None, durable: bool) -> None:
     with disk_errors(building):
         for name in (SERIES, SPILL):
             (building / name).mkdir(mode=0o700)
     store_id = secrets.token_hex(16)
+    if anchor is not None:
+        Anchor(anchor, store_id).begin(0)
     database = open_database(building, durable=durable, create=True)
     try:
         with database.transaction():
@@ -187,8 +192,9 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
                 "insert_store",
                 format_version=FORMAT_VERSION,
                 store_id=store_id,
-                inode=inode_of(building),
+                directory=directory_id(building),
                 home=str(path),
+                anchor=anchor and str(anchor),
                 created=when,
             )
             insert_event(database, when, "create store", generation=0)
@@ -224,27 +230,3 @@ def _check_original_is_gone(path: Path, identity: StoreIdentity) -> None:
             f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
             "noises for one level. Use that one, or remove it first"
         )
-
-
-def _own_token(path: Path) -> str:
-    """What tells this adoption from that of another copy; kept until it is done, should this run die."""
-    with disk_errors(path):
-        try:
-            return str(read_regular(path / ADOPTING, at_most=1 << 10), "utf-8", "replace")
-        except FileNotFoundError:
-            token = secrets.token_hex(16)
-            write_file(path / ADOPTING, token.encode(), durable=True)
-            return token
-
-
-def _raise_marks_for(path: Path, identity: StoreIdentity, token: str) -> None:
-    """Shut every other copy out, wherever a mark can be reached, before this one takes the place."""
-    for place in (identity.home, path):
-        if os.access(place.parent, os.W_OK):
-            raise_mark(place, identity.store_id, identity.generation + 1, token=token)
-
-
-def _take_place(database: Database, inode: str, identity: StoreIdentity) -> None:
-    with database.transaction():
-        database.change("take_place", seen=identity.generation, inode=inode)
-        insert_event(database, now(), "adopt store", generation=identity.generation + 1)

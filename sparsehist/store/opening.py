@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsehist.errors import StoreDamagedError, StoreRolledBackError
-from sparsehist.store.database import Database, open_database
+from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
+from sparsehist.store.committing import insert_event
+from sparsehist.store.database import Database, now, open_database
 from sparsehist.store.layout import (
+    ADOPTING,
     FORMAT_VERSION,
     LOCK,
     SERIES,
     check_format,
     check_is_store,
+    directory_id,
     exclusive_lock,
+    has_journal,
+    last_change,
     leftovers,
     make_spill,
     remove_dead_buildings,
+    same_directory,
     store_id_at,
 )
-from sparsehist.store.private_files import disk_errors
+from sparsehist.store.private_files import disk_errors, read_regular, write_file
 from sparsehist.store.state import State
 from sparsehist.store.witnesses import (
     LEDGER_NAME,
+    Anchor,
+    Mark,
     mark_path,
     published_generation,
     raise_mark,
     raise_published_generation,
     read_mark,
-    read_token,
 )
 
 
@@ -41,15 +49,17 @@ class StoreIdentity:
     """The row of the state that says which store this is and how far it has come.
 
     Attributes:
-        inode: Of its directory, when it was made or adopted.
+        directory: What tells it from copies, when it was made, moved or adopted; see `layout.directory_id`.
         home: Where that was.
+        anchor: Another place that has to know how far it has come, if there is one.
         publications: Directories with a public ledger that knows it.
     """
 
     store_id: str
     generation: int
-    inode: str
+    directory: str
     home: Path
+    anchor: Anchor | None
     publications: tuple[Path, ...]
 
 
@@ -70,34 +80,55 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         StoreRolledBackError: If it is older than what was published from it, or a copy.
     """
     path = path.resolve()
+    with held(path, wait=wait, durable=durable) as database:
+        identity = read_identity(database, path)
+        check_is_original(path, identity)
+        if durable:
+            check_is_newest(path, identity)
+            if identity.home != path or (path / ADOPTING).exists():
+                identity = take_place(path, database, identity, "move store")
+        removed = _remove_leftovers(path, database)
+        state = State(
+            path,
+            database,
+            identity.store_id,
+            identity.generation,
+            publications=frozenset(identity.publications),
+            anchor=identity.anchor,
+            removed=tuple(removed),
+            durable=durable,
+        )
+        try:
+            # A run that died after its commit left no mark, and what it committed may be published now.
+            state.note()
+            yield state
+        finally:
+            with suppress(StoreError):  # the next opening notes it
+                state.note()
+
+
+@contextmanager
+def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
+    """Lock a store and connect to its state.
+
+    Raises:
+        NotFoundError: If there is no store.
+        StoreInUseError: If it is held by another thread or process.
+        StoreVersionError: If another version wrote it.
+        StoreDamagedError: If a file is missing.
+    """
     check_is_store(path)
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
         make_spill(path)
+        if durable and has_journal(path) and (store_id := store_id_at(path)) is not None:
+            # What is rolled back has another time of change; a run may die between that and noting it.
+            raise_mark(path, store_id, read_mark(path, store_id)._replace(changed=None))
         database = open_database(path, durable=durable)
-        state = None
         try:
-            identity = read_identity(database, path)
-            check_is_original(path, identity)
-            if durable:
-                check_is_newest(path, identity)
-                settle_home(path, database, identity)
-                if identity.generation:
-                    # A run that died after its commit left no mark, and what it committed may be published now.
-                    raise_mark(path, identity.store_id, identity.generation)
-            removed = _remove_leftovers(path, database)
-            state = State(
-                path,
-                database,
-                identity.store_id,
-                identity.generation,
-                publications=frozenset(identity.publications),
-                removed=tuple(removed),
-                durable=durable,
-            )
-            yield state
+            yield database
         finally:
-            (state or database).close()
+            database.close()
 
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:
@@ -105,9 +136,10 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     rows = database.rows("read_store")
     if len(rows) != 1 or rows[0][0] != FORMAT_VERSION:
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
-    _, store_id, generation, inode, home = rows[0]
-    publications = tuple(Path(directory) for (directory,) in database.rows("read_publications"))
-    return StoreIdentity(store_id, generation, inode, Path(home), publications)
+    _, store_id, generation, directory, home, anchored = rows[0]
+    anchor = None if anchored is None else Anchor(Path(anchored), store_id)
+    publications = tuple(Path(place) for (place,) in database.rows("read_publications"))
+    return StoreIdentity(store_id, generation, directory, Path(home), anchor, publications)
 
 
 def _remove_leftovers(path: Path, database: Database) -> list[Path]:
@@ -137,21 +169,34 @@ def _remove_leftovers(path: Path, database: Database) -> list[Path]:
 
 
 def check_is_original(path: Path, identity: StoreIdentity) -> None:
-    """Refuse a copy: two of them, used side by side, would draw two noises for one level.
-
-    Moving a directory keeps its inode, copying or restoring it does not.
-    """
-    if inode_of(path) == identity.inode and not stands_elsewhere(path, identity):
+    """Refuse a copy: two of them, used side by side, would draw two noises for one level."""
+    if is_original(path, identity):
         return
     if path == identity.home:
         raise StoreRolledBackError(
-            f"store {path} was put back from a copy. If it is the newest copy there is, take it with "
-            f"`sparsehist adopt {path}`"
+            f"store {path} was put back from a copy, or the owner, mode or links of its files were changed. If it is "
+            f"the newest copy there is, take it with `sparsehist adopt {path}`"
         )
     raise StoreRolledBackError(
         f"store {path} is a copy of the one made at {identity.home}. If that one is gone for good, take "
         f"this one in its place with `sparsehist adopt {path}`; otherwise keep using that one"
     )
+
+
+def is_original(path: Path, identity: StoreIdentity) -> bool:
+    """Whether this is the directory that was made, moved or adopted, and nobody else wrote into its state since.
+
+    Moving a directory keeps its inode and birth time, copying or restoring it does not; restoring what is in it
+    changes the time of the last change of its files.
+    """
+    if not same_directory(directory_id(path), identity.directory) or stands_elsewhere(path, identity):
+        return False
+    times, at = last_change(path)
+    marks = [read_mark(place, identity.store_id) for place in (path, identity.home)]
+    noted = [mark.changed for mark in marks if mark.changed is not None and mark.generation == identity.generation]
+    # Fewer changes: put back. As many, but later: put back or touched. More: a run died before it noted them. A time
+    # may have been lost in a power cut, so that an earlier one says nothing.
+    return all(times > known or (times == known and at <= then) for known, then in noted)
 
 
 def stands_elsewhere(path: Path, identity: StoreIdentity) -> bool:
@@ -165,15 +210,21 @@ def stands_elsewhere(path: Path, identity: StoreIdentity) -> bool:
         return not path.samefile(identity.home)
 
 
-def check_is_newest(path: Path, identity: StoreIdentity, *, token: str | None = None) -> None:
+def check_is_newest(path: Path, identity: StoreIdentity, *, anchored: bool = True) -> None:
     """Refuse a store that forgot something: it would draw again what is already out.
 
-    A mark that this very adoption (`token`) raised, before a run died, is no witness against it.
+    A mark that its own adoption or move raised, before a run died, is no witness against it.
+
+    Args:
+        path: Its directory.
+        identity: Which store it says it is.
+        anchored: Whether its anchor is asked, too, and not about to be replaced.
     """
+    token = _own_token(path)
     seen = {
-        mark_path(place): read_mark(place, identity.store_id)
+        mark_path(place): mark.generation
         for place in (path, identity.home)
-        if token is None or read_token(place, identity.store_id) != token
+        if (mark := read_mark(place, identity.store_id)).token is None or mark.token != token
     }
     seen |= {
         directory / LEDGER_NAME: published_generation(directory, identity.store_id)
@@ -186,26 +237,65 @@ def check_is_newest(path: Path, identity: StoreIdentity, *, token: str | None = 
             f"{newest}: it was put back from an older copy and would draw other noise for levels that are out. "
             "Restore the newest copy; if there is none, make a new store under a new budget"
         )
+    if anchored and identity.anchor is not None:
+        identity.anchor.check(identity.generation, path)
 
 
-def settle_home(path: Path, database: Database, identity: StoreIdentity) -> None:
-    """Finish a move or an adoption: raise every mark in reach, then record the new place.
+def take_place(
+    path: Path, database: Database, identity: StoreIdentity, what: str, *, anchor: Path | None = None
+) -> StoreIdentity:
+    """Make this place the home of a store: of one that was moved, or of a copy in the place of one that is gone.
 
-    The old place is recorded until then, so that a run that dies in between is made up for by the next.
+    It is the next generation, so that every other copy is shut out wherever a mark, a public ledger or the anchor can
+    be reached. A run that dies in between is made up for by the next: what it noted is known by its token.
+
+    Args:
+        path: The directory.
+        database: Its state.
+        identity: Which store it is; checked.
+        what: "move store" or "adopt store".
+        anchor: A new one.
     """
-    if identity.home == path:
-        return
-    for place in (path, identity.home):
+    generation = identity.generation + 1
+    token = _own_token(path) or _new_token(path)
+    for place in (identity.home, path):
         if os.access(place.parent, os.W_OK):
-            raise_mark(place, identity.store_id, identity.generation)
+            raise_mark(place, identity.store_id, Mark(generation, token))
+    if identity.anchor is not None and (anchor is None or identity.anchor.path.exists()):
+        identity.anchor.claim(generation, path)
+    if anchor is not None:
+        Anchor(anchor, identity.store_id).begin(generation)
+    anchored = anchor or (identity.anchor and identity.anchor.directory)
+    with database.transaction():
+        database.change(
+            "take_place",
+            seen=identity.generation,
+            directory=directory_id(path),
+            home=str(path),
+            anchor=anchored and str(anchored),
+        )
+        insert_event(database, now(), what, generation=generation)
     for directory in identity.publications:
         if os.access(directory, os.W_OK):
-            raise_published_generation(directory, identity.store_id, identity.generation)
-    with database.transaction():
-        database.change("move_home", home=str(path))
-
-
-def inode_of(path: Path) -> str:
-    """What tells a directory from its copies."""
+            raise_published_generation(directory, identity.store_id, generation)
     with disk_errors(path):
-        return str(path.stat().st_ino)
+        (path / ADOPTING).unlink()
+    return read_identity(database, path)
+
+
+def _own_token(path: Path) -> str | None:
+    """What tells the adoption or move of this directory from that of another copy, if one is not done yet."""
+    with disk_errors(path):
+        try:
+            token, _, directory = str(read_regular(path / ADOPTING, at_most=1 << 10), "utf-8", "replace").partition(
+                " "
+            )
+        except FileNotFoundError:
+            return None
+    return token if same_directory(directory, directory_id(path)) else None
+
+
+def _new_token(path: Path) -> str:
+    token = secrets.token_hex(16)
+    write_file(path / ADOPTING, f"{token} {directory_id(path)}".encode(), durable=True)
+    return token

@@ -6,9 +6,11 @@ round for the arrays (`round_file`), written before and vouched for in that tran
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
@@ -18,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import (
+    DeclarationError,
     NotFoundError,
     StoreDamagedError,
     StoreError,
@@ -28,7 +31,7 @@ from sparsehist.errors import (
 from sparsehist.privacy.levels import as_level
 from sparsehist.store import committing
 from sparsehist.store.database import Database, now
-from sparsehist.store.layout import SERIES, SPILL, STATE
+from sparsehist.store.layout import SERIES, SPILL, STATE, last_change
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewPath,
@@ -51,7 +54,7 @@ from sparsehist.store.rows import (
     release_from_row,
 )
 from sparsehist.store.series_files import SeriesFiles
-from sparsehist.store.witnesses import published_rounds, raise_mark
+from sparsehist.store.witnesses import Anchor, Mark, published_rounds, raise_mark, read_mark
 
 
 class State:
@@ -73,12 +76,13 @@ class State:
         generation: int,
         *,
         publications: frozenset[Path] = frozenset(),
+        anchor: Anchor | None = None,
         removed: tuple[Path, ...] = (),
         durable: bool,
     ) -> None:
         self.path, self.store_id, self.generation = path, store_id, generation
         self.publications, self.removed = publications, removed
-        self._database, self._durable = database, durable
+        self._database, self._durable, self._anchor = database, durable, anchor
         self._histories: dict[int, PathHistory] = {}
 
     @property
@@ -217,9 +221,8 @@ class State:
         if self._durable:
             for place in (directory, directory.parent):
                 sync_directory(place)
-        path_id = committing.commit_series(self._database, directory, record, self.generation, now())
-        self._committed()
-        return path_id
+        with self._committing():
+            return committing.commit_series(self._database, directory, record, self.generation, now())
 
     def commit_round(self, record: NewRound) -> int:
         """Commit a round: afterwards, and only then, may it be published.
@@ -238,8 +241,8 @@ class State:
             history = no_history(directory, path.kind, integer_noise=path.integer_noise)
         else:
             history = self._history(path)
-        committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
-        self._committed()
+        with self._committing():
+            committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
         return self.generation
 
     def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
@@ -262,8 +265,8 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
-        self._committed()
+        with self._committing():
+            committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
         # What was overwritten where it stood may have been moved before; a run that dies here leaves the directory,
         # by which the next opening sees that the file is to be written anew.
         self._database.rows("write_anew")
@@ -317,8 +320,8 @@ class State:
             what: "set budget", "raise cap" or "declare disjoint".
             said: who, series_id, population, level, reason, details: as `insert_event` has them.
         """
-        committing.declare(self._database, self.generation, now(), what, **said)
-        self._committed()
+        with self._committing():
+            committing.declare(self._database, self.generation, now(), what, **said)
 
     def record_refusal(self, **asked: Any) -> None:
         """Record what was refused, as far as the disk allows: the refusal itself must reach whoever asked."""
@@ -350,19 +353,44 @@ class State:
     def accept_source(self, record: SeriesRecord, source: str, *, who: str | None) -> None:
         """Record, once, that the series stands although its log is now another one."""
         if record.accepted != source:
-            committing.accept_source(self._database, record.series_id, source, self.generation, now(), who=who)
-            self._committed()
+            with self._committing():
+                committing.accept_source(self._database, record.series_id, source, self.generation, now(), who=who)
+
+    def check_anchor(self, directory: str | os.PathLike[str] | None) -> None:
+        """Refuse a store that is not anchored where somebody takes it to be.
+
+        Raises:
+            DeclarationError: If it has another anchor, or none.
+        """
+        anchored = None if self._anchor is None else self._anchor.directory
+        if directory is not None and Path(directory).resolve() != anchored:
+            raise DeclarationError(
+                f"store {self.path} is anchored in {anchored or 'no directory'}, not in {directory}: an anchor is "
+                "declared when the store is made, and later by `adopt`"
+            )
 
     def close(self) -> None:
         """Let go of the state file; called by `open_state`."""
         self._database.close()
 
-    def _committed(self) -> None:
-        """Raise what guards against an old copy, before anything is published."""
+    def note(self) -> None:
+        """Note beside the store how far it has come and when its state file was changed, unless that is noted."""
+        if not self._durable:
+            return
+        changed = last_change(self.path)
+        known = read_mark(self.path, self.store_id)
+        if self.generation and (known.generation, known.changed) != (self.generation, changed):
+            raise_mark(self.path, self.store_id, Mark(self.generation, changed=changed))
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Claim the next generation before it is committed, and raise what guards against old copies afterwards."""
+        if self._anchor is not None:
+            self._anchor.claim(self.generation + 1, self.path)
+        yield
         self.generation += 1
         self._histories.clear()
-        if self._durable:
-            raise_mark(self.path, self.store_id, self.generation)
+        self.note()
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:

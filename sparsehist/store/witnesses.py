@@ -1,10 +1,10 @@
-"""What outside a store shows how far it has come: the mark beside it, and the public ledgers beside its releases.
+"""What outside a store shows how far it has come: the mark beside it, ledgers beside its releases, an anchor.
 
 A directory put back from a backup forgets the noise it drew since, and would draw other noise for a level that is
 already out. A sibling file `<store>.generation` remembers, for every store that ever stood at that place, the highest
 generation it committed; it is raised after each commit and before anything is published. The public ledger says what
 left which store, beside the published files, for everybody to read. Several stores may publish into one directory.
-Its entries are only ever added. Both are read by people, so they are JSON.
+Its entries are only ever added. An anchor is a mark in a place of its own choice. All are JSON.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store.private_files import disk_errors, read_json, write_file
+from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
+from sparsehist.store.private_files import disk_errors, read_json, read_regular, write_file
 
 MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
+CLAIMS = "claims"
+"""File of a store: the texts by which it claimed its last generations at its anchor."""
 _PUBLIC = 0o666  # less the umask of whoever publishes
 _FORMAT = 1
 
@@ -31,48 +34,57 @@ def mark_path(store: Path) -> Path:
     return store.with_name(store.name + MARK_SUFFIX)
 
 
-def read_mark(store: Path, store_id: str) -> int:
-    """The highest generation noted at a place for a store; -1 when there is none.
+class Mark(NamedTuple):
+    """What stands beside a store about it.
+
+    Attributes:
+        generation: The highest it committed; -1 when nothing is noted.
+        token: By which adoption or move that was noted, before it was done; None if by a commit.
+        changed: How often its state file was changed and when last, as `last_change` has it; None if not noted.
+    """
+
+    generation: int
+    token: str | None = None
+    changed: tuple[int, int] | None = None
+
+
+_NO_MARK = Mark(-1)
+
+
+def read_mark(store: Path, store_id: str) -> Mark:
+    """What is noted at a place about a store.
 
     Raises:
         StoreDamagedError: If the file is no mark; it is never guessed around, since it guards against rollback.
     """
-    return _read_marks(mark_path(store)).get(store_id, _NO_MARK).generation
+    return _read_marks(mark_path(store)).get(store_id, _NO_MARK)
 
 
-def read_token(store: Path, store_id: str) -> str | None:
-    """By which adoption the highest generation was noted; None if by a release."""
-    return _read_marks(mark_path(store)).get(store_id, _NO_MARK).token
-
-
-def raise_mark(store: Path, store_id: str, generation: int, *, token: str | None = None) -> None:
+def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
     """Note a generation durably; a mark never falls, and those of other stores at the place are kept."""
     path = mark_path(store)
     marks = _read_marks(path)
-    if marks.get(store_id, _NO_MARK).generation >= generation:
+    known = marks.get(store_id, _NO_MARK)
+    if known.generation > mark.generation or known == mark:
         return
-    marks[store_id] = _Mark(generation, token)
+    marks[store_id] = mark
     stored = {
         "format": 1,
-        "generations": {known: mark.generation for known, mark in marks.items()},
-        "adoptions": {known: mark.token for known, mark in marks.items() if mark.token is not None},
+        "generations": {each: marks[each].generation for each in marks},
+        "adoptions": {each: marks[each].token for each in marks if marks[each].token is not None},
+        "changes": {each: marks[each].changed for each in marks if marks[each].changed is not None},
     }
     write_file(path, (json.dumps(stored, indent=1) + "\n").encode(), durable=True)
 
 
-class _Mark(NamedTuple):
-    generation: int
-    token: str | None
-
-
-_NO_MARK = _Mark(-1, None)
-
-
-def _read_marks(path: Path) -> dict[str, _Mark]:
+def _read_marks(path: Path) -> dict[str, Mark]:
     try:
         stored = read_json(path)
-        tokens = stored.get("adoptions", {})
-        return {str(known): _Mark(int(at), tokens.get(known)) for known, at in stored["generations"].items()}
+        tokens, changes = stored.get("adoptions", {}), stored.get("changes", {})
+        return {
+            str(known): Mark(int(at), tokens.get(known), _pair(changes.get(known)))
+            for known, at in stored["generations"].items()
+        }
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -80,6 +92,87 @@ def _read_marks(path: Path) -> dict[str, _Mark]:
             f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing "
             "noise twice from an old copy of the store"
         ) from None
+
+
+def _pair(stored: Any) -> tuple[int, int] | None:
+    return None if stored is None else (int(stored[0]), int(stored[1]))
+
+
+class Anchor(NamedTuple):
+    """A store's generation in a directory of another machine or disk, which is not put back together with the store.
+
+    Every commit claims its generation there first. So of two copies, wherever they are, one goes on; a claim is told
+    from that of a copy by a random text that the claiming store wrote down before.
+
+    Attributes:
+        directory: Where it is.
+        store_id: Of the store.
+    """
+
+    directory: Path
+    store_id: str
+
+    @property
+    def path(self) -> Path:
+        """The file of this store."""
+        return self.directory / f"sparsehist-{self.store_id}.anchor"
+
+    def begin(self, generation: int) -> None:
+        """Anchor a store here from now on.
+
+        Raises:
+            StoreError: If the directory is not there or cannot be written.
+        """
+        with _locked(self.directory):
+            self._write(generation, secrets.token_hex(16))
+
+    def check(self, generation: int, store: Path) -> str:
+        """Refuse a store that is behind, unless it is its own claim that is ahead; who claimed last.
+
+        Raises:
+            StoreError: If the anchor cannot be read: it is never guessed around.
+            StoreRolledBackError: If another copy went on.
+        """
+        reached, claim = self._read()
+        if reached > generation and not (reached == generation + 1 and claim in _claims(store)):
+            raise StoreRolledBackError(
+                f"store {store} is at generation {generation}, but its anchor {self.path} shows that it had reached "
+                f"{reached}: it was put back from an older copy, or another copy of it is in use. Use the newest copy"
+            )
+        return claim
+
+    def claim(self, generation: int, store: Path) -> None:
+        """Claim a generation for the commit that follows.
+
+        Raises:
+            StoreRolledBackError: If another copy did so first.
+        """
+        with _locked(self.directory):
+            last, new = self.check(generation - 1, store), secrets.token_hex(16)
+            # Both: a run that dies before the second file is written is the last to have claimed.
+            write_file(store / CLAIMS, f"{last} {new}".encode(), durable=True)
+            self._write(generation, new)
+
+    def _read(self) -> tuple[int, str]:
+        try:
+            stored = read_json(self.path)
+            return int(stored["generation"]), str(stored["claim"])
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            raise StoreError(
+                f"the anchor {self.path} is not there or cannot be read: mount its directory. If it is lost and this "
+                "is the newest copy of the store, adopt it with another anchor"
+            ) from None
+
+    def _write(self, generation: int, claim: str) -> None:
+        stored = {"format": 1, "store": self.store_id, "generation": generation, "claim": claim}
+        write_file(self.path, (json.dumps(stored) + "\n").encode(), durable=True)
+
+
+def _claims(store: Path) -> list[str]:
+    try:
+        return str(read_regular(store / CLAIMS, at_most=1 << 10), "utf-8", "replace").split()
+    except OSError:
+        return []
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pytest
 import sparsehist as sh
 from sparsehist import adopt
 from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.store import LEDGER_NAME, lifecycle, opening
+from sparsehist.store import LEDGER_NAME, opening
 
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
 
@@ -44,10 +44,9 @@ def test_a_copy_with_the_same_inode_number_is_a_copy(tmp_path: Path, monkeypatch
     """On another file system a copy may have the number of the original: the first directory of each has the same."""
     home, elsewhere = folder(tmp_path / "a"), folder(tmp_path / "b")
     series = a_series(home / "store")
-    number = (home / "store").stat().st_ino
+    number = opening.directory_id(home / "store")
     shutil.copytree(home / "store", elsewhere / "store")
-    monkeypatch.setattr(opening, "inode_of", lambda _: number)
-    monkeypatch.setattr(lifecycle, "inode_of", lambda _: number)
+    monkeypatch.setattr(opening, "directory_id", lambda _: number)
     # Both stand, both may be reached: the copy has to be refused before it draws.
     with pytest.raises(StoreRolledBackError):  # noqa: PT012
         copy = sh.open(elsewhere / "store").series("words").release("first", level=1)
@@ -95,7 +94,7 @@ def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, "raise_mark", dies)
+        patch.setattr(opening, "raise_mark", dies)
         adopt(copies[0])
     frames = []
     for copy in reversed(copies):
@@ -166,11 +165,14 @@ def test_the_same_store_by_two_paths_is_one_store(tmp_path: Path) -> None:
 
 
 def test_a_hard_linked_tree_is_a_copy(tmp_path: Path) -> None:
-    """`cp -al` shares every file but not the directory: refused like any copy."""
+    """`cp -al` shares every file but not the directory: refused like any copy; the original asks to be adopted."""
     series = a_series(tmp_path / "store")
     shutil.copytree(tmp_path / "store", tmp_path / "linked", copy_function=os.link)
     with pytest.raises(StoreRolledBackError):
         sh.open(tmp_path / "linked")
+    with pytest.raises(StoreRolledBackError, match="links of its files"):
+        series.release("first", level=1)
+    adopt(tmp_path / "store")
     series.release("first", level=1)
 
 

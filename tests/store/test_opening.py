@@ -16,7 +16,7 @@ from sparsehist.errors import (
     StoreVersionError,
 )
 from sparsehist.ledger.public_ledger import publish
-from sparsehist.store import adopt, backup, create_store, migrate, open_state
+from sparsehist.store import adopt, backup, create_store, migrate, open_state, opening
 from tests.store.example import Model, add_series, make_store
 
 
@@ -160,7 +160,7 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path):
 
 
 def test_a_restored_store_is_refused_by_its_mark(tmp_path):
-    """A store put back in place from before a release is refused, with what to do, until the newest is back."""
+    """A store put back in place from before a release is refused, until the newest is back and adopted."""
     path = make_store(tmp_path / "s")
     shutil.copytree(path, tmp_path / "older")
     assert release(path) == 2
@@ -172,8 +172,11 @@ def test_a_restored_store_is_refused_by_its_mark(tmp_path):
     ):
         pass
     put_back(path, tmp_path / "newest")
+    with pytest.raises(StoreRolledBackError, match="put back"), open_state(path):
+        pass
+    adopt(path)
     with open_state(path) as state:
-        assert state.generation == 2
+        assert state.generation == 3
 
 
 def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
@@ -244,30 +247,61 @@ def test_a_copy_is_refused_until_it_is_adopted(tmp_path):
         adopt(other)
 
 
-def test_an_adoption_that_died_is_finished_by_the_next_opening(tmp_path, monkeypatch):
-    """Killed between the commit and the marks of the old place, an adoption still shuts out other copies."""
-    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
-    for place in (copy, other):
-        shutil.copytree(path, place)
-    shutil.rmtree(path)
-    with monkeypatch.context() as patch:
-        patch.setattr("sparsehist.store.lifecycle.settle_home", lambda *_: None)
-        adopt(copy)
+@pytest.mark.parametrize("dies_in", ["raise_mark", "insert_event", "raise_published_generation"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_change_of_place_that_died_is_finished_by_the_next_opening(tmp_path, monkeypatch, dies_in, moved):
+    """Killed anywhere in it, an adoption or a move shuts out other copies, and is done by the next try."""
+    path, copy, other, out = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other", tmp_path / "out"
+    out.mkdir()
+    with open_state(path) as state:
+        state.record_publication(out)
+        publish(out, published(state, 1))
+    shutil.copytree(path, other)
+    if moved:
+        path.rename(copy)
+    else:
+        shutil.copytree(path, copy)
+        shutil.rmtree(path)
+
+    def take():
+        if moved:
+            with open_state(copy):
+                pass
+        else:
+            adopt(copy)
+
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(opening, dies_in, dies)
+        take()
+    take()
     with open_state(copy) as state:
-        assert state.generation == 2
+        assert state.generation >= 2
+        state.verify()
+        assert not (copy / "adopting").exists()
     with pytest.raises(StoreRolledBackError, match="shows that"):
         adopt(other)
+    assert release(copy) >= 3
 
 
 def test_a_moved_store_is_the_same_store(tmp_path):
-    """Moving a store needs no adoption and takes its mark along."""
+    """Moving a store needs no adoption, takes its mark along, and shuts out copies made before it."""
     path = make_store(tmp_path / "s")
     release(path)
     shutil.copytree(path, tmp_path / "older")
     moved = path.rename(tmp_path / "moved")
     with open_state(moved) as state:
-        assert state.generation == 2
-    assert release(moved, "2") == 3
+        assert state.generation == 3
+        assert state.events()[-1]["what"] == "move store"
+    shutil.copytree(tmp_path / "older", path)
+    with pytest.raises(StoreRolledBackError), open_state(path):
+        pass
+    with pytest.raises(StoreRolledBackError, match="shows that"):
+        adopt(path)
+    shutil.rmtree(path)
+    assert release(moved, "2") == 4
     put_back(moved, tmp_path / "older")
     with pytest.raises(StoreRolledBackError, match=r"moved\.generation"), open_state(moved):
         pass

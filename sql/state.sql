@@ -115,15 +115,25 @@ create table release (                 -- appended; one row, one transaction and
     digest          text,
     n_past          integer,           -- cells tracked before, or the size of a workload's state
     n_new           integer,           -- cells tracked since; none for a workload
-    n_empty         integer            -- how many of these are empty
+    n_empty         integer,           -- how many of these are empty
+    step            integer            -- of a running count, from 0; null where counts do not go on
 ) strict;
 
 -- What every round reads of those before it, without the pages that hold their texts.
-create index past_of_path on release (path_id, level, threshold, generation);
+create index past_of_path on release (path_id, level, threshold, generation, step);
 create index rounds_of_path on release (path_id, generation, spends, file, size, digest, n_past, n_new, n_empty);
 create index file_of_round on release (series_id, file) where file is not null;
 
 create unique index name_of_release on release (series_id, name);
+
+create table step (                    -- appended; what was added to a running series, one row for each step
+    series_id  text    not null,
+    step       integer not null,       -- from 0, without gaps
+    digest     blob,                   -- keyed, of the pairs that were given; secret; null once they are erased
+    unit_kind  text    not null,       -- what units are compared as
+    appended   integer not null,
+    primary key (series_id, step)
+) strict;
 
 create table event (                   -- appended only, never changed: who did what, when; limits are read from it
     number     integer primary key,    -- numbers the events of a store
@@ -132,7 +142,7 @@ create table event (                   -- appended only, never changed: who did 
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
                                        -- 'move store', 'set budget', 'raise cap', 'declare disjoint',
-                                       -- 'accept changed source', 'refuse'
+                                       -- 'accept changed source', 'append', 'finish series', 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
@@ -397,12 +407,12 @@ select series_id, kind, integer_noise from path where path_id = $path_id;
 --
 -- in:  $generation, $path_id, $series_id, $name, $level (exact text), $spends, $threshold, $request (JSON),
 --      $metadata (JSON), $round, $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new,
---      $n_empty
+--      $n_empty, $step or null
 -- out: nothing
 
 insert into release values (
     $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $round,
-    $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty
+    $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty, $step
 );
 
 
@@ -442,16 +452,62 @@ order by generation;
 
 
 -- name: read_past
--- The levels spent on a noise path in the order in which they first were, with the lowest threshold of each.
+-- The levels spent on a noise path in the order in which they first were, with the lowest threshold of each; of
+-- running counts the steps and levels.
 --
 -- in:  $path_id
--- out: level (exact text), threshold
+-- out: level (exact text), threshold, step or null
 
-select level, min(threshold) as threshold
+select level, min(threshold) as threshold, step
 from release
 where path_id = $path_id
-group by level
+group by level, step
 order by min(generation);
+
+
+-- name: insert_step
+-- Record what was appended to a running series, unless that step was.
+--
+-- in:  $series_id, $step, $digest, $unit_kind, $appended
+-- out: nothing; changes 1 or 0 rows
+
+insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
+
+
+-- name: read_steps
+-- What was appended to a running series, in order.
+--
+-- in:  $series_id
+-- out: step, digest (null once pairs are erased), unit_kind
+
+select step, digest, unit_kind from step where series_id = $series_id order by step;
+
+
+-- name: forget_digests
+-- No longer recognise what was appended to a series.
+--
+-- in:  $series_id
+-- out: nothing
+
+update step set digest = null where series_id = $series_id;
+
+
+-- name: forget_file
+-- No longer vouch for one file of a series.
+--
+-- in:  $series_id, $name
+-- out: nothing
+
+delete from file where series_id = $series_id and name = $name;
+
+
+-- name: read_finished
+-- Whether nothing more can be appended to a running series.
+--
+-- in:  $series_id
+-- out: at most one row: 1
+
+select 1 from event where series_id = $series_id and what = 'finish series' limit 1;
 
 
 -- name: read_round_ids

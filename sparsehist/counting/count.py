@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars
-from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, request
+from sparsehist.counting.contract import SALT_BYTES, Choice, CountedKeys, CountRequest, Counts, request
 from sparsehist.counting.given import given_counts
 from sparsehist.counting.memory import available_memory, memory_needed
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
@@ -17,6 +17,8 @@ from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError
 
 Engine = Literal["auto", "polars", "duckdb"]
+# More keys than a unit can have.
+_UNBOUNDED = 2**62
 
 
 class CountingEngine(Protocol):
@@ -124,6 +126,41 @@ def count_keys(
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
+    chosen, log = _opened(source, wanted, engine)
+    frame = chosen.count(log, wanted)
+    if frame.is_empty():
+        raise DataError("the log is empty: it has no rows, or none that may be counted")
+    return CountedKeys(frame, chosen.name())
+
+
+def list_pairs(
+    source: object,
+    *,
+    unit: str | Sequence[str],
+    key: Sequence[str],
+    domain: Domain,
+    on_null: Choice,
+    on_outside: Choice,
+    engine: Engine,
+    memory_limit: str | int | None,
+    threads: int | None,
+    temporary_directory: Path,
+    progress: Callable[[str], None],
+) -> pl.DataFrame:
+    """List the distinct pairs of a unit and a key of the domain, without a bound: columns unit, key_0, …; secret.
+
+    For logs that go on. Arguments and errors are those of `count_keys`, but the source may be empty and no `Counts`.
+    """
+    wanted = request(
+        unit=unit, key=key, max_keys=_UNBOUNDED, domain=domain, salt=bytes(SALT_BYTES), on_null=on_null,
+        on_outside=on_outside, memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory,
+        progress=progress,
+    )  # fmt: skip
+    chosen, log = _opened(source, wanted, engine)
+    return chosen.kept_pairs(log, wanted)
+
+
+def _opened(source: object, wanted: CountRequest, engine: Engine) -> tuple[CountingEngine, Log]:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
@@ -131,11 +168,7 @@ def count_keys(
     check_unit_dtypes(log, wanted.unit_parts)
     check_key_dtypes(log, wanted.key, wanted.domain)
     log = log.with_unit(wanted.unit, wanted.unit_parts)
-    chosen = choose_engine(log, wanted, engine)
-    frame = chosen.count(log, wanted)
-    if frame.is_empty():
-        raise DataError("the log is empty: it has no rows, or none that may be counted")
-    return CountedKeys(frame, chosen.name())
+    return choose_engine(log, wanted, engine), log
 
 
 def choose_engine(log: Log, wanted: CountRequest, engine: Engine) -> CountingEngine:

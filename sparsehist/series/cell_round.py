@@ -19,7 +19,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, read_metadata
 from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
 from sparsehist.series.request import CellRequest
-from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Tracked
+from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
 
 _BLOCK = 1 << 18
@@ -179,9 +179,9 @@ def _is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
     return joined["known"].fill_null(value=False).to_numpy()
 
 
-def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Fraction, NoiseArray]:
+def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Spot, NoiseArray]:
     """Noise of the new cells at every level of the path."""
-    paths = {known: new.paths[:, i] for i, (known, _) in enumerate(past)}
+    paths: dict[Spot, NoiseArray] = {known: new.paths[:, i] for i, (known, _) in enumerate(past)}
     paths[level] = new.values
     return paths
 

@@ -164,7 +164,7 @@ class WorkloadPath:
         self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
         state, level = self._held.state, present(request.level)
-        spent = set() if self.path_id is None else set(state.levels(self.path_id))
+        spent = set() if self.path_id is None else {known for known, _ in state.past(self.path_id)}
         neighbours = {at: self._state_at(at) for at in adjacent(spent, level)}
         self._drawn = (
             neighbours[level]

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,7 +16,7 @@ from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
-from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile
+from sparsehist.store.records import NewPath, NewRound, NewSeries, NewStep, RegisteredFile, Spot
 from sparsehist.store.round_file import RoundShape, write_round
 from sparsehist.store.rows import PathHistory
 
@@ -139,6 +138,7 @@ def commit_round(
                 n_past=shape.n_past,
                 n_new=shape.n_new,
                 n_empty=shape.n_empty,
+                step=record.step,
                 **spent,
             )
             insert_event(database, when, "release", **spent, who=record.who, release=record.name)
@@ -148,6 +148,52 @@ def commit_round(
         raise
 
 
+def commit_step(
+    database: Database, directory: Path, path_id: int, record: NewStep, generation: int, when: int
+) -> None:
+    """Append to a running series on top of a generation."""
+    series_id = directory.name
+    for file in record.files:
+        check_file(directory, file)
+    with database.transaction():
+        _claim(database, generation)
+        promise(
+            database.change(
+                "insert_step",
+                series_id=series_id,
+                step=record.step,
+                digest=record.digest,
+                unit_kind=record.unit_kind,
+                appended=when,
+            )
+            == 1,
+            "a step that was appended before",
+        )
+        _vouch(database, series_id, record.files, path_id)
+        insert_event(
+            database,
+            when,
+            "append",
+            generation=generation + 1,
+            who=record.who,
+            series_id=series_id,
+            path_id=path_id,
+            details={"step": record.step + 1},
+        )
+
+
+def finish_series(
+    database: Database, directory: Path, erased: Sequence[str], generation: int, when: int, *, who: str | None
+) -> None:
+    """Let nothing more be appended to a running series, and no longer vouch for the files that say who counted."""
+    with database.transaction():
+        _claim(database, generation)
+        database.change("forget_digests", series_id=directory.name)
+        for name in erased:
+            database.change("forget_file", series_id=directory.name, name=name)
+        insert_event(database, when, "finish series", generation=generation + 1, who=who, series_id=directory.name)
+
+
 def forget_series(
     database: Database, series_id: str, generation: int, when: int, *, who: str | None, reason: str | None
 ) -> None:
@@ -155,7 +201,7 @@ def forget_series(
     with database.transaction():
         _claim(database, generation)
         database.change("forget_series", series_id=series_id, dropped=when)
-        for name in ("forget_files", "forget_rounds"):
+        for name in ("forget_files", "forget_rounds", "forget_digests"):
             database.change(name, series_id=series_id)
         insert_event(
             database, when, "drop series", generation=generation + 1, who=who, series_id=series_id, reason=reason
@@ -237,10 +283,10 @@ def _claim(database: Database, generation: int) -> None:
         raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written, begin again")
 
 
-def _shape(history: PathHistory, record: NewRound) -> tuple[list[Fraction], RoundShape]:
+def _shape(history: PathHistory, record: NewRound) -> tuple[list[Spot], RoundShape]:
     """The levels of the path with this round's, and what its file will hold; a wrong record is a bug."""
-    spends = record.level not in history.levels
-    levels = [*history.levels, *([record.level] if spends else [])]
+    spends = record.spot not in history.levels
+    levels = [*history.levels, *([record.spot] if spends else [])]
     n_new = len(record.positions)
     is_workload = history.kind != "cells"  # all of its noise is there from the first round on
     promise(set(record.paths) == (set() if is_workload else set(levels)), "new cells without noise at every level")

@@ -21,6 +21,8 @@ IntArray = NDArray[np.int64]
 Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray = NDArray[np.float64] | NDArray[np.int64]
+Spot = Fraction | tuple[int, Fraction]
+"""Where noise was drawn: at a level, or at a step and a level."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class NewRound:
         paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
         attachments: Files of the path, written by `State.write_attachment` and vouched for from now on.
         who: Asked for it; the user of the operating system where None.
+        step: Of a running count, from 0; then paths are by step and level.
     """
 
     path_id: int | NewPath
@@ -215,6 +218,42 @@ class NewRound:
     positions: IntArray = field(default_factory=_no_integers)
     counts: IntArray = field(default_factory=_no_integers)
     empty_keys: pl.DataFrame = field(default_factory=_no_keys)
-    paths: Mapping[Fraction, NoiseArray] = field(default_factory=dict)
+    paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None
+    step: int | None = None
+
+    @property
+    def spot(self) -> Spot:
+        """Where its noise belongs."""
+        return self.level if self.step is None else (self.step, self.level)
+
+
+@dataclass(frozen=True, repr=False)
+class NewStep:
+    """What is appended to a running series. Its digest is secret.
+
+    Attributes:
+        step: From 0; the next one.
+        digest: Keyed, of the pairs that were given.
+        unit_kind: What units are compared as.
+        files: In the directory of the series already; vouched for from now on.
+        who: Asked for it; the user of the operating system where None.
+    """
+
+    step: int
+    digest: bytes
+    unit_kind: str
+    files: Sequence[RegisteredFile]
+    who: str | None = None
+
+
+class StepRecord(NamedTuple):
+    """A step that was appended to a running series; the digest is None once the pairs are erased. Secret."""
+
+    step: int
+    digest: bytes | None
+    unit_kind: str
+
+    def __repr__(self) -> str:
+        return f"StepRecord(step={self.step})"

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from sparsehist.errors import NotFoundError
 from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database
-from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
+from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord, Spot
 from sparsehist.store.round_file import RoundFile, RoundShape
 
 Row = tuple[Any, ...]
@@ -103,7 +102,7 @@ class PathHistory:
 
     Attributes:
         n_levels: Levels spent up to each round, its own included.
-        levels: In the order in which they were first spent.
+        levels: In the order in which they were first spent; of running counts, steps and levels.
     """
 
     directory: Path
@@ -111,7 +110,7 @@ class PathHistory:
     integer_noise: bool
     rounds: Sequence[StoredRound]
     n_levels: Sequence[int]
-    levels: Sequence[Fraction]
+    levels: Sequence[Spot]
 
     @property
     def n_tracked(self) -> int:
@@ -160,8 +159,13 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
         bool(integer_noise),
         rounds,
         list(accumulate(made.spends for made in rounds)),
-        [as_level(level) for level, _ in database.rows("read_past", path_id=path_id)],
+        [spot(level, step) for level, _, step in database.rows("read_past", path_id=path_id)],
     )
+
+
+def spot(level: str, step: int | None) -> Spot:
+    """Where a release stands on its path."""
+    return as_level(level) if step is None else (step, as_level(level))
 
 
 def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from operator import attrgetter
@@ -37,11 +37,14 @@ from sparsehist.store.records import (
     NewPath,
     NewRound,
     NewSeries,
+    NewStep,
     NoiseArray,
     PathRecord,
     RegisteredFile,
     ReleaseRecord,
     SeriesRecord,
+    Spot,
+    StepRecord,
     Tracked,
 )
 from sparsehist.store.rows import (
@@ -130,7 +133,20 @@ class State:
         and it does not grow with releases at levels that are spent already.
         """
         rows = self._database.rows("read_past", path_id=path_id)
-        return [(as_level(level), threshold) for level, threshold in rows]
+        return [(as_level(level), threshold) for level, threshold, _ in rows]
+
+    def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
+        """The same of running counts: step (from 0), level and lowest threshold."""
+        rows = self._database.rows("read_past", path_id=path_id)
+        return [(step, as_level(level), threshold) for level, threshold, step in rows]
+
+    def steps(self, record: SeriesRecord) -> list[StepRecord]:
+        """What was appended to a running series, in order."""
+        return [StepRecord(*row) for row in self._database.rows("read_steps", series_id=record.series_id)]
+
+    def is_finished(self, record: SeriesRecord) -> bool:
+        """Whether nothing more can be appended to a running series."""
+        return bool(self._database.rows("read_finished", series_id=record.series_id))
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
         """The noise paths of a series as they stand now, those opened since it was read included; cells first."""
@@ -141,7 +157,7 @@ class State:
         made = [release for path in self.paths(record) for release in self.releases(path.path_id)]
         return sorted(made, key=attrgetter("generation"))
 
-    def levels(self, path_id: int) -> list[Fraction]:
+    def levels(self, path_id: int) -> list[Spot]:
         """The levels spent on a noise path, in the order in which they were first spent."""
         return list(self._history(path_id).levels)
 
@@ -179,12 +195,12 @@ class State:
             keys, cell = pl.DataFrame(pl.from_arrow(pa.concat_tables(tables))), np.concatenate(cells)
         return keys.insert_column(0, pl.Series("cell", cell, dtype=pl.Int64))
 
-    def noise(self, path_id: int, level: Fraction, n_tracked: int) -> NoiseArray:
+    def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
         """The noise of the tracked cells of a path, or of a workload, at a level it has spent.
 
         Args:
             path_id: The noise path.
-            level: Exact.
+            level: Exact; of running counts step and level.
             n_tracked: How many cells the caller believes are tracked; of a workload the size of its state.
 
         Returns:
@@ -197,7 +213,7 @@ class State:
         if n_tracked != history.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
         if level not in history.levels:
-            raise NotFoundError(f"level {level} was never spent on this path")
+            raise NotFoundError("that level was never spent on this path")
         ordinal = history.levels.index(level)
         out: NoiseArray = np.empty(n_tracked, dtype=np.float64)
         if history.integer_noise:
@@ -244,6 +260,27 @@ class State:
         with self._committing():
             committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
         return self.generation
+
+    def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
+        """Append to a running series.
+
+        Raises:
+            StoreInUseError: If somebody else committed meanwhile; nothing was written.
+            StoreError: If the disk refused; nothing was written.
+        """
+        with self._committing():
+            committing.commit_step(self._database, record.directory, record.path_id, step, self.generation, now())
+
+    def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
+        """Let nothing more be appended to a running series, and erase some of its files."""
+        with self._committing():
+            committing.finish_series(self._database, record.directory, erased, self.generation, now(), who=who)
+        self._database.rows("write_anew")
+        with disk_errors(record.directory):
+            for name in erased:
+                (record.directory / name).unlink(missing_ok=True)
+            if self._durable:
+                sync_directory(record.directory)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
         """Write a file for a path about to be opened; removed unless a round commits with it.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
     from sparsehist.privacy.guarantees import EpsilonDelta
+    from sparsehist.running.running_series import RunningSeries, create_running, open_running
     from sparsehist.series.creation import create
     from sparsehist.series.multiple_release import MultipleRelease
     from sparsehist.series.planning import Plan, plan
@@ -55,6 +56,7 @@ __all__ = [
     "Query",
     "Ranges",
     "Release",
+    "RunningSeries",
     "Series",
     "SqlResult",
     "Store",
@@ -70,6 +72,7 @@ __all__ = [
     "check_log",
     "check_query",
     "create",
+    "create_running",
     "dense",
     "errors",
     "histogram",
@@ -80,6 +83,7 @@ __all__ = [
     "noise",
     "open",
     "open_analyst",
+    "open_running",
     "plan",
     "privacy",
     "read",
@@ -99,6 +103,7 @@ _HOME = {
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
     "sparsehist.series.planning": ("Plan", "plan"),
     "sparsehist.series.release": ("Release", "WorkloadRelease", "read"),
+    "sparsehist.running.running_series": ("RunningSeries", "create_running", "open_running"),
     "sparsehist.series.series_handle": ("Series",),
     "sparsehist.series.store_handle": ("Store", "open"),
     "sparsehist.store": ("adopt", "backup", "migrate"),

@@ -360,11 +360,13 @@ select path_id, name, size, digest from file where series_id = $series_id order 
 
 
 -- name: read_registered_files
--- Every file the state vouches for; anything else beside them was left by a run that died.
+-- Every series and every file the state vouches for; anything else beside them was left by a run that died.
 --
 -- in:  nothing
--- out: series_id, name
+-- out: series_id, name (null for the series itself, which may have no files yet)
 
+select series_id, null as name from series where dropped is null
+union all
 select series_id, name from file
 union all
 select series_id, file from release where file is not null;

@@ -24,6 +24,7 @@ Source: our own derivation (docs/mathematics.md, running counts).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -100,6 +101,10 @@ class PointHistory:
     def draws_all_empty(self, noise: StepNoise) -> bool:
         """Whether keys that are empty at all steps are drawn explicitly after these releases."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
+
+    def largest_tail(self, noise: StepNoise) -> float:
+        """A P[N > threshold] with which one more release leaves them to be drawn lazily."""
+        return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
         return float(self.rarity(noise, np.zeros((len(self.steps), 1), np.int64))[0])

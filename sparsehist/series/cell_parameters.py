@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from sparsehist.domain import Open
+from sparsehist.domain import Domain, Open
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present
 from sparsehist.histogram import (
     draws_all_empty,
@@ -18,14 +19,14 @@ from sparsehist.histogram import (
 )
 from sparsehist.histogram.never_exceeds import open_delta_is_exact
 from sparsehist.histogram.open_budget import OpenBudgets, coarse_to_fine
-from sparsehist.noise.family import currency, delta_is_bound, noise_mean
+from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
 from sparsehist.privacy import level_text
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, shared
 from sparsehist.series.request import CellRequest
 from sparsehist.store import Past
 
-_LAZILY = "draws are within numerical_slack of their law in total variation"
+LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Raises the threshold by 1.5 % for all strings of 32 bytes, by 47 % for a catalogue of 294, and leaves no junk."""
 # The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
@@ -51,26 +52,39 @@ def cell_metadata(
         BudgetExceededError: If the delta of an open domain has no room for it.
     """
     family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
-    std = family.std(level)
-    _check_std(declaration, level, std)
-    step = 1.0 if family.integer else grid_step(std)
+    check_std(declaration, level, family.std(level))
     if isinstance(declaration.domain, Open):
-        chosen = _open_parameters(declaration, declaration.domain, request, past, spent)
+        before = OpenBudgets.of(family, past, float(declaration.domain.delta), declaration.touched, spent)
+        chosen = open_parameters(declaration.domain, request, before, unit)
     else:
-        chosen = _closed_parameters(declaration, request, past, step)
-    effective = effective_threshold(chosen["threshold"] * unit, step)
+
+        def still_lazy(effective: float) -> float | None:
+            return largest_tail(family, past) if draws_all_empty(family, [*past, (level, effective)]) else None
+
+        chosen = closed_parameters(family, declaration.domain, request, still_lazy, unit)
     return CellMetadata(
         **shared(declaration),
-        name=request.name,
-        level=level_text(level),
-        std=std / unit,
-        noise_mean=noise_mean(family, level) / unit,
-        grid=step / unit,
-        effective_threshold=effective / unit,
+        **of_release(family, request, unit),
+        **chosen,
         numerical_slack=round_slack(family, past, level, declaration.most_touched),
         counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
-        **chosen,
     )
+
+
+def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str, Any]:
+    """The fields that the noise of a cell and the level fix; `unit` is by what counts are multiplied for the noise."""
+    level = present(request.level)
+    return {
+        "name": request.name,
+        "level": level_text(level),
+        "std": family.std(level) / unit,
+        "noise_mean": noise_mean(family, level) / unit,
+        "grid": _grid(family, level) / unit,
+    }
+
+
+def _grid(family: Family, level: Fraction) -> float:
+    return 1.0 if family.integer else grid_step(family.std(level))
 
 
 def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> tuple[str, bool]:
@@ -87,15 +101,16 @@ def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMeta
     stated = max([level, *(known for known, _ in past)]) if opens else level
     words, is_bound = family.statement(stated), delta_is_bound(family, stated)
     if opens:
-        words = _guarantee(declaration, level_text(stated), words, metadata.delta_spent)
+        words = open_guarantee(declaration, level_text(stated), words, metadata.delta_spent)
         bound = metadata.effective_threshold * declaration.unit_of_counts
         is_bound |= declaration.most_keys is not None or not open_delta_is_exact(
             family, [*coarse_to_fine(past), (level, bound)]
         )
-    return f"{words}; {_LAZILY}", is_bound
+    return f"{words}; {LAZILY}", is_bound
 
 
-def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
+def check_std(declaration: Declaration, level: Fraction, std: float) -> None:
+    """Refuse a level whose noise does not share a grid with counts."""
     if not _LEAST_STD <= std <= _LARGEST_STD:
         raise LevelError(
             f"level {level_text(level)} is too {'fine' if std < _LEAST_STD else 'coarse'} at "
@@ -105,21 +120,31 @@ def _check_std(declaration: Declaration, level: Fraction, std: float) -> None:
         )
 
 
-def _closed_parameters(declaration: Declaration, request: CellRequest, past: Past, step: float) -> dict[str, Any]:
-    """The threshold by the expected number of false keys."""
+def closed_parameters(
+    family: Family, domain: Domain, request: CellRequest, still_lazy: Callable[[float], float | None], unit: int = 1
+) -> dict[str, Any]:
+    """The threshold by the expected number of false keys.
+
+    Args:
+        family: The noise of a cell.
+        domain: Its domain.
+        request: With a level.
+        still_lazy: For an effective threshold at which all empty cells had to be drawn, the largest share of them
+            that a release could let through instead; else None.
+        unit: By what counts are multiplied for the noise.
+    """
     if request.delta is not None:
         raise DeclarationError(
-            f"delta={request.delta!r} is for open domains; {declaration.domain.describe()} is declared as a whole: "
+            f"delta={request.delta!r} is for open domains; {domain.describe()} is declared as a whole: "
             "give false_keys= or threshold="
         )
-    family, size, level = declaration.family_in_units, declaration.domain.size, present(request.level)
-    unit = declaration.unit_of_counts
+    size, level = domain.size, present(request.level)
     max_false_keys = request.max_false_keys
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
         false_keys = DEFAULT_FALSE_KEYS if false_keys is None else false_keys
         threshold = threshold_for_false_keys(family, level, size, false_keys) / unit
-    effective = effective_threshold(threshold * unit, step)
+    effective = effective_threshold(threshold * unit, _grid(family, level))
     expected = expected_false_keys(family, level, effective, size)
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys) / unit
@@ -127,27 +152,30 @@ def _closed_parameters(declaration: Declaration, request: CellRequest, past: Pas
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size:.3g}; "
             f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
         )
-    if size > max_false_keys and draws_all_empty(family, [*past, (level, effective)]):
-        enough = threshold_for_false_keys(family, level, size, size * largest_tail(family, past)) / unit
+    share = still_lazy(effective) if size > max_false_keys else None
+    if share is not None:
+        enough = threshold_for_false_keys(family, level, size, size * share) / unit
         raise ThresholdError(
             f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size:.3g} "
             f"cells hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
             f"a threshold of {enough!r} would do"
         )
-    return {"threshold": threshold, "false_keys": false_keys, "expected_false_keys": expected}
+    return {
+        "threshold": threshold,
+        "effective_threshold": effective / unit,
+        "false_keys": false_keys,
+        "expected_false_keys": expected,
+    }
 
 
-def _open_parameters(
-    declaration: Declaration, domain: Open, request: CellRequest, past: Past, spent: float | None
-) -> dict[str, Any]:
+def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, unit: int = 1) -> dict[str, Any]:
     """The threshold by what is left of the series' delta, and what is left then.
 
     Args:
-        declaration: Of the series.
-        domain: Its domain.
+        domain: Of the series.
         request: With a level.
-        past: Levels spent so far, each with the lowest effective threshold it was released at.
-        spent: The delta_infinity they stated, or None.
+        before: What releases so far have left of the delta.
+        unit: By what counts are multiplied for the noise.
 
     Raises:
         DeclarationError: If false keys were asked for: there are none.
@@ -158,8 +186,7 @@ def _open_parameters(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
-    family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
-    before = OpenBudgets.of(family, past, float(domain.delta), declaration.touched, spent)
+    level = present(request.level)
     share, threshold = request.delta, request.threshold
     if threshold is None:
         if share is None:
@@ -186,6 +213,7 @@ def _open_parameters(
     after = before.after(exceeds)
     return {
         "threshold": threshold,
+        "effective_threshold": effective_threshold(threshold * unit, _grid(before.family, level)) / unit,
         "false_keys": None,
         "expected_false_keys": 0.0,
         "delta": domain.delta_text,
@@ -203,7 +231,8 @@ def _refusal(requested: float, budget: OpenBudgets, advice: str) -> BudgetExceed
     )
 
 
-def _guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
+def open_guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
+    """What all releases of an open domain promise together."""
     delta = f"{spent:.6g}"
     is_zcdp = currency(declaration.family) == "rho"
     together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"

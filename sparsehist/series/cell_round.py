@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -160,7 +161,7 @@ def _draw_empty_keys(
         return known.clear()
 
     def taken(keys: pl.DataFrame) -> NDArray[np.bool_]:
-        tracked_empty = _is_in(keys, known) if known.height else np.zeros(keys.height, bool)
+        tracked_empty = is_in(keys, known) if known.height else np.zeros(keys.height, bool)
         return files.contains(keys) | tracked_empty
 
     return draw_free(
@@ -173,7 +174,8 @@ def _draw_empty_keys(
     )
 
 
-def _is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
+def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
+    """Which rows are among others; shape (rows,)."""
     marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
     joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
     return joined["known"].fill_null(value=False).to_numpy()
@@ -225,9 +227,14 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid / unit)
 
 
-def published_frame(
-    declaration: Declaration, files: SeriesFiles, empty_keys: pl.DataFrame, shown: Shown
-) -> pl.DataFrame:
+class Keys(Protocol):
+    """Where the keys of nonempty cells stand."""
+
+    def keys(self, positions: NDArray[np.int64], /) -> pl.DataFrame:
+        """Columns key_0, …, in the order asked."""
+
+
+def published_frame(declaration: Declaration, files: Keys, empty_keys: pl.DataFrame, shown: Shown) -> pl.DataFrame:
     """The rows of a release: largest first, then by key; `empty_keys` are those of all tracked empty cells."""
     noisy = shown.noisy
     from_file = shown.position >= 0

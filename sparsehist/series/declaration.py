@@ -137,6 +137,7 @@ class Declaration:
         source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
             was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
             Arrow stream, counts); empty for files. No part of what makes two declarations equal.
+        steps: Of a running series, how many may be appended; None for a log that is counted once.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Declaration:
     unverified: bool = False
     key_types: tuple[tuple[str, str], ...] = ()
     source: str = field(default="", compare=False)
+    steps: int | None = None
 
     @property
     def cap_text(self) -> str | None:
@@ -207,7 +209,8 @@ class Declaration:
 
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
-        return {
+        going_on = {} if self.steps is None else {"steps": self.steps}
+        return going_on | {
             "unit": list(self.unit) if isinstance(self.unit, tuple) else self.unit,
             "key": list(self.key),
             "max_keys": self.max_keys,
@@ -249,6 +252,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         unverified=stored.get("unverified", False),
         key_types=tuple(stored.get("key_types", {}).items()),
         source=stored.get("source", ""),
+        steps=stored.get("steps"),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
 from sparsehist.errors import InputError
+from sparsehist.noise import Family, Gaussian
+from sparsehist.privacy import as_level
 from sparsehist.series.declaration import Declaration
+from sparsehist.series.own_noise import load_family
 
 NEIGHBOURS = "logs that differ by all rows of one {}"
 
@@ -128,6 +132,32 @@ class CellMetadata(Metadata):
     def delta_spent(self) -> float:
         return self.delta_infinity or 0.0
 
+    @property
+    def family(self) -> Family:
+        """The law of the noise of one cell."""
+        return load_family(self.noise, self.max_keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningMetadata(CellMetadata):
+    """What a release of running counts says.
+
+    Attributes:
+        step: Up to which units are counted, each once per key, from 1.
+        steps: Of the whole series; the noise is made for all of them.
+        strategy: By which running counts share their noise.
+    """
+
+    kind = "running"
+
+    step: int
+    steps: int
+    strategy: str
+
+    @property
+    def family(self) -> Family:
+        return Gaussian(self.std * math.sqrt(2 * as_level(self.level)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadMetadata(Metadata):
@@ -229,7 +259,7 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata 
 
 
 _RECORDS: dict[str, type[CellMetadata | WorkloadMetadata | InteractiveMetadata]] = {
-    record.kind: record for record in (CellMetadata, WorkloadMetadata, InteractiveMetadata)
+    record.kind: record for record in (CellMetadata, RunningMetadata, WorkloadMetadata, InteractiveMetadata)
 }
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "str": str,

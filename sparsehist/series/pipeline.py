@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -35,8 +36,12 @@ class Held:
 
     state: State
     record: SeriesRecord
-    files: SeriesFiles
     declaration: Declaration
+
+    @cached_property
+    def files(self) -> SeriesFiles:
+        """Counts and keys, where the log was counted once."""
+        return self.state.series_files(self.record)
 
 
 class NoisePath(Protocol):

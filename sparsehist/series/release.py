@@ -548,11 +548,9 @@ def _with_columns(
         raise InputError(f"a key column is called {taken[0]!r}, as a column to be added: rename it in the log")
     if frame.is_empty():
         return frame.with_columns(pl.lit(0.0).alias(name) for name in names)
-    from sparsehist.series.own_noise import load_family
-
     about = of_kind(read_metadata(metadata), CellMetadata)
     columns = law(
-        load_family(about.noise, about.max_keys),
+        about.family,
         as_level(about.level),
         frame["noisy_count"].to_numpy(),
         about.effective_threshold,

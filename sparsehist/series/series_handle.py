@@ -69,7 +69,7 @@ class Series:
             yield state, record
 
     def _held(self, state: State, record: SeriesRecord) -> pipeline.Held:
-        return pipeline.Held(state, record, state.series_files(record), self.declaration)
+        return pipeline.Held(state, record, self.declaration)
 
     def release(
         self,

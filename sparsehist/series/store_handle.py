@@ -95,7 +95,10 @@ class Store:
                 if name not in self._known:
                     raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
         record = self._known[name]
-        return Series(self, record.series_id, declaration_of(record))
+        declaration = declaration_of(record)
+        if declaration.steps is not None:
+            raise NotFoundError(f"{name!r} is a running series: sparsehist.open_running gives it")
+        return Series(self, record.series_id, declaration)
 
     def series_names(self) -> list[str]:
         """Names of the series, sorted."""

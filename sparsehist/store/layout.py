@@ -189,12 +189,12 @@ def clear_spill() -> None:
         remove_dead(Path(tempfile.gettempdir()), f"{_SPILL_NAME}*")
 
 
-def leftovers(store: Path, registered: Collection[tuple[str, str]]) -> list[Path]:
+def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> list[Path]:
     """What no commit vouches for: series and rounds of runs that died, and series dropped by one.
 
     Args:
         store: Its directory; locked.
-        registered: The files that stay, as (series, file name).
+        registered: What stays, as (series, file name), None for the directory of the series.
     """
     known = set(registered)
     series = {series_id for series_id, _ in known}

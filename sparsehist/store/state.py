@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from sparsehist.errors import (
     DeclarationError,
@@ -221,6 +222,24 @@ class State:
         for number, cells in history.cells_with_noise(ordinal):
             with history.open_round(number) as file:
                 file.noise(ordinal, out[cells])
+        return out
+
+    def all_noise(self, path_id: int, n_tracked: int) -> NDArray[np.float64]:
+        """The noise of the tracked cells at all levels of a path, in the order in which they were first spent.
+
+        Each file is opened once, however many levels there are. Secret; shape (levels, n_tracked).
+        """
+        history = self._history(path_id)
+        if n_tracked != history.n_tracked:
+            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
+        out = np.empty((len(history.levels), n_tracked))
+        for number, made in enumerate(history.rounds):
+            with history.open_round(number) as file:
+                for level in range(history.n_levels[number]):
+                    spent_here = made.spends and level == history.n_levels[number] - 1
+                    cells = slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
+                    if cells.start < cells.stop:
+                        file.noise(level, out[level, cells])
         return out
 
     def commit_series(self, record: NewSeries) -> int:

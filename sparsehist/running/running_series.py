@@ -1,0 +1,366 @@
+"""A series whose log goes on: steps are appended in order, and running counts released at any of them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
+
+import polars as pl
+
+from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.domain import Domain
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
+from sparsehist.guarantee.check import check_query
+from sparsehist.ledger.arguments import checked_text
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.privacy import Level
+from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.report.progress import Progress, reporting
+from sparsehist.running import running_round
+from sparsehist.running.appending import comparable_units, digest_of, new_pairs
+from sparsehist.running.step_files import StepFiles, write_step
+from sparsehist.series import pipeline
+from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.release import Release
+from sparsehist.series.request import requested
+from sparsehist.series.store_handle import Store
+from sparsehist.store import NewSeries, NewStep, SeriesRecord, State, create_store, is_store
+
+MOST_STEPS = 2000
+"""The noise of all steps is one matrix, made anew by each process: a second at so many."""
+
+
+class RunningSeries:
+    """A series to which steps are appended, and from which the running count of any of them is released.
+
+    A unit counts once per key over all steps, at the first one in which it has the key, and towards at most max_keys
+    keys: first come, first kept. All releases together, over all steps and levels and in any order, are as private as
+    the finest of them, rho-zCDP with rho their largest level: the noise of all steps is one path.
+
+    The store keeps who counted for what, as secret as the log, until `finish` erases it.
+    """
+
+    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
+        """Use `create_running` or `open_running` instead."""
+        self.store = store
+        self.declaration = declaration
+        self._series_id = series_id
+
+    @property
+    def name(self) -> str:
+        """Name of the series."""
+        return self.declaration.name
+
+    @property
+    def steps(self) -> int:
+        """How many steps the series is declared for."""
+        return present(self.declaration.steps)
+
+    def __repr__(self) -> str:
+        """Name, domain and steps: public parameters only."""
+        return (
+            f"RunningSeries({self.name!r}, domain={self.declaration.domain.describe()}, steps={self.steps}, "
+            f"in {self.store!r})"
+        )
+
+    def appended(self) -> int:
+        """How many steps were appended so far."""
+        with self._hold(None) as (state, record):
+            return len(state.steps(record))
+
+    def append(
+        self,
+        source: object,
+        *,
+        step: int,
+        engine: Engine = "auto",
+        memory_limit: str | int | None = None,
+        threads: int | None = None,
+        progress: Progress = None,
+        who: str | None = None,
+        wait: float | None = None,
+    ) -> None:
+        """Append the log of the next step, all or nothing.
+
+        The same pairs of units and keys again, for a step that was appended, change nothing; other pairs are refused:
+        counts of a step never change once it is appended, as noise that was drawn for them could not follow.
+
+        Args:
+            source: The log of the step, as for `create`; counts made elsewhere are refused. It may be empty.
+            step: From 1, in order.
+            engine: "auto", "polars" or "duckdb"; which pairs are kept is the same with all.
+            memory_limit: Such as "4GB"; DuckDB spills beyond it.
+            threads: At most this many.
+            progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Raises:
+            DeclarationError: If the step is none of the series, or not the next one.
+            DataError: If the log breaks a rule; never quotes a key or a unit.
+            NameTakenError: If the step was appended with other pairs.
+            RefusedError: If the series is finished.
+            StoreInUseError: If another process or thread holds the store.
+        """
+        declaration = self.declaration
+        running_round.checked_step(step, self.steps)
+        checked_text("who", who)
+        if isinstance(source, Counts):
+            raise DeclarationError(
+                "a running series has to know which units counted before: append the log, not counts made elsewhere"
+            )
+        with self._hold(wait) as (state, record), reporting(progress) as report:
+            before = state.steps(record)
+            if state.is_finished(record):
+                raise RefusedError(f"the series {self.name!r} is finished: nothing more can be appended")
+            if step > len(before) + 1:
+                raise DeclarationError(
+                    f"steps are appended in order, and step {len(before) + 1} comes next, not {step}"
+                )
+            if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
+                check_query(
+                    source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
+                    parameters=source.parameters, public_tables=source.public_tables,
+                )  # fmt: skip
+            pairs = list_pairs(
+                source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
+                on_null=cast(Choice, declaration.on_null), on_outside=cast(Choice, declaration.on_outside),
+                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=state.spill,
+                progress=report,
+            )  # fmt: skip
+            units, kind = comparable_units(pairs["unit"])
+            pairs = pairs.with_columns(units)
+            digest = digest_of(pairs, record.salt)
+            if step <= len(before):
+                if before[step - 1].digest != digest:
+                    raise NameTakenError(
+                        f"step {step} of {self.name!r} was appended with other rows; its counts never change"
+                    )
+                return
+            if before and pairs.height and kind != before[-1].unit_kind:
+                raise DataError(
+                    f"units were {before[-1].unit_kind} in the steps before and are {kind} now: nobody could tell "
+                    "which of them are the same; cast the column"
+                )
+            report("appending")
+            kind = kind if pairs.height or not before else before[-1].unit_kind
+            self._commit(state, record, step - 1, pairs, NewStep(step - 1, digest, kind, (), who))
+
+    def _commit(self, state: State, record: SeriesRecord, step: int, pairs: pl.DataFrame, made: NewStep) -> None:
+        files = StepFiles(state, record, self.declaration.domain.dtypes)
+        keys, counted = new_pairs(pairs, files, self.declaration.max_keys, record.salt)
+        new_units = counted.group_by("number").len("units")
+        written = write_step(state, record, step, keys=keys, new_units=new_units, pairs=counted)
+        state.commit_step(record, replace(made, files=written))
+
+    def release(
+        self,
+        name: str,
+        *,
+        step: int | None = None,
+        level: Level | EpsilonDelta | None = None,
+        threshold: float | None = None,
+        false_keys: float | None = None,
+        delta: float | None = None,
+        max_false_keys: float = 1e7,
+        who: str | None = None,
+        wait: float | None = None,
+    ) -> Release:
+        """Release the running counts of a step at a level, or give back the release of that name.
+
+        Any step that was appended, at any level, in any order; levels are equal or a relative 1e-6 apart. The cost of
+        all of them is the finest level, once.
+
+        Args:
+            name: Of the release; a-z, 0-9 and _.
+            step: Up to which units are counted, from 1.
+            level: Privacy level rho, exact; larger is finer. Or `sh.EpsilonDelta(1, 1e-6)`, as for `Series.release`.
+            threshold: A key is published when its rounded noisy count is above it, in counts.
+            false_keys: Instead of `threshold`: how many empty keys to expect among the published; 0.01 when neither
+                is given.
+            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series.
+            max_false_keys: Refuse a threshold that would publish more empty keys than this.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Returns:
+            The release.
+
+        Raises:
+            DeclarationError: If the step is none of the series.
+            NotFoundError: If the step was not appended yet, or nothing is given and there is no release of that name.
+            LevelError: If the level cannot be served, or nearly is one that was released.
+            CapExceededError: If the finest level would exceed the cap.
+            BudgetExceededError: If the population would exceed its budget, or delta has no room.
+            ThresholdError: If the threshold cannot be served; says which would do.
+            NameTakenError: If the name stands for another request.
+            StoreInUseError: If another process or thread holds the store.
+        """
+        request = running_round.at_step(
+            requested(
+                name, level=level, threshold=threshold, false_keys=false_keys, delta=delta,
+                max_false_keys=max_false_keys,
+            ),
+            step,
+            self.steps,
+        )  # fmt: skip
+        checked_text("who", who)
+        with self._hold(wait) as (state, record):
+            frame, metadata = pipeline.release(
+                pipeline.Held(state, record, self.declaration), request, running_round.open_path, who=who,
+                rng=self.store._generator(),
+            )  # fmt: skip
+            origin = self.store._origin(state)
+        return Release(frame, metadata, origin=origin)
+
+    def finish(self, *, who: str | None = None, wait: float | None = None) -> None:
+        """Erase which pairs of units and keys counted; nothing can be appended afterwards, releases go on.
+
+        Args:
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+            wait: Seconds to wait for the store; the store's own by default.
+        """
+        checked_text("who", who)
+        with self._hold(wait) as (state, record):
+            if not state.is_finished(record):
+                files = StepFiles(state, record, self.declaration.domain.dtypes)
+                state.finish_series(record, files.pair_files, who=who)
+
+    @contextmanager
+    def _hold(self, wait: float | None) -> Iterator[tuple[State, SeriesRecord]]:
+        with self.store._hold(wait) as state:
+            record = state.series(self.name)
+            if record is None or record.series_id != self._series_id:
+                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
+            yield state, record
+
+
+def create_running(
+    store: str | os.PathLike[str] | Store,
+    *,
+    name: str,
+    unit: str | Sequence[str],
+    key: str | Sequence[str],
+    max_keys: int,
+    domain: Domain | str,
+    steps: int = 365,
+    cap: Level | None = None,
+    population: str = "default",
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    unverified: bool = False,
+    if_exists: str = "error",
+    who: str | None = None,
+    wait: float = 0.0,
+    seed: int | None = None,
+) -> RunningSeries:
+    """Declare a series to which steps will be appended; Gaussian noise.
+
+    Args:
+        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        name: Of the series.
+        unit: Column of the privacy unit, or several that are it together.
+        key: Column of the key, or several for a product domain.
+        max_keys: Keys a unit may count towards over all steps; the first ones, and within a step those that an order
+            of its own puts first.
+        domain: All keys that could occur, or its text.
+        steps: How many steps there will be at most: days of a year, say. The noise of all of them is made for so
+            many, and grows with their logarithm: 1.46, 1.87 and 2.64 times that of a single release of the same level
+            at 7, 30 and 365 (root mean square over the steps).
+        cap: Refuse releases beyond this level.
+        population: Whose costs add up over series.
+        on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
+        on_outside: "error" or "drop" for keys outside the domain.
+        unverified: Do not check whether a `Query` keeps units apart.
+        if_exists: "error", or "reuse": a series of this name and declaration is returned.
+        who: Asks for it, kept in the ledger; the user of the operating system by default.
+        wait: Seconds to wait for a store in use.
+        seed: Makes a ":memory:" store reproducible.
+
+    Returns:
+        The series.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        NameTakenError: If the name stands for another series.
+        BudgetExceededError: If the route of the population's budget cannot charge Gaussian noise, or it has no delta
+            for an open domain.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> visits = sh.create_running(":memory:", name="visits", unit="user", key="url", max_keys=5,
+        ...                            domain=sh.Strings(max_bytes=8), steps=7)
+        >>> visits.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
+        >>> visits.append(pl.DataFrame({"user": range(250, 900), "url": ["/home"] * 650}), step=2)
+        >>> second, first = (visits.release(f"day_{day}", step=day, level="0.5") for day in (2, 1))
+        >>> [880 < second.frame["noisy_count"].item() < 920, 480 < first.frame["noisy_count"].item() < 520]
+        [True, True]
+    """
+    declaration = replace(
+        declare(
+            name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise="gaussian", cap=cap,
+            population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
+        ),
+        source=UNCHECKED_SOURCE,
+        steps=_checked_steps(steps),
+    )  # fmt: skip
+    if declaration.unit is None:
+        raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
+    if if_exists not in ("error", "reuse"):
+        raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    checked_text("who", who)
+    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
+    if not is_store(home.path):
+        create_store(home.path)
+    with home._hold(wait or None) as state:
+        record = state.series(name)
+        if record is not None:
+            if if_exists == "reuse" and declaration_of(record) == declaration:
+                return RunningSeries(home, record.series_id, declaration)
+            raise NameTakenError(f"{home!r} has a series {name!r} already, or one that is declared otherwise")
+        Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+        series_id = secrets.token_hex(8)
+        directory = state.new_series_directory(series_id)
+        files = write_catalogues(directory, declaration.domain, durable=state.durable)
+        stored = {
+            **declaration.as_json(),
+            "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        salt = home._generator().bytes(16)
+        state.commit_series(NewSeries(series_id, name, stored, salt, files, who=who))
+        home._remember(state)
+    return RunningSeries(home, series_id, declaration)
+
+
+def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: float = 0.0) -> RunningSeries:
+    """Give a running series of a store by its name.
+
+    Args:
+        store: Its directory, or a Store.
+        name: Of the series.
+        wait: Seconds every call waits for a store in use.
+
+    Raises:
+        NotFoundError: If there is no store, or no running series of that name in it.
+    """
+    home = store if isinstance(store, Store) else Store(store, wait=wait)
+    with home._hold() as state:
+        record = state.series(name)
+        declaration = None if record is None else declaration_of(record)
+    if record is None or declaration is None or declaration.steps is None:
+        raise NotFoundError(f"{home!r} holds no running series {name!r}")
+    return RunningSeries(home, record.series_id, declaration)
+
+
+def _checked_steps(steps: int) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 2 <= steps <= MOST_STEPS:
+        raise DeclarationError(f"steps must be a whole number from 2 to {MOST_STEPS}, got {steps!r}")
+    return steps

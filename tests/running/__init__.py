@@ -1,0 +1,1 @@
+"""Series whose log goes on."""

@@ -1,0 +1,208 @@
+"""What counts of a log that goes on: each unit once per key, towards at most so many keys, first come first kept."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import (
+    DataError,
+    DeclarationError,
+    NameTakenError,
+    NotFoundError,
+    RefusedError,
+    StoreInUseError,
+)
+from sparsehist.running.running_round import step_noise
+from tests.running.logs import ENGINES, counts, frame, kept, started
+
+DAYS = [
+    [("ann", 1), ("ann", 1), ("bob", 1), ("cid", 3)],
+    [("ann", 2), ("bob", 1), ("dan", 4), ("dan", 5), ("dan", 6)],
+    [],
+    [("ann", 3), ("bob", 7), ("bob", 8), ("eve", 1)],
+]
+
+
+def random_days(
+    seed: int, *, users: int = 30, keys: int = 12, days: int = 4, rows: int = 60
+) -> list[list[tuple[str, int]]]:
+    """Days on which users come back."""
+    rng = seeded(seed)
+    return [
+        [
+            (f"u{user}", int(key))
+            for user, key in zip(rng.integers(0, users, rows), rng.integers(0, keys, rows), strict=True)
+        ]
+        for _ in range(days)
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_unit_counts_once_per_key_and_towards_its_first_keys(engine: str) -> None:
+    """Keys of earlier steps stay, and a step that has more of them than there is room for keeps some."""
+    found = kept(started(DAYS, engine=engine))
+    assert found[0] == {("ann", 1), ("bob", 1), ("cid", 3)}
+    assert found[1] > {("ann", 2)}
+    assert len({key for user, key in found[1] if user == "dan"}) == 2
+    assert found[2] == set()
+    assert {pair for pair in found[3] if pair[0] != "bob"} == {("eve", 1)}
+    assert len([pair for pair in found[3] if pair[0] == "bob"]) == 1
+
+
+def test_running_counts_are_those_of_brute_force() -> None:
+    """With room for every key, the running count of a key is the number of units that had it so far."""
+    days = random_days(1)
+    found = counts(started(days, max_keys=12), 4)
+    for step in range(4):
+        pairs = set(itertools.chain.from_iterable(days[: step + 1]))
+        np.testing.assert_array_equal(found[step], np.bincount([key for _, key in pairs], minlength=50))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_engines_and_orders_of_rows_keep_the_same_pairs(seed: int) -> None:
+    """Also where units have more keys than they may count towards."""
+    days = random_days(seed)
+    one, other = (kept(started(days, engine=engine)) for engine in ENGINES)
+    assert one == other == kept(started([list(reversed(day)) for day in days]))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step(engine: str) -> None:
+    """Every unit of a log with over-full units, deleted in turn."""
+    days = random_days(4, users=8, rows=40)
+    whole = kept(started(days, engine=engine))
+    for user in {user for day in days for user, _ in day}:
+        without = kept(started([[row for row in day if row[0] != user] for day in days], engine=engine))
+        assert without == [{pair for pair in step if pair[0] != user} for step in whole]
+
+
+@pytest.mark.parametrize("max_keys", [1, 2])
+def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int) -> None:
+    """All histories of a unit over three steps and three keys, among other units.
+
+    The distance that it moves the running counts of all keys, in units of their noise, is at most that of the
+    declared sensitivity, and some history reaches it but for a few per cent.
+    """
+    others = random_days(5, users=5, keys=3, days=3, rows=6)
+    inverse = np.linalg.inv(step_noise(3, max_keys)._covariance)
+    without = counts(started(others, max_keys=max_keys, steps=3), 3)
+    largest = 0.0
+    for having in itertools.product(itertools.product([False, True], repeat=3), repeat=3):
+        days = [
+            [*day, *(("new", key) for key in range(3) if mine[key])] for day, mine in zip(others, having, strict=True)
+        ]
+        moved = (counts(started(days, max_keys=max_keys, steps=3), 3) - without).astype(float)
+        largest = max(largest, float(np.einsum("sk,st,tk->", moved, inverse, moved)))
+    assert 0.95 < largest <= 1 + 1e-12
+
+
+def test_steps_are_appended_in_order_and_each_once() -> None:
+    """The same pairs again change nothing; other pairs, a step that is missing, or none of the series are refused."""
+    series = started(DAYS[:2])
+    before = counts(series, 5)
+    series.append(frame(reversed(DAYS[1])), step=2)
+    series.append(frame([*DAYS[0], ("bob", 1)]), step=1)
+    with pytest.raises(NameTakenError, match="other rows"):
+        series.append(frame([*DAYS[1], ("zoe", 1)]), step=2)
+    with pytest.raises(NameTakenError, match="other rows"):
+        series.append(frame(DAYS[1][1:]), step=2)
+    with pytest.raises(DeclarationError, match="step 3 comes next"):
+        series.append(frame(DAYS[3]), step=4)
+    for wrong in (0, 6, True, "1"):
+        with pytest.raises(DeclarationError, match="from 1 to 5"):
+            series.append(frame([]), step=wrong)
+    np.testing.assert_array_equal(counts(series, 5), before)
+    assert series.appended() == 2
+
+
+def test_a_step_that_breaks_a_rule_leaves_nothing() -> None:
+    """Null units, keys outside the domain, counts made elsewhere, and units of another kind."""
+    series = started(DAYS[:1])
+    wrong = [
+        (pl.DataFrame({"user": [None, "ann"], "key": [1, 1]}), DataError),
+        (frame([("ann", 70)]), DataError),
+        (sh.Counts(pl.DataFrame({"key": [1], "count": [2]})), DeclarationError),
+        (pl.DataFrame({"user": [1], "key": [1]}), DataError),
+    ]
+    for source, error in wrong:
+        with pytest.raises(error):
+            series.append(source, step=2)
+    assert series.appended() == 1
+    series.append(frame(DAYS[1]), step=2)
+    assert kept(series) == kept(started(DAYS[:2]))
+
+
+def test_two_appenders_at_once_append_once(tmp_path) -> None:
+    """One of them waits or is told that the store is in use; the step is there once."""
+    series = sh.create_running(
+        tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5, wait=20
+    )
+    outcomes: list[object] = []
+
+    def append() -> None:
+        try:
+            outcomes.append(series.append(frame(DAYS[0]), step=1))
+        except StoreInUseError as problem:
+            outcomes.append(problem)
+
+    threads = [threading.Thread(target=append) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(outcomes) == 2
+    assert series.appended() == 1
+    assert (series.store.events()["what"] == "append").sum() == 1
+
+
+def test_finish_erases_the_pairs_and_refuses_further_steps(tmp_path) -> None:
+    """Nothing in the store names a unit afterwards; releases go on with the same numbers."""
+    series = sh.create_running(
+        tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    )
+    series.append(frame([(f"planted-{i}", i % 5) for i in range(900)]), step=1)
+    before = series.release("first", step=1, level=1).frame
+    assert _holds(tmp_path, b"planted-")
+    series.finish()
+    series.finish()
+    assert not _holds(tmp_path, b"planted-")
+    assert series.release("first").frame.equals(before)
+    assert series.release("second", step=1, level=2).frame.height >= 5
+    with pytest.raises(RefusedError, match="finished"):
+        series.append(frame(DAYS[0]), step=2)
+
+
+def _holds(directory, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_running_series_is_found_again(tmp_path) -> None:
+    """By `open_running`, and by `create_running` with the same declaration; not by the calls of other series."""
+    declared = {"name": "log", "unit": "user", "key": "key", "max_keys": 2, "domain": sh.Integers(50), "steps": 5}
+    store = tmp_path / "store"
+    sh.create_running(store, **declared).append(frame(DAYS[0]), step=1)
+    assert sh.open_running(store, "log").appended() == 1
+    assert sh.create_running(store, **declared, if_exists="reuse").appended() == 1
+    with pytest.raises(NameTakenError):
+        sh.create_running(store, **declared)
+    with pytest.raises(NameTakenError):
+        sh.create_running(store, **declared | {"steps": 6}, if_exists="reuse")
+    with pytest.raises(NotFoundError, match="open_running"):
+        sh.open(store).series("log")
+    with pytest.raises(NotFoundError):
+        sh.open_running(store, "other")
+    assert "ann" not in repr(sh.open_running(store, "log"))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2001, 1.5, True])
+def test_numbers_of_steps_that_are_none_are_refused(steps: object) -> None:
+    """From 2 to 2000."""
+    with pytest.raises(DeclarationError, match="steps"):
+        started([], steps=steps)

@@ -1,0 +1,227 @@
+"""Releases of running counts: their joint law through the store, names, costs, open domains, and what is public."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import (
+    BudgetExceededError,
+    CapExceededError,
+    DeclarationError,
+    LevelError,
+    NameTakenError,
+    NotFoundError,
+    ThresholdError,
+)
+from sparsehist.running.running_round import step_noise
+from tests.running.logs import frame, started
+from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+
+# Cells of each kind: 8,000 catch a relative error of 9 % in the commoner patterns of publication.
+CELLS = 8_000
+HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
+KINDS = np.repeat(np.arange(5), CELLS)
+COUNTS = HISTORIES[KINDS]
+# (steps appended before, step, level, threshold)
+ROUNDS = [
+    (1, 1, "0.2", 3.0),
+    (3, 3, "0.2", 5.0),
+    (3, 2, "1", 2.5),
+    (3, 1, "0.5", 2.0),
+    (5, 5, "0.2", 6.5),
+    (5, 2, "1", 2.0),
+    (5, 4, "1", 4.0),
+]
+
+
+def days() -> list[pl.DataFrame]:
+    """A log of five days in which every cell has the running counts of its kind, each unit once."""
+    new = np.diff(COUNTS, axis=1, prepend=0)
+    found = []
+    for step in range(5):
+        keys = np.repeat(np.arange(len(COUNTS)), new[:, step])
+        found.append(pl.DataFrame({"user": step * 10**6 + np.arange(keys.size), "key": keys}))
+    return found
+
+
+def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """By round and cell: whether it was published, and its noisy count, 0 where it was not."""
+    series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
+    published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
+    log, appended = days(), 0
+    names = []
+    for i, (until, step, level, threshold) in enumerate(ROUNDS):
+        while appended < until:
+            series.append(log[appended], step=appended + 1)
+            appended += 1
+        names.append(series.release(f"r{i}", step=step, level=level, threshold=threshold).frame)
+    for i, rows in enumerate(names):
+        assert series.release(f"r{i}").frame.equals(rows)
+        published[i, rows["key"]] = True
+        values[i, rows["key"]] = rows["noisy_count"]
+    return published, values
+
+
+def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """The same by the dense mechanism."""
+    points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
+    steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
+    covariance = step_noise(5, 1)._covariance[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
+    noise = scale * np.linalg.cholesky(covariance) @ seeded(seed).standard_normal((len(points), len(COUNTS)))
+    noise = noise[[points.index((step - 1, Fraction(level))) for _, step, level, _ in ROUNDS]]
+    noisy = COUNTS[:, [step - 1 for _, step, _, _ in ROUNDS]].T + noise
+    published = noisy > np.array([tau for *_, tau in ROUNDS])[:, np.newaxis]
+    return published, np.where(published, noisy, 0.0)
+
+
+def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> list[float]:
+    """Patterns by kind of cell, and noisy counts of the cells that are published at all."""
+    found = []
+    patterns = [2 ** np.arange(len(ROUNDS)) @ published for published, _ in (first, second)]
+    for kind in range(5):
+        mine = kind == KINDS
+        found.append(two_sample_outcomes(patterns[0][mine], patterns[1][mine]))
+    values = [
+        np.column_stack([KINDS, pattern, noisy.T])[pattern > 0]
+        for pattern, (_, noisy) in zip(patterns, (first, second), strict=True)
+    ]
+    return [*found, two_sample_vectors(*values)]
+
+
+def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
+    """Steps and levels in scrambled order between appends; a scale 10 % off is noticed."""
+    found = released(1)
+    for p_value in p_values(found, dense(2)):
+        assert_consistent(p_value, "releases of running counts")
+    assert_detected(min(p_values(found, dense(3, scale=1.1))), "a scale 10 % off")
+
+
+DAYS = [
+    [(f"u{i}", i % 5) for i in range(900)],
+    [(f"u{i}", 7) for i in range(500)],
+    [(f"v{i}", 8) for i in range(700)],
+]
+
+
+def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
+    """Also after later steps and releases, and with another request it is refused."""
+    series = started(DAYS[:2])
+    first = series.release("first", step=1, level="0.1")
+    series.append(frame(DAYS[2]), step=3)
+    series.release("third", step=3, level="0.5")
+    series.release("second", step=2, level="0.05", threshold=90)
+    assert series.release("first", step=1).frame.equals(first.frame)
+    assert series.release("first").metadata == first.metadata
+    with pytest.raises(NameTakenError, match="step=1"):
+        series.release("first", step=2)
+    with pytest.raises(NotFoundError, match="step= and level="):
+        series.release("other", level="0.1")
+    with pytest.raises(NotFoundError, match="not appended"):
+        series.release("other", step=4, level="0.1")
+    with pytest.raises(DeclarationError, match="from 1 to 5"):
+        series.release("other", step=6, level="0.1")
+
+
+def test_all_steps_together_cost_the_finest_level_once() -> None:
+    """In the ledger, against the cap, and against the population's budget."""
+    series = started(DAYS, cap="0.5")
+    for step in (3, 1, 2):
+        for level in ("0.1", "0.4"):
+            series.release(f"r{step}_{level[2:]}", step=step, level=level)
+    ledger = series.store.ledger()
+    assert ledger.filter(pl.col("scope") == "everybody")["level"].item() == "0.4"
+    with pytest.raises(CapExceededError):
+        series.release("finer", step=1, level="0.6")
+    series.store.set_budget("default", rho="0.45", reason="a test")
+    with pytest.raises(BudgetExceededError):
+        series.release("finer", step=1, level="0.5")
+
+
+def test_metadata_say_what_is_public() -> None:
+    """Step, steps and strategy beside what every release of cells says; intervals go by the noise of the step."""
+    series = started(DAYS, steps=30)
+    release = series.release("first", step=2, level="0.1")
+    about = release.metadata
+    assert about["kind"] == "running"
+    assert (about["step"], about["steps"], about["strategy"]) == (2, 30, "spectral")
+    assert about["std"] == pytest.approx(np.sqrt(step_noise(30, 2)._covariance[1, 1] / 0.2))
+    assert "all earlier ones of the series together: 0.1-zCDP" in about["guarantee"]
+    assert 0 < about["numerical_slack"] < 1e-10
+    width = release.intervals().with_columns(width=pl.col("high") - pl.col("low"))["width"].min()
+    assert width == pytest.approx(2 * 1.96 * about["std"], rel=0.01)
+
+
+def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
+    """Root mean square over the steps, over that of a single release: within 5 % of the singular-value bound."""
+    for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
+        ratio = float(np.sqrt(np.diag(step_noise(steps, 4)._covariance / 4).mean()))
+        assert bound < ratio < 1.05 * bound
+
+
+def test_levels_that_are_nearly_equal_are_refused_before_anything_is_drawn() -> None:
+    """A relative 1e-6 apart they are served."""
+    series = started(DAYS)
+    series.release("first", step=1, level="0.1")
+    with pytest.raises(LevelError, match="1e-6"):
+        series.release("second", step=2, level="0.10000001")
+    series.release("third", step=2, level="0.1000001")
+    assert series.store.ledger().filter(pl.col("scope") == "path")["level"].item() == "0.1000001"
+
+
+def test_thresholds_that_would_publish_too_much_are_refused() -> None:
+    """By public numbers only, and the one that is named would do."""
+    series = started(DAYS, domain=sh.Integers(10**12))
+    with pytest.raises(ThresholdError, match="empty cells"):
+        series.release("low", step=1, level="0.1", threshold=1)
+    with pytest.raises(DeclarationError, match="open domains"):
+        series.release("open", step=1, level="0.1", delta=1e-7)
+
+
+def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
+    """A key published at step 1, where it was empty, and its count at step 2 differ by units and shared noise."""
+    series = started([[("a", 0)]], domain=sh.Integers(400), max_keys=1)
+    first = series.release("first", step=1, level="0.5", threshold=1.0)
+    false_keys = [key for key in first.frame["key"] if key != 0]
+    assert len(false_keys) > 20
+    series.append(frame([(f"{key}-{i}", key) for key in false_keys for i in range(100)]), step=2)
+    both = first.frame.join(series.release("second", step=2, level="0.5", threshold=1.0).frame, on="key", suffix="_2")
+    late = both.filter(pl.col("key").is_in(false_keys))
+    assert late.height == len(false_keys)
+    noise = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 100).to_numpy()
+    assert np.corrcoef(noise.T)[0, 1] > 0.2
+    assert series.release("again", step=1, level="0.5", threshold=1.0).frame.equals(first.frame)
+
+
+class TestOpenDomains:
+    """Keys that cannot be listed: an empty key is never shown, and delta is spent over all points."""
+
+    def test_keys_are_shown_only_at_steps_where_they_have_units(self) -> None:
+        """Also those that were published at other steps."""
+        domain = sh.Open("integer", delta="1e-6")
+        series = started(DAYS, domain=domain)
+        third = series.release("third", step=3, level="0.5")
+        first = series.release("first", step=1, level="0.4")
+        assert set(third.frame["key"]) == {0, 1, 2, 3, 4, 7, 8}
+        assert set(first.frame["key"]) == {0, 1, 2, 3, 4}
+        assert third.metadata["delta_infinity"] < first.metadata["delta_infinity"] < 1e-6
+        assert first.metadata["delta_is_bound"] is True
+        assert "approximate 0.5-zCDP" in first.metadata["guarantee"]
+
+    def test_delta_bounds_what_is_spent(self) -> None:
+        """Releases go on halving what is left; a threshold that takes more is refused."""
+        domain = sh.Open("integer", delta="1e-6")
+        series = started(DAYS, domain=domain)
+        spent = [
+            series.release(f"r{i}", step=1 + i % 3, level=Fraction(1 + i, 10)).metadata["delta_infinity"]
+            for i in range(6)
+        ]
+        assert spent == sorted(spent)
+        assert spent[-1] < 1e-6
+        with pytest.raises(BudgetExceededError):
+            series.release("low", step=1, level="0.7", threshold=3)

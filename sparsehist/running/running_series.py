@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -30,10 +30,21 @@ from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declara
 from sparsehist.series.release import Release
 from sparsehist.series.request import requested
 from sparsehist.series.store_handle import Store
-from sparsehist.store import NewSeries, NewStep, SeriesRecord, State, create_store, is_store
+from sparsehist.store import (
+    NewSeries,
+    NewStep,
+    SeriesRecord,
+    State,
+    StepRecord,
+    create_store,
+    is_store,
+)
+from sparsehist.store.layout import spill_directory
 
 MOST_STEPS = 2000
 """The noise of all steps is one matrix, made anew by each process: a second at so many."""
+
+_PATIENCE = 60.0
 
 
 class RunningSeries:
@@ -115,48 +126,57 @@ class RunningSeries:
             raise DeclarationError(
                 "a running series has to know which units counted before: append the log, not counts made elsewhere"
             )
-        with self._hold(wait) as (state, record), reporting(progress) as report:
-            before = state.steps(record)
-            if state.is_finished(record):
-                raise RefusedError(f"the series {self.name!r} is finished: nothing more can be appended")
-            if step > len(before) + 1:
-                raise DeclarationError(
-                    f"steps are appended in order, and step {len(before) + 1} comes next, not {step}"
-                )
+        with ExitStack() as spills, reporting(progress) as report:
+            with self._hold(wait) as (state, record):
+                self._check_is_next(state, record, step)
+                spill = spills.enter_context(spill_directory(state.spill))
             if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
                 check_query(
                     source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
                     parameters=source.parameters, public_tables=source.public_tables,
                 )  # fmt: skip
+            # The store is not held meanwhile: others may release.
             pairs = list_pairs(
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
                 on_null=cast(Choice, declaration.on_null), on_outside=cast(Choice, declaration.on_outside),
-                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=state.spill,
+                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=spill,
                 progress=report,
             )  # fmt: skip
             units, kind = comparable_units(pairs["unit"])
             pairs = pairs.with_columns(units)
             digest = digest_of(pairs, record.salt)
-            if step <= len(before):
-                if before[step - 1].digest != digest:
-                    raise NameTakenError(
-                        f"step {step} of {self.name!r} was appended with other rows; its counts never change"
-                    )
-                return
-            if before and pairs.height and kind != before[-1].unit_kind:
-                raise DataError(
-                    f"units were {before[-1].unit_kind} in the steps before and are {kind} now: nobody could tell "
-                    "which of them are the same; cast the column"
-                )
             report("appending")
-            kind = kind if pairs.height or not before else before[-1].unit_kind
-            self._commit(state, record, step - 1, pairs, NewStep(step - 1, digest, kind, (), who))
+            # A log that was counted is not thrown away because somebody releases at this moment.
+            with self._hold(max(wait or 0.0, self.store.wait, _PATIENCE)) as (state, record):
+                before = self._check_is_next(state, record, step)
+                if step <= len(before):
+                    if before[step - 1].digest != digest:
+                        raise NameTakenError(
+                            f"step {step} of {self.name!r} was appended with other rows; its counts never change"
+                        )
+                    return
+                if before and pairs.height and kind != before[-1].unit_kind:
+                    raise DataError(
+                        f"units were {before[-1].unit_kind} in the steps before and are {kind} now: nobody could "
+                        "tell which of them are the same; cast the column"
+                    )
+                kind = kind if pairs.height or not before else before[-1].unit_kind
+                self._commit(state, record, pairs, NewStep(step - 1, digest, kind, (), who))
 
-    def _commit(self, state: State, record: SeriesRecord, step: int, pairs: pl.DataFrame, made: NewStep) -> None:
+    def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
+        """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""
+        before = state.steps(record)
+        if state.is_finished(record):
+            raise RefusedError(f"the series {self.name!r} is finished: nothing more can be appended")
+        if step > len(before) + 1:
+            raise DeclarationError(f"steps are appended in order, and step {len(before) + 1} comes next, not {step}")
+        return before
+
+    def _commit(self, state: State, record: SeriesRecord, pairs: pl.DataFrame, made: NewStep) -> None:
         files = StepFiles(state, record, self.declaration.domain.dtypes)
         keys, counted = new_pairs(pairs, files, self.declaration.max_keys, record.salt)
         new_units = counted.group_by("number").len("units")
-        written = write_step(state, record, step, keys=keys, new_units=new_units, pairs=counted)
+        written = write_step(state, record, made.step, keys=keys, new_units=new_units, pairs=counted)
         state.commit_step(record, replace(made, files=written))
 
     def release(
@@ -212,12 +232,12 @@ class RunningSeries:
         )  # fmt: skip
         checked_text("who", who)
         with self._hold(wait) as (state, record):
-            frame, metadata = pipeline.release(
+            frame, metadata, repeated = pipeline.release(
                 pipeline.Held(state, record, self.declaration), request, running_round.open_path, who=who,
                 rng=self.store._generator(),
             )  # fmt: skip
             origin = self.store._origin(state)
-        return Release(frame, metadata, origin=origin)
+        return Release(frame, metadata, origin=origin, repeated=repeated)
 
     def finish(self, *, who: str | None = None, wait: float | None = None) -> None:
         """Erase which pairs of units and keys counted; nothing can be appended afterwards, releases go on.
@@ -326,15 +346,17 @@ def create_running(
                 return RunningSeries(home, record.series_id, declaration)
             raise NameTakenError(f"{home!r} has a series {name!r} already, or one that is declared otherwise")
         Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
-        series_id = secrets.token_hex(8)
-        directory = state.new_series_directory(series_id)
-        files = write_catalogues(directory, declaration.domain, durable=state.durable)
         stored = {
             **declaration.as_json(),
             "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        salt = home._generator().bytes(16)
+        salt, series_id = home._generator().bytes(16), secrets.token_hex(8)
+        with spill_directory(state.spill) as spill:
+            written = spill / "series"
+            written.mkdir(mode=0o700)
+            files = write_catalogues(written, declaration.domain, durable=state.durable)
+            state.take_series_directory(written, series_id)
         state.commit_series(NewSeries(series_id, name, stored, salt, files, who=who))
         home._remember(state)
     return RunningSeries(home, series_id, declaration)

@@ -227,14 +227,16 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid / unit)
 
 
-class Keys(Protocol):
+class NumberedKeys(Protocol):
     """Where the keys of nonempty cells stand."""
 
     def keys(self, positions: NDArray[np.int64], /) -> pl.DataFrame:
         """Columns key_0, …, in the order asked."""
 
 
-def published_frame(declaration: Declaration, files: Keys, empty_keys: pl.DataFrame, shown: Shown) -> pl.DataFrame:
+def published_frame(
+    declaration: Declaration, files: NumberedKeys, empty_keys: pl.DataFrame, shown: Shown
+) -> pl.DataFrame:
     """The rows of a release: largest first, then by key; `empty_keys` are those of all tracked empty cells."""
     noisy = shown.noisy
     from_file = shown.position >= 0

@@ -200,7 +200,7 @@ class QuerySession:
     def _held(self, state: State) -> pipeline.Held:
         """The series as it stands now."""
         record = present(state.series(self._series.name))
-        return pipeline.Held(state, record, state.series_files(record), self._series.declaration)
+        return pipeline.Held(state, record, self._series.declaration)
 
     def _open_path(
         self,

@@ -15,6 +15,7 @@ from sparsehist.store.records import (
     ReleaseRecord,
     SeriesRecord,
     Spot,
+    StepRecord,
     Tracked,
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
@@ -35,6 +36,7 @@ __all__ = [
     "SeriesRecord",
     "Spot",
     "State",
+    "StepRecord",
     "Tracked",
     "adopt",
     "backup",

@@ -44,12 +44,16 @@ class StateInMemory:
 
     store_id = "00"
 
-    def __init__(self) -> None:
+    def __init__(self, files: FilesInMemory) -> None:
+        self.files = files
         self.generation = 1
         self.made: list[ReleaseRecord] = []
         self.by_level: dict[Fraction, np.ndarray] = {}
         self.cells = Tracked(np.empty(0, np.int64), np.empty(0, np.int64))
         self.empties = pl.DataFrame(schema={"key_0": pl.Int64})
+
+    def series_files(self, _record: object) -> FilesInMemory:
+        return self.files
 
     def release_named(self, _record: object, name: str) -> ReleaseRecord | None:
         return next((made for made in self.made if made.name == name), None)
@@ -122,12 +126,12 @@ class Drawn:
 
     def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
         self.size, self.rng = counts.size, rng
-        self.state, self.files = StateInMemory(), FilesInMemory(counts, rng)
+        self.state = StateInMemory(FilesInMemory(counts, rng))
         self.declaration = declared(counts.size, max_keys)
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level=level, threshold=threshold, false_keys=None)
-        held = Held(self.state, _Record, self.files, self.declaration)
+        held = Held(self.state, _Record, self.declaration)
         return release(held, request, open_path, who=None, generator=lambda: self.rng)[0]
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:

@@ -83,22 +83,23 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step(engine: st
         assert without == [{pair for pair in step if pair[0] != user} for step in whole]
 
 
-@pytest.mark.parametrize("max_keys", [1, 2])
-def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int) -> None:
-    """All histories of a unit over three steps and three keys, among other units.
+@pytest.mark.parametrize(("max_keys", "keys", "steps"), [(1, 2, 3), (2, 3, 2)])
+def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
+    """All histories of a unit over some steps and one key more than it may count towards, among other units.
 
     The distance that it moves the running counts of all keys, in units of their noise, is at most that of the
     declared sensitivity, and some history reaches it but for a few per cent.
     """
-    others = random_days(5, users=5, keys=3, days=3, rows=6)
-    inverse = np.linalg.inv(step_noise(3, max_keys)._covariance)
-    without = counts(started(others, max_keys=max_keys, steps=3), 3)
+    others = random_days(5, users=5, keys=keys, days=steps, rows=6)
+    inverse = np.linalg.inv(step_noise(steps, max_keys)._covariance)
+    without = counts(started(others, max_keys=max_keys, steps=steps), steps)
     largest = 0.0
-    for having in itertools.product(itertools.product([False, True], repeat=3), repeat=3):
+    for having in itertools.product(itertools.product([False, True], repeat=keys), repeat=steps):
         days = [
-            [*day, *(("new", key) for key in range(3) if mine[key])] for day, mine in zip(others, having, strict=True)
+            [*day, *(("new", key) for key in range(keys) if mine[key])]
+            for day, mine in zip(others, having, strict=True)
         ]
-        moved = (counts(started(days, max_keys=max_keys, steps=3), 3) - without).astype(float)
+        moved = (counts(started(days, max_keys=max_keys, steps=steps), steps) - without).astype(float)
         largest = max(largest, float(np.einsum("sk,st,tk->", moved, inverse, moved)))
     assert 0.95 < largest <= 1 + 1e-12
 

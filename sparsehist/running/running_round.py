@@ -251,8 +251,8 @@ def open_spent(
 ) -> OpenBudgets:
     """What releases have left of the delta of an open domain, for one more at a point.
 
-    Of each point P[1 + noise > threshold] is spent: a unit may be alone at a key at every step, also where others join
-    later; their sum is an upper bound.
+    Of each point P[1 + noise > threshold] is spent: a unit may be alone at a key at every step, also where others
+    join later; their sum is an upper bound.
     """
     domain = of_kind(declaration.domain, Open)
     spent = tuple(math.exp(float(noise.at(step).log_tail(bound - 1, level))) for step, level, bound in past)

@@ -72,7 +72,7 @@ def cell_metadata(
 
 
 def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str, Any]:
-    """The fields that the noise of a cell and the level fix; `unit` is by what counts are multiplied for the noise."""
+    """The fields that the noise of a cell and the level fix; `unit` multiplies counts for the noise."""
     level = present(request.level)
     return {
         "name": request.name,
@@ -131,7 +131,7 @@ def closed_parameters(
         request: With a level.
         still_lazy: For an effective threshold at which all empty cells had to be drawn, the largest share of them
             that a release could let through instead; else None.
-        unit: By what counts are multiplied for the noise.
+        unit: What counts are multiplied by for the noise.
     """
     if request.delta is not None:
         raise DeclarationError(
@@ -175,7 +175,7 @@ def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, uni
         domain: Of the series.
         request: With a level.
         before: What releases so far have left of the delta.
-        unit: By what counts are multiplied for the noise.
+        unit: What counts are multiplied by for the noise.
 
     Raises:
         DeclarationError: If false keys were asked for: there are none.

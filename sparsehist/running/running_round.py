@@ -31,7 +31,7 @@ from sparsehist.series.cell_parameters import (
 from sparsehist.series.cell_round import is_in, published_frame, shown_cells
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
-from sparsehist.series.pipeline import Held
+from sparsehist.series.pipeline import Held, MakeGenerator
 from sparsehist.series.request import CellRequest
 from sparsehist.store import NewRound, PathRecord, Tracked
 from sparsehist.workload import Prefix
@@ -268,10 +268,10 @@ def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> Poi
 
 
 def open_path(
-    held: Held, request: RunningRequest, known: PathRecord | None, *, rng: np.random.Generator
+    held: Held, request: RunningRequest, known: PathRecord | None, *, generator: MakeGenerator
 ) -> RunningPath:
     """The path of the running counts, which every running series has."""
-    del request, known, rng
+    del request, known, generator
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes))
 
 

@@ -234,7 +234,7 @@ class RunningSeries:
         with self._hold(wait) as (state, record):
             frame, metadata, repeated = pipeline.release(
                 pipeline.Held(state, record, self.declaration), request, running_round.open_path, who=who,
-                rng=self.store._generator(),
+                generator=self.store._generator,
             )  # fmt: skip
             origin = self.store._origin(state)
         return Release(frame, metadata, origin=origin, repeated=repeated)

@@ -6,7 +6,7 @@
 -- name: count_pairs
 -- Distinct (unit, key) pairs of the log.
 -- in:  view log (unit, key)
--- out: temp table pairs (unit, key); nulls and empty texts still in it
+-- out: temp table pairs (unit, key); nulls and empty keys still in it
 
 create temp table pairs as
 with source as (
@@ -18,26 +18,26 @@ from source;
 
 
 -- name: count_missing_units
--- Is there a null or empty unit?
+-- Is there a missing unit?
 -- in:  table pairs (unit, key)
 -- out: one row: found (boolean)
 
 with source as (
-    select cast(unit as varchar) as unit
+    select unit
     from pairs
 )
 select count(*) > 0 as found
 from source
-where unit is null or unit = '';
+where unit is null;
 
 
 -- name: count_drop_missing_units
--- Leave out pairs with a null or empty unit.
+-- Leave out pairs without a unit.
 -- in:  table pairs (unit, key)
 -- out: the same table without them
 
 delete from pairs
-where unit is null or cast(unit as varchar) = '';
+where unit is null;
 
 
 -- name: count_distinct_keys
@@ -76,22 +76,22 @@ from source;
 create or replace temp macro salted_hash(salt, unit, key) as hash(hash(salt, unit, key));
 
 
--- name: count_cut
--- The pairs of units above the bound that count for less than a whole unit, and how much less. A unit keeps the
--- first $most_keys of them in its own order, each with the weight for their number.
+-- name: count_cutoffs
+-- What units above the bound add to each key they keep, and how far they keep them: the $most_keys-th hash of each.
 -- in:  view bounded (unit, key), distinct pairs; macro salted_hash
 --      view weights (weight, most): what each key of a unit with at most so many counts; each covers those below it
---      $max_keys, $most_keys, $full (bigint), $salt (blob)
--- out: temp table cut (unit, key, lost): lost > 0, and $full of pairs that do not count at all
+--      $max_keys, $most_keys (bigint), $salt (blob)
+-- out: temp table cutoffs (unit, weight, cut, tied): cut is null where all keys are kept; tied where the next hash
+--      is the same
 
-create temp table cut as
+create or replace temp table cutoffs as
 with source as (
     select unit, key
     from bounded
 ),
 
 over as (
-    select unit, least(count(*), $most_keys) as keys
+    select unit, least(count(*), $most_keys) as kept, count(*) > $most_keys as is_cut
     from source
     group by unit
     having count(*) > $max_keys
@@ -100,80 +100,121 @@ over as (
 weighed as (
     select over.unit, max(weights.weight) as weight
     from over
-    join weights on over.keys <= weights.most
+    join weights on over.kept <= weights.most
     group by over.unit
+),
+
+hashed as (
+    select source.unit, salted_hash($salt, source.unit, source.key) as hash
+    from source
+    semi join (select unit from over where is_cut) as cut on source.unit = cut.unit
+),
+
+placed_in_order as (
+    select unit, hash, row_number() over (partition by unit order by hash) as place
+    from hashed
+),
+
+cuts as (
+    select unit, min(hash) as cut, min(hash) = max(hash) as tied
+    from placed_in_order
+    where place between $most_keys and $most_keys + 1
+    group by unit
+)
+
+select weighed.unit, weighed.weight, cuts.cut, coalesce(cuts.tied, false) as tied
+from weighed
+left join cuts on weighed.unit = cuts.unit;
+
+
+-- name: count_last_kept
+-- The last key that a tied unit keeps: those whose hashes agree are in the order of their values.
+-- in:  view bounded (unit, key), distinct pairs; table cutoffs (unit, cut, tied); macro salted_hash
+--      $most_keys (bigint), $salt (blob)
+-- out: temp table last_kept (unit, key)
+
+create or replace temp table last_kept as
+with source as (
+    select bounded.unit, bounded.key
+    from bounded
+    semi join (select unit from cutoffs where tied) as ties on bounded.unit = ties.unit
 ),
 
 placed_in_order as (
     select
-        source.unit,
-        source.key,
-        weighed.weight,
-        row_number() over (
-            partition by source.unit
-            order by salted_hash($salt, source.unit, source.key), source.key
-        ) as place
+        unit,
+        key,
+        row_number() over (partition by unit order by salted_hash($salt, unit, key), key) as place
     from source
-    join weighed on source.unit = weighed.unit
 )
 
-select unit, key, case when place <= $most_keys then $full - weight else $full end as lost
+select unit, key
 from placed_in_order
-where place > $most_keys or weight < $full;
+where place = $most_keys;
+
+
+-- name: count_kept
+-- Which pairs count: all of a unit that has no more than it may, and of others those up to the last one kept.
+-- in:  salt (blob), unit and key of a pair; cut of its unit, or null; last key that its unit keeps, or null
+-- out: macro kept → boolean
+
+create or replace temp macro kept(salt, unit, key, cut, last_key) as
+case
+    when cut is null then true  -- most pairs: nothing is hashed for them
+    else
+        salted_hash(salt, unit, key) < cut
+        or (salted_hash(salt, unit, key) = cut and coalesce(key <= last_key, true))
+end;
 
 
 -- name: count_kept_pairs
 -- The pairs that count.
--- in:  view bounded (unit, key), distinct pairs; table cut (unit, key, lost), some of them; $full (bigint)
+-- in:  view bounded (unit, key), distinct pairs; tables cutoffs (unit, cut), last_kept (unit, key); macro kept
+--      $salt (blob)
 -- out: unit, key
 
 with source as (
     select unit, key
     from bounded
-),
-
-given_up as (
-    select unit, key
-    from cut
-    where lost = $full
 )
-
 select source.unit, source.key
 from source
-anti join given_up on source.unit = given_up.unit and source.key = given_up.key;
+left join cutoffs on source.unit = cutoffs.unit
+left join last_kept on source.unit = last_kept.unit
+where kept($salt, source.unit, source.key, cutoffs.cut, last_kept.key);
 
 
 -- name: count_keys
 -- Counts by key, in parts of which $full make a whole unit.
--- in:  view bounded (unit, key), distinct pairs; table cut (unit, key, lost), some of them; $full (bigint)
--- out: key, count (bigint, at least 1)
+-- in:  view bounded (unit, key), distinct pairs; tables cutoffs (unit, weight, cut), last_kept (unit, key)
+--      macro kept; $full (bigint), $salt (blob)
+-- out: key, count (bigint); every key of the pairs, also where nobody keeps it
 
 with source as (
-    select key, $full * count(*) as units
+    select
+        bounded.key,
+        case
+            when kept($salt, bounded.unit, bounded.key, cutoffs.cut, last_kept.key)
+                then coalesce(cutoffs.weight, $full)
+            else 0
+        end as weight
     from bounded
-    group by key
-),
-
-taken as (
-    select key, sum(lost) as units
-    from cut
-    group by key
+    left join cutoffs on bounded.unit = cutoffs.unit
+    left join last_kept on bounded.unit = last_kept.unit
 )
-
-select source.key, cast(source.units - coalesce(taken.units, 0) as bigint) as count
+select key, cast(sum(weight) as bigint) as count
 from source
-left join taken on source.key = taken.key
-where source.units > coalesce(taken.units, 0);
+group by key;
 
 
 -- name: check_pairs
--- Distinct (unit, key) pairs with how many rows each has; a unit that is null or empty becomes null.
+-- Distinct (unit, key) pairs with how many rows each has.
 -- in:  view log (unit, key)
 -- out: temp table pairs (unit, key, rows)
 
 create temp table pairs as
 with source as (
-    select nullif(cast(unit as varchar), '') as unit, key
+    select unit, key
     from log
 )
 select unit, key, count(*) as rows

@@ -49,17 +49,25 @@ def name() -> str:
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     with engine_errors(log.label, log), open_session(wanted) as session:
-        _bound(session, log, wanted)
+        _pairs(session, log, wanted)
+        keys: pl.Series | None = None
+        if [log.dtypes[name] for name in wanted.key] == list(wanted.domain.dtypes):
+            # Most keys are cells as they are: they are counted with their pairs, and looked at once that is done.
+            counted = _bounded(session, "pairs", wanted).read("count_keys", full=wanted.full, salt=wanted.salt)
+            keys = counted["key"]
+        table = _place(session, wanted, keys)
+        if keys is None or table != "pairs":
+            counted = _bounded(session, table, wanted).read("count_keys", full=wanted.full, salt=wanted.salt)
         wanted.report("counting")
-        counted = session.read("count_keys", full=wanted.full)
+        counted = counted.filter(pl.col("count") > 0)
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """List the pairs that count: columns unit, key_0, …."""
     with engine_errors(log.label, log), open_session(wanted) as session:
-        _bound(session, log, wanted)
-        kept = session.read("count_kept_pairs", full=wanted.full)
+        _pairs(session, log, wanted)
+        kept = _bounded(session, _place(session, wanted), wanted).read("count_kept_pairs", salt=wanted.salt)
         return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
 
 
@@ -89,8 +97,8 @@ def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
         yield CountingSession(connection, directory)
 
 
-def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:
-    """Make the view bounded (unit, key) and the table cut (unit, key, lost)."""
+def _pairs(session: CountingSession, log: Log, wanted: CountRequest) -> None:
+    """Make the table pairs (unit, key)."""
     load(session, log, wanted)
     wanted.report("sorting")
     session.run("count_pairs")
@@ -98,19 +106,26 @@ def _bound(session: CountingSession, log: Log, wanted: CountRequest) -> None:
         if wanted.on_null == "error":
             raise missing_error(wanted.columns[0], "unit")
         session.run("count_drop_missing_units")
-    wanted.report("placing keys")
-    session.connection.table(_place(session, wanted)).create_view("bounded")
+
+
+def _bounded(session: CountingSession, table: str, wanted: CountRequest) -> CountingSession:
+    """Find out which pairs of a table count."""
     wanted.report("bounding")
+    session.connection.table(table).create_view("bounded", replace=True)
     session.run("count_hash")
     weights = pl.DataFrame(wanted.weights, schema={"weight": pl.Int64, "most": pl.Int64}, orient="row")
     session.connection.register("weights", weights)
-    session.run("count_cut", max_keys=wanted.max_keys, most_keys=wanted.most_keys, full=wanted.full, salt=wanted.salt)
+    session.run("count_cutoffs", max_keys=wanted.max_keys, most_keys=wanted.most_keys, salt=wanted.salt)
     session.connection.unregister("weights")
+    session.run("count_last_kept", most_keys=wanted.most_keys, salt=wanted.salt)
+    session.run("count_kept")
+    return session
 
 
-def _place(session: CountingSession, wanted: CountRequest) -> str:
+def _place(session: CountingSession, wanted: CountRequest, keys: pl.Series | None = None) -> str:
     """Bring the distinct keys to the domain; returns the table that holds the pairs then."""
-    keys = session.read("count_distinct_keys")["key"]
+    wanted.report("placing keys")
+    keys = session.read("count_distinct_keys")["key"] if keys is None else keys
     placed = place(
         unpacked(keys, wanted), wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside
     )
@@ -122,7 +137,6 @@ def _place(session: CountingSession, wanted: CountRequest) -> str:
     session.connection.register("cells", cells)
     session.run("count_placed")
     session.connection.unregister("cells")
-    session.connection.execute("drop table pairs")
     return "placed"
 
 
@@ -140,10 +154,15 @@ def packed(cells: pl.DataFrame) -> pl.Series:
 
 
 def load(session: CountingSession, log: Log, wanted: CountRequest) -> None:
-    """Make the view log (unit, key); a key of several columns is a struct."""
+    """Make the view log (unit, key): an empty unit is null, a key of several columns is a struct."""
     source = relation(session.connection, session.directory, log, wanted.columns)
     parts = [f"c{i}" for i in range(1, len(wanted.columns))]
     key = parts[0]
     if len(parts) > 1:
         key = "struct_pack(" + ", ".join(f"key_{i} := {part}" for i, part in enumerate(parts)) + ")"
-    source.project(f"c0 as unit, {key} as key").create_view("log")
+    unit = "c0"
+    if log.dtypes[wanted.columns[0]] in (pl.String, pl.Categorical, pl.Enum):
+        unit = "nullif(cast(c0 as varchar), '')"
+    elif log.dtypes[wanted.columns[0]] == pl.Binary:
+        unit = "nullif(c0, ''::blob)"
+    source.project(f"{unit} as unit, {key} as key").create_view("log")

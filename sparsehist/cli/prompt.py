@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparsehist.cli.answer import Answer, print_error, print_shown, was_interrupted
 from sparsehist.cli.tables import rows_table
 from sparsehist.errors import NotFoundError, SparsehistError, StatementError, printable
-from sparsehist.sqlfront.released import releases
+from sparsehist.sqlfront.release_tables import releases
 from sparsehist.sqlfront.script import pieces
 from sparsehist.store import is_store
 from sparsehist.store.statements import statement

@@ -12,7 +12,7 @@ from sparsehist.cli.commands import MOST_ROWS, check_place
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StatementError
 from sparsehist.series.store_handle import Store
-from sparsehist.sqlfront.parameters import parameters_from
+from sparsehist.sqlfront.reading import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.script import pieces, pointed

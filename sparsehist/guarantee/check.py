@@ -23,8 +23,7 @@ import duckdb
 
 from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
 from sparsehist.guarantee.operators import NO_UNIT, OfOnePlan, Protected
-from sparsehist.guarantee.places import Place
-from sparsehist.guarantee.plan import Origins, Planned, Source, plan, refusal
+from sparsehist.guarantee.plan import Origins, Place, Planned, Source, plan, refusal
 
 
 def check_query(

@@ -19,8 +19,21 @@ import duckdb
 
 from sparsehist.errors import GuaranteeError, raise_alone
 from sparsehist.guarantee.files import guessed_by_name, guessed_by_reader, paths_of
-from sparsehist.guarantee.places import Place, line_and_column
 from sparsehist.store.statements import statement
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a text: characters from `start`, up to but not including `end`."""
+
+    start: int
+    end: int
+
+
+def line_and_column(text: str, at: int) -> tuple[int, int]:
+    """Line and column of a character, both from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
 
 Node = dict[str, Any]
 Splices = list[tuple[int, int, str]]

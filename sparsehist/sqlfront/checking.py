@@ -1,29 +1,163 @@
-"""A whole script, read and checked before any of it runs."""
+"""A whole script, read and checked before any of it runs.
+
+Its own tables and views are made without rows and taken back, so that its queries can be checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import duckdb
 from sqlglot import TokenType
 
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError
-from sparsehist.guarantee.places import Place
+from sparsehist.errors import (
+    DeclarationError,
+    NotFoundError,
+    SparsehistError,
+    StatementError,
+    StoreError,
+    raise_alone,
+)
+from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.request import requested
-from sparsehist.sqlfront.declaring import Declared, declared
+from sparsehist.sqlfront.declaring import Declared, check_series_query, declared
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
-from sparsehist.sqlfront.lineage import Lineage
-from sparsehist.sqlfront.publishing import check_target
-from sparsehist.sqlfront.reading import meant, read_head
-from sparsehist.sqlfront.rehearsal import Rehearsal
-from sparsehist.sqlfront.script import Piece, pieces, pointed
-from sparsehist.sqlfront.series_query import check_series_query
+from sparsehist.sqlfront.lineage import Lineage, numbered
+from sparsehist.sqlfront.reading import bindable, meant, read_head
+from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
+
+_NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
+_MADE = frozenset({"CREATE", "DROP"})
+_OF_ROWS = frozenset({"TYPE", "INDEX", "UNIQUE", "SECRET", "SEQUENCE"})
+
+
+class Rehearsal:
+    """What a script will have made when its next statement runs; a context manager.
+
+    Tables are made without rows, in a transaction that is rolled back. What cannot be tried like that (files,
+    settings, attached databases) makes the rest `unsure`: its queries are checked when they run, and only then.
+
+    Args:
+        connection: Where the script is to run.
+        lineage: What the session did before.
+        parameters: Values for $name, by name in lower case.
+        in_transaction: Whether a transaction is open, which cannot be rolled back.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        lineage: Lineage,
+        parameters: Mapping[str, Any],
+        *,
+        in_transaction: bool,
+    ) -> None:
+        self.connection = connection
+        self.lineage = self._before = lineage
+        self.parameters = {name: bindable(value) for name, value in parameters.items()}
+        self._in_transaction = in_transaction
+        self._begun = self.unsure = False
+        self._made: list[Piece] = []
+
+    def __enter__(self) -> Self:
+        """Return the rehearsal."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take back all that was made."""
+        if self._begun:
+            self.connection.rollback()
+
+    def run(self, piece: Piece, names: Collection[str]) -> None:
+        """Make what a statement of DuckDB would make, without rows."""
+        kind = self.connection.extract_statements(piece.text)[0].type.name
+        if self.unsure or kind in _NOTHING_DONE:
+            return
+        words = [plain(token, piece.script).upper() for token in piece.tokens]
+        if kind not in _MADE or _OF_ROWS & set(words[:5]) or self._in_transaction or names:
+            self.unsure = True
+            return
+        try:
+            self._make(piece)
+            self._made.append(piece)
+        except duckdb.CatalogException:  # it will fail, as when there is a table of that name, and so leave nothing
+            self._again()
+        except duckdb.Error:
+            self.unsure = True
+
+    def _make(self, piece: Piece) -> None:
+        if not self._begun:
+            self.connection.begin()
+            self._begun = True
+        there = set(numbered(self.connection))
+        self.lineage, made = self.lineage.before(piece, self.connection, {})
+        # The comment that may end a statement would hide what stands behind it.
+        self.connection.execute(f"{piece.text}\n{'with no data' if made is not None else ''}")
+        self.lineage = self.lineage.after(made, there, self.connection)
+
+    def _again(self) -> None:
+        """Make all anew that could be made: an error ends a transaction."""
+        self.connection.rollback()
+        self._begun, self.lineage = False, self._before
+        for piece in self._made:
+            self._make(piece)
+
+    def check(self, checks: Callable[[], object]) -> None:
+        """Check a query, unless what it reads is not known or not there yet.
+
+        Raises:
+            SparsehistError: What the check raises.
+        """
+        try:
+            if not self.unsure:
+                checks()
+        except duckdb.Error:
+            return
+
+
+_PARQUET = (".parquet", ".pq")
+
+
+def check_target(target: str, store: Path | None) -> None:
+    """Refuse a file that cannot be written, before a release is made for it.
+
+    Args:
+        target: The file.
+        store: Directory of the store.
+
+    Raises:
+        DeclarationError: If it is no Parquet file, a directory, or inside the store.
+        NotFoundError: If its directory does not exist.
+        StoreError: If its directory cannot be written.
+    """
+    try:
+        _check(target, Path(target), store)
+    except OSError as problem:
+        raise_alone(DeclarationError(f"{target!r} names no file: {os.strerror(problem.errno or 0)}"))
+
+
+def _check(target: str, file: Path, store: Path | None) -> None:
+    if file.suffix not in _PARQUET:
+        raise DeclarationError(f"TO writes Parquet: the file must end in .parquet, got {target!r}")
+    if store is not None and store.resolve() in file.resolve().parents:
+        raise DeclarationError(f"{target!r} is inside the store, which nobody but its owner may read")
+    if file.is_dir():
+        raise DeclarationError(f"{target!r} is a directory: name a file in it")
+    directory = file.absolute().parent
+    if not directory.is_dir():
+        raise NotFoundError(f"there is no directory {str(directory)!r} to write {file.name!r} to")
+    if not os.access(directory, os.W_OK):
+        raise StoreError(f"cannot write {target!r}: its directory is not writable")
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,25 @@
-"""From the options of CREATE SERIES to the parameters of `sparsehist.create`, whose signature says what there is."""
+"""From the options of CREATE SERIES to the parameters of `sparsehist.create`, and the check of its query.
+
+The signature of `sparsehist.create` says what options there are.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sparsehist.errors import DeclarationError, SparsehistError, StatementError
-from sparsehist.guarantee.places import Place
+import duckdb
+
+from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, StatementError
+from sparsehist.guarantee.check import PublicSources, check_planned
+from sparsehist.guarantee.plan import Place, plan
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.sqlfront.heads import CreateSeries
-from sparsehist.sqlfront.script import pointed
+from sparsehist.sqlfront.lineage import Lineage
+from sparsehist.sqlfront.script import Piece, pointed
 
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
 _NOT_OPTIONS = {"store", "source", "name", "key_types", "if_exists", "progress", "wait", "seed", "who"}
@@ -102,3 +110,51 @@ def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
     message = str(problem)
     named = [(message.find(name), name) for name in head.options if name in message]
     return head.options[min(named)[1]].place if named else head.name_place
+
+
+_BLIND = "the statement in line {} may have changed what the query reads"
+_UNLESS = "; say unverified = true if each unit's rows depend on that unit alone"
+
+
+def check_series_query(
+    piece: Piece,
+    head: CreateSeries,
+    wanted: Declared,
+    lineage: Lineage,
+    connection: duckdb.DuckDBPyConnection,
+    parameters: Mapping[str, Any],
+) -> None:
+    """Refuse a query that may break the guarantee, unless the series is declared unverified.
+
+    Args:
+        piece: The statement.
+        head: What it says.
+        wanted: Its options.
+        lineage: What the session did before.
+        connection: Where it is to run.
+        parameters: Values of its parameters.
+
+    Raises:
+        GuaranteeError: If the rows of one unit may depend on others; shows the place.
+        duckdb.Error: If DuckDB does not know a name in it.
+    """
+    if wanted.declaration.unverified:
+        return
+    place = head.query_place
+    named = {name.lower() for name in re.findall(r"\$(\w+)", head.query)}
+    given = {name: value for name, value in parameters.items() if name.lower() in named}
+    if lineage.blind:
+        reason = _BLIND.format(lineage.blind) + _UNLESS
+        message = pointed(reason, piece.script, place)
+        raise GuaranteeError(message, reason=reason, start=place.start, end=place.end)
+    try:
+        origins = lineage.origins(connection)
+        planned = plan(head.query, connection, parameters=given, origins=origins)
+        public = PublicSources(wanted.public_tables, connection, origins)
+        check_planned(planned, unit=wanted.declaration.unit or (), key=wanted.declaration.key, public=public)
+    except GuaranteeError as problem:
+        reason, where = problem.reason, Place(place.start + problem.start, place.start + problem.end)
+    else:
+        return
+    message = pointed(reason, piece.script, where)
+    raise GuaranteeError(message, reason=reason, start=where.start, end=where.end)

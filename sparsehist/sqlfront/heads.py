@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsehist.guarantee.places import Place
+from sparsehist.guarantee.plan import Place
 from sparsehist.sqlfront.script import Piece
 
 

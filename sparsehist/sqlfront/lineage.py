@@ -21,8 +21,7 @@ from sqlglot import TokenType
 
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee.plan import Made, Origins, Planned, nodes, plan
-from sparsehist.sqlfront.script import Piece
-from sparsehist.sqlfront.written_names import brackets, last, plain, qualified
+from sparsehist.sqlfront.script import Piece, brackets, last, plain, qualified
 from sparsehist.store.statements import statement
 
 Number = tuple[int, int]

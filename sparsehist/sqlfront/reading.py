@@ -1,18 +1,435 @@
-"""From the words of a statement to its record."""
+"""From the words of a statement to its record, with errors that say what was expected and where.
+
+`Words` is read from left to right; one table says how each clause of RELEASE and PLAN is written, what it sets and
+what it belongs to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from sqlglot import TokenType
+from sqlglot import Token, TokenType
 
-from sparsehist.guarantee.places import Place
-from sparsehist.sqlfront.clauses import read_clauses
+from sparsehist.errors import DeclarationError, StatementError, present
+from sparsehist.guarantee.plan import Place
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Option, Show
-from sparsehist.sqlfront.script import Piece
-from sparsehist.sqlfront.words import Words
+from sparsehist.sqlfront.script import Piece, is_word, pointed, spelled
+
+RESERVED = frozenset(
+    """
+    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast
+    check collate collation column columns concurrently constraint create cross default deferrable desc
+    describe distinct do else end except false fetch for foreign freeze from full generated glob group having
+    ilike in initially inner intersect into is isnull join lambda lateral leading left like limit map natural
+    not notnull null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing positional
+    primary qualify references returning right select semi show similar some struct summarize symmetric table
+    tablesample then to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when
+    where window with
+    """.split()
+)
+
+
+_TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
+_OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+
+
+class Words:
+    """A position in the words of a statement.
+
+    Args:
+        piece: The statement.
+        parameters: Values for $name, by name in lower case.
+    """
+
+    def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
+        self._piece = piece
+        self._parameters = parameters
+        self._next = 0
+
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        return self._next >= len(self._piece.tokens)
+
+    def token(self, ahead: int = 0) -> Token | None:
+        """A word ahead."""
+        at = self._next + ahead
+        return self._piece.tokens[at] if at < len(self._piece.tokens) else None
+
+    def skip(self) -> None:
+        """Go to the next word."""
+        self._next += 1
+
+    def spelled(self, token: Token) -> str:
+        """A word as it was written."""
+        return spelled(token, self._piece.script)
+
+    def place(self, ahead: int = 0) -> Place:
+        """Where a word ahead stands; behind the last one where there is none."""
+        token = self.token(ahead)
+        if token is None:
+            end = self._piece.place.end
+            return Place(end, end + 1)
+        return Place(token.start, token.end + 1)
+
+    def since(self, start: Place) -> Place:
+        """From a place to the end of the word that was taken last."""
+        return Place(start.start, self._piece.tokens[self._next - 1].end + 1)
+
+    def keyword(self, ahead: int = 0) -> str:
+        """A word ahead in capitals; empty if it is no word or stands in quotes."""
+        token = self.token(ahead)
+        return self.spelled(token).upper() if token is not None and is_word(token, self._piece.script) else ""
+
+    def follow(self, *keywords: str) -> bool:
+        """Whether these words are next."""
+        return all(self.keyword(ahead) == keyword for ahead, keyword in enumerate(keywords))
+
+    def ahead(self, keyword: str) -> bool:
+        """Whether this word stands anywhere ahead."""
+        return any(self.keyword(ahead) == keyword for ahead in range(len(self._piece.tokens) - self._next))
+
+    def accept(self, *keywords: str) -> bool:
+        """Take these words if they are next."""
+        found = self.follow(*keywords)
+        self._next += len(keywords) if found else 0
+        return found
+
+    def expect(self, *keywords: str) -> None:
+        """Take these words.
+
+        Raises:
+            StatementError: If something else is next.
+        """
+        for keyword in keywords:
+            if not self.accept(keyword):
+                raise self.error(f"expected {' '.join(keywords)}")
+
+    def expect_symbol(self, kind: TokenType, symbol: str) -> None:
+        """Take a symbol."""
+        token = self.token()
+        if token is None or token.token_type != kind:
+            raise self.error(f"expected {symbol}")
+        self.skip()
+
+    def accept_symbol(self, kind: TokenType) -> bool:
+        """Take a symbol if it is next."""
+        token = self.token()
+        found = token is not None and token.token_type == kind
+        self._next += int(found)
+        return found
+
+    def error(self, message: str, place: Place | None = None) -> StatementError:
+        """An error at the next word, or at a place."""
+        found = ""
+        if place is None and message.startswith("expected"):
+            token = self.token()
+            found = ", found the end of the statement" if token is None else f", found {self.spelled(token)[:40]}"
+        return StatementError(pointed(message + found, self._piece.script, place or self.place()))
+
+    def name(self, what: str) -> str:
+        """Take the name of a series or release, or a parameter that is one.
+
+        Raises:
+            StatementError: If there is none, or a reserved word without quotes.
+        """
+        token = self.token()
+        if token is not None and token.token_type == TokenType.PARAMETER:
+            return self.text(f"the name of a {what}")
+        if token is not None and token.token_type == TokenType.IDENTIFIER:
+            self.skip()
+            return str(token.text)
+        word = self.keyword()
+        if token is None or not word:
+            raise self.error(f"expected the name of a {what}")
+        if word.lower() in RESERVED:
+            raise self.error(
+                f"expected the name of a {what}, found the reserved word {word}; as a name it stands in quotes: "
+                f'"{word.lower()}"',
+                self.place(),
+            )
+        self.skip()
+        return self.spelled(token).lower()
+
+    def column(self) -> str:
+        """Take the name of a column or table, as it is written; parts joined by dots stay together."""
+        parts = []
+        while True:
+            token = self.token()
+            if token is not None and token.token_type in (TokenType.IDENTIFIER, *_TEXTS):
+                parts.append(str(token.text))
+            elif token is not None and is_word(token, self._piece.script):
+                parts.append(self.spelled(token))
+            else:
+                raise self.error("expected a name")
+            self.skip()
+            if not self.accept_symbol(TokenType.DOT):
+                return ".".join(parts)
+
+    def text(self, what: str) -> str:
+        """Take text in quotes, or a parameter that is text."""
+        token = self.token()
+        if token is not None and token.token_type in _TEXTS:
+            self.skip()
+            return str(token.text)
+        if token is not None and token.token_type == TokenType.PARAMETER:
+            place = self.place()
+            value = self.parameter()
+            if isinstance(value, str):
+                return value
+            raise self.error(f"expected {what}, and the parameter is no text", self.since(place))
+        raise self.error(f"expected {what} in quotes")
+
+    def parameter(self) -> Any:
+        """Take $name and return its value."""
+        start = self.place().start
+        self.skip()
+        token = self.token()
+        if token is None or not is_word(token, self._piece.script):
+            raise self.error("expected the name of a parameter after $")
+        name = self.spelled(token)
+        if name.lower() not in self._parameters:
+            place = Place(start, token.end + 1)
+            raise self.error(
+                f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}", place
+            )
+        self.skip()
+        return self._parameters[name.lower()]
+
+    def level(self) -> Any:
+        """Take an exact level: a number, a fraction such as 1/3, either in quotes, or a parameter."""
+        token = self.token()
+        if token is not None and token.token_type == TokenType.PARAMETER:
+            return self.parameter()
+        if token is not None and token.token_type in _TEXTS:
+            self.skip()
+            return str(token.text)
+        number = self._digits("a level such as 0.01 or 1/3")
+        if self.accept_symbol(TokenType.SLASH):
+            return f"{number}/{self._digits('a whole number after /')}"
+        return number
+
+    def number(self, what: str) -> float:
+        """Take a number, or a parameter that is one."""
+        token, place = self.token(), self.place()
+        if token is not None and token.token_type == TokenType.PARAMETER:
+            value: Any = self.parameter()
+        else:
+            sign = "-" if self.accept_symbol(TokenType.DASH) else ""
+            value = sign + self._digits(what)
+        try:
+            found = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = math.nan
+        if not math.isfinite(found):
+            raise self.error(f"expected {what}, a finite number", self.since(place))
+        return found
+
+    def _digits(self, what: str) -> str:
+        """Take an unsigned number, as it is written; .5 comes in two tokens."""
+        token = self.token()
+        start = token.start if token is not None else 0
+        if token is not None and token.token_type == TokenType.DOT:
+            self.skip()
+            token = self.token()
+        if token is None or token.token_type != TokenType.NUMBER or (self.spelled(token)[0].isalpha()):
+            raise self.error(f"expected {what}")
+        self.skip()
+        return self._piece.script[start : token.end + 1].replace("_", "")
+
+    def value(self) -> Any:
+        """Take the value of an option.
+
+        Returns:
+            An int, Decimal, Fraction, bool, text or tuple of texts. A name stands for its text; a name with
+            parentheses, such as strings(max_bytes=32), for all of it.
+        """
+        token = self.token()
+        if token is None:
+            raise self.error("expected a value")
+        if token.token_type == TokenType.PARAMETER:
+            return self.parameter()
+        if token.token_type in _TEXTS:
+            self.skip()
+            return str(token.text)
+        if token.token_type in _OPENING:
+            return self._tuple()
+        if token.token_type in (TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
+            return self._number()
+        after = self.token(1)
+        if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
+            return self._call()
+        if token.token_type != TokenType.IDENTIFIER and self.keyword() in ("TRUE", "FALSE"):
+            self.skip()
+            return self.spelled(token).upper() == "TRUE"
+        return self.column()
+
+    def _number(self) -> int | Decimal | Fraction:
+        sign = "-" if self.accept_symbol(TokenType.DASH) else ""
+        place = self.place()
+        number = sign + self._digits("a value")
+        try:
+            if self.accept_symbol(TokenType.SLASH):
+                return Fraction(f"{number}/{self._digits('a whole number after /')}")
+            return int(number) if number.lstrip("-").isdecimal() else Decimal(number)
+        except (ValueError, ArithmeticError):
+            raise self.error("expected a number", place) from None
+
+    def _tuple(self) -> tuple[str, ...]:
+        opened = present(self.token())
+        self.skip()
+        found = []
+        while True:
+            found.append(self.column())
+            if not self.accept_symbol(TokenType.COMMA):
+                break
+        self.expect_symbol(_OPENING[opened.token_type], "a comma or the closing parenthesis")
+        return tuple(found)
+
+    def _call(self) -> str:
+        """All of name(…), as it is written."""
+        start, opened = self.place().start, self.place(1)
+        depth = 0
+        while (token := self.token()) is not None:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            self.skip()
+            if depth == 0 and token.token_type == TokenType.R_PAREN:
+                return self._piece.script[start : token.end + 1]
+        raise self.error("this parenthesis is not closed", opened)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause; they may stand in any order, each once.
+
+    Attributes:
+        words: It begins with these; the first tells it from the others.
+        shown: How it is written.
+        field: Of `MakeRelease`, which it sets.
+        read: Takes what follows its words.
+        of_cells: Whether it belongs to releases of cells.
+        of_workload: Whether it belongs to releases of workloads.
+    """
+
+    words: str
+    shown: str
+    field: str
+    read: Callable[[Words], Any]
+    of_cells: bool = True
+    of_workload: bool = True
+
+
+def _listed(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]:
+    def levels(words: Words) -> tuple[Any, ...]:
+        found = [read(words)]
+        while words.accept_symbol(TokenType.COMMA):
+            words.accept("EPSILON")
+            found.append(read(words))
+        return tuple(found)
+
+    return levels
+
+
+def _goal(words: Words) -> EpsilonDelta:
+    """EPSILON e DELTA d, which stands for a level: that DELTA belongs to it."""
+    start = words.place()
+    epsilon = words.level()
+    words.expect("DELTA")
+    try:
+        return EpsilonDelta(epsilon, words.level())
+    except DeclarationError as problem:
+        raise words.error(str(problem), words.since(start)) from None
+
+
+def _false_keys(words: Words) -> float:
+    number = words.number("a number of false keys")
+    words.expect("FALSE")
+    if not words.accept("KEY"):
+        words.expect("KEYS")
+    return number
+
+
+def _text(what: str) -> Callable[[Words], str]:
+    return lambda words: words.text(what)
+
+
+def _number(what: str) -> Callable[[Words], float]:
+    return lambda words: words.number(what)
+
+
+CLAUSES = (
+    Clause("USING", "USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'"), of_cells=False),
+    Clause("STRATEGY", "STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'"), of_cells=False),
+    Clause("AT LEVEL", "AT LEVEL", "levels", _listed(Words.level)),
+    Clause("AT EPSILON", "AT LEVEL", "levels", _listed(_goal)),
+    Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of_workload=False),
+    Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
+    Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),
+    Clause("TO", "TO 'file.parquet'", "target", _text("a file such as 'public.parquet'")),
+)
+_ONE_OF_THESE = ("false_keys", "threshold", "delta")
+
+
+def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only_plan: bool) -> None:
+    """Read clauses up to the end of the statement.
+
+    Args:
+        words: Behind the name of the series.
+        asked: What was read so far, by field of `MakeRelease`; what the clauses say is added.
+        of_workload: Whether the release is one of a workload.
+        only_plan: Whether only a plan is asked.
+
+    Raises:
+        StatementError: If a clause is unknown, stands for the second time, belongs to other releases or contradicts
+            another one; says where and what was expected.
+    """
+    while not words.at_end():
+        whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
+        begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
+        clause = next(whole, None) or next(begun, None)
+        if clause is None:
+            raise words.error(_expected(asked, of_workload=of_workload, only_plan=only_plan))
+        _check(clause, words, asked, of_workload=of_workload, only_plan=only_plan)
+        words.expect(*clause.words.split())
+        start = words.place()
+        asked[clause.field] = clause.read(words)
+        asked["places"][clause.field] = words.since(start)
+        if clause.field == "levels" and len(asked["levels"]) > 1 and not only_plan:
+            raise words.error("a release has one level; a plan may have several", asked["places"]["levels"])
+
+
+def _check(clause: Clause, words: Words, asked: Collection[str], *, of_workload: bool, only_plan: bool) -> None:
+    if clause.field in asked:
+        raise words.error(f"{clause.words} stands here for the second time")
+    if clause.field == "target" and only_plan:
+        raise words.error("a plan writes nothing: leave TO out")
+    if of_workload and not clause.of_workload:
+        raise words.error(f"a workload has no threshold, and all of it is released: leave {clause.words} out")
+    if not of_workload and not clause.of_cells:
+        raise words.error(f"{clause.words} belongs to RELEASE WORKLOAD name FROM series")
+    if clause.field in _ONE_OF_THESE and any(field in asked for field in _ONE_OF_THESE):
+        raise words.error("expected one of EXPECTING … FALSE KEYS, THRESHOLD and DELTA, not both")
+
+
+def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> str:
+    chosen = any(field in asked for field in _ONE_OF_THESE)
+    left = dict.fromkeys(
+        clause.shown
+        for clause in CLAUSES
+        if clause.field not in asked
+        and (clause.of_workload if of_workload else clause.of_cells)
+        and not (chosen and clause.field in _ONE_OF_THESE)
+        and not (only_plan and clause.field == "target")
+    )
+    return f"expected {', '.join([*left, 'or the end of the statement'])}"
+
 
 _TIME = "a time such as '2026-01-31'"
 _OURS = ("CREATE SERIES", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
@@ -167,3 +584,48 @@ def _ended(words: Words, head: Head, expected: str = "the end of the statement")
     if not words.at_end():
         raise words.error(f"expected {expected}")
     return head
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"-?(0|[1-9]\d*)?\.\d+")
+
+
+def parameters_from(words: Iterable[str]) -> dict[str, Any]:
+    """Read name=value words.
+
+    A value that is written like a SQL number, true, false, null or text in single quotes is that; everything else is
+    text as it stands: 007 and 2014-05-01 are text.
+
+    Raises:
+        DeclarationError: If a word has no name, or a name comes twice.
+
+    Example:
+        >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])
+        {'n': 5, 'level': Decimal('0.10'), 'day': '2014-05-01', 'code': '5'}
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {word!r}")
+        if name.lower() in found:
+            raise DeclarationError(f"the parameter {name} is given twice")
+        found[name.lower()] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return Decimal(text)
+    if text.lower() in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[text.lower()]
+    if len(text) > 1 and text[0] == text[-1] == "'" and "'" not in text[1:-1].replace("''", ""):
+        return text[1:-1].replace("''", "'")
+    return text
+
+
+def bindable(value: Any) -> Any:
+    """A value as DuckDB binds it; a fraction is a number there."""
+    return float(value) if isinstance(value, Fraction) else value

@@ -1,7 +1,7 @@
-"""Releases as tables of a session: `series.release`, copied in when a statement first names them.
+"""Releases as tables of a session, copied in when a statement first names them; SHOW as tables.
 
-Schemas are named by series. The identifiers are written by sqlglot; they match [a-z][a-z0-9_]* and are quoted, since
-they may be keywords.
+A release is `series.release`: schemas are named by series. The identifiers are written by sqlglot; they match
+[a-z][a-z0-9_]* and are quoted, since they may be keywords.
 """
 
 from __future__ import annotations
@@ -10,12 +10,50 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import duckdb
+import polars as pl
 from sqlglot import Token, TokenType, exp, parse_one
 
+from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.series.pipeline import ANSWER
 from sparsehist.series.release import Release
+from sparsehist.series.series_handle import Series
+from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
+from sparsehist.sqlfront.heads import Show
 from sparsehist.sqlfront.script import is_word, spelled
 from sparsehist.store.statements import statement
+
+_SHOWN = {
+    "series": pl.String,
+    "name": pl.String,
+    "workload": pl.String,
+    "strategy": pl.String,
+    "level": pl.String,
+    "std": pl.Float64,
+    "threshold": pl.Float64,
+    "expected_false_keys": pl.Float64,
+    "released_at": pl.String,
+}
+
+
+def releases(store: Store, series: str) -> pl.DataFrame:
+    """Each release of a series with its public parameters, in order; `workload` is null for one of cells."""
+    with store._hold() as state:
+        record = state.series(series)
+        made = [] if record is None else state.series_releases(record)
+    listed = [release for release in made if ANSWER not in release.name]
+    rows = [{**release.metadata, "series": series, "name": release.name} for release in listed]
+    return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
+
+
+def made_before(store: Store, series: str, name: str) -> Release | None:
+    """A release that was made, of whichever kind; None if there is none of that name."""
+    found = releases(store, series).filter(name=name)
+    if found.is_empty():
+        return None
+    known = store.series(series)
+    return known.release(name) if found["workload"].item() is None else known.release_workload(name)
+
 
 _ARRIVING = "release_arriving"
 
@@ -91,3 +129,52 @@ def _is_name(token: Token, script: str) -> bool:
 
 def _name(token: Token, script: str) -> str:
     return str(token.text if token.token_type == TokenType.IDENTIFIER else spelled(token, script)).lower()
+
+
+def shown(store: Store, head: Show) -> pl.DataFrame:
+    """What a SHOW statement shows; public parameters only."""
+    if head.what == "ledger":
+        return store.ledger(delta=_delta(head), series=head.series, since=head.since, short=head.short)
+    names = store.series_names() if head.series is None else [head.series]
+    if head.what == "series":
+        return pl.DataFrame([_row(store, store.series(name)) for name in names], schema=_SERIES)
+    return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
+
+
+def explained(head: Show) -> str:
+    """What cannot be told from the table."""
+    said = f"epsilon holds at delta {_delta(head):g}, whatever the noise, for what did happen"
+    return said if head.what == "ledger" else ""
+
+
+def _delta(head: Show) -> float:
+    return DEFAULT_DELTA if head.delta is None else head.delta
+
+
+_SERIES = {
+    "name": pl.String,
+    "unit": pl.String,
+    "key": pl.String,
+    "max_keys": pl.Int64,
+    "domain": pl.String,
+    "noise": pl.String,
+    "cap": pl.String,
+    "population": pl.String,
+    "unverified": pl.Boolean,
+    "source": pl.String,
+    "releases": pl.Int64,
+}
+
+
+def _row(store: Store, series: Series) -> dict[str, object]:
+    declared = series.declaration.as_json()
+    kept = {field: declared[field] for field in _SERIES if field in declared}
+    return {
+        "name": series.name,
+        **kept,
+        "unit": series.declaration.unit_text,
+        "source": series.declaration.source or None,
+        "key": ", ".join(series.declaration.key),
+        "domain": series.declaration.domain.describe(),
+        "releases": releases(store, series.name).height,
+    }

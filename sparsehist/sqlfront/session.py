@@ -12,23 +12,21 @@ import polars as pl
 
 from sparsehist.counting.contract import CheckedQuery
 from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, of_kind, raise_alone
-from sparsehist.guarantee.places import Place
+from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, checked, parsed
+from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, check_target, checked, parsed
+from sparsehist.sqlfront.declaring import check_series_query
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
-from sparsehist.sqlfront.publishing import check_target
-from sparsehist.sqlfront.readable import rows_of
 from sparsehist.sqlfront.reading import meant
-from sparsehist.sqlfront.released import made_before
-from sparsehist.sqlfront.results import Outcome
+from sparsehist.sqlfront.release_tables import made_before
+from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, pointed
-from sparsehist.sqlfront.series_query import check_series_query
 from sparsehist.store import is_store
 from sparsehist.store.layout import spill_directory
 
@@ -231,7 +229,7 @@ class Session:
         return Outcome(piece.number, piece.line, "drop series", said=said)
 
     def _show(self, statement: Statement) -> Outcome:
-        from sparsehist.sqlfront.showing import explained, shown
+        from sparsehist.sqlfront.release_tables import explained, shown
 
         head, piece = of_kind(statement.head, Show), statement.piece
         return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
@@ -266,7 +264,7 @@ class Session:
             self._lineage = self._lineage.with_release(series, release.name, self.connection)
 
     def _bound(self, names: object) -> dict[str, Any]:
-        from sparsehist.sqlfront.parameters import bindable
+        from sparsehist.sqlfront.reading import bindable
 
         return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
 

@@ -10,8 +10,7 @@ import pytest
 from sparsehist.errors import StatementError
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show
-from sparsehist.sqlfront.reading import read_head
-from sparsehist.sqlfront.reserved import RESERVED
+from sparsehist.sqlfront.reading import RESERVED, read_head
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.script import Place, pieces, pointed
 from sparsehist.sqlfront.session import Session

@@ -197,7 +197,7 @@ def release(
         ),
     ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
-    out: Annotated[Path | None, Parameter(help="Parquet file to write: key columns, noisy_count, metadata.")] = None,
+    out: Annotated[Path | None, Parameter(help="File to write: .parquet with metadata, or .csv.")] = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
     who: Who = None,
@@ -296,7 +296,7 @@ def release_workload(
     post_processing: Annotated[
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
     ] = None,
-    out: Annotated[Path | None, Parameter(help="Parquet file to write: queries, answers, metadata.")] = None,
+    out: Annotated[Path | None, Parameter(help="File to write: .parquet with metadata, or .csv.")] = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
     plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,

@@ -10,12 +10,12 @@ import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, StoreError, of_kind
-from sparsehist.ledger.arguments import checked_output, checked_wait
+from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
 from sparsehist.series.metadata import CellMetadata, Metadata, WorkloadMetadata, read_metadata
-from sparsehist.series.release import refuse_to_replace
+from sparsehist.series.release import check_target, refuse_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
 
-_PARQUET = (".parquet", ".pq")
 MOST_ROWS = 1000
 _ABOUT_PLAN = (
     "Nothing was released. std: root of the mean variance of a query, in units.\n"
@@ -195,7 +194,7 @@ def released_answer(
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:
-        check_output(out, store)  # before anything is drawn
+        check_target("--out", out, store)  # before anything is drawn
     if sign is not None:
         if out is None:
             raise DeclarationError("--sign signs the file that --out names")
@@ -236,24 +235,11 @@ def released_answer(
 def write_committed(released: Release, out: Path, sign: Path | None) -> None:
     """Write a release, and say where it is if that fails."""
     try:
-        released.write_parquet(out, sign=sign)
+        released.write(out, sign=sign)
     except (StoreError, InputError) as problem:
         raise type(problem)(
             f"{problem}. The release {released.name!r} is committed to the store: repeat the command to write it"
         ) from None
-
-
-def check_output(out: Path, store: Path) -> None:
-    """Refuse a file that cannot be written, before a release is made for it.
-
-    Raises:
-        InputError: If it is no Parquet file, a directory, or inside the store.
-        NotFoundError: If its directory does not exist.
-        StoreError: If its directory cannot be written.
-    """
-    checked_output("--out writes Parquet", out, _PARQUET)
-    if store.resolve() in out.resolve().parents:
-        raise DeclarationError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
 
 
 def files(paths: list[str], delimiter: str | None, hive: list[str] | None) -> sh.Files:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from sparsehist.errors import (
     printable,
     raise_alone,
 )
+from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
@@ -44,6 +46,9 @@ _METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
 _PUBLIC = 0o666  # less what the umask takes away
+_PARQUET, _CSV = (".parquet", ".pq"), (".csv",)
+_FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
+"""How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
 _LIMITS = _ENDS = ("low", "high")
 
 
@@ -245,32 +250,66 @@ class Release:
         there, and a store that turns out older than its entries is refused.
 
         Args:
-            path: The file; replaced only where it holds this same release.
+            path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
             sign: A private key as `sparsehist.make_keys` makes it: its file, or an Ed25519 key of `cryptography`.
                 What a store publishes in a directory is signed as a whole or not at all.
 
         Raises:
-            InputError: If something else stands there.
+            InputError: If something else stands there, or its name ends otherwise.
             SignatureError: If the key cannot be used, or what this store published there before is not signed, or is
                 and no key is given.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
-        target = Path(path)
-        key = None if sign is None else private_key(sign)
+        target = _ending(path, _PARQUET)
         refuse_to_replace(target, self._metadata)
-        signed: Mapping[str, str] | None = None
-        if self._origin is not None or key is not None:
-            entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
-            if self._origin is not None:
-                signed = self._origin.announce(target, entry, key)
-            elif key is not None:
-                signed = sign_entry(entry, FIRST, key)
+        signed = self._announced(target, sign)
         stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        # Nobody holds a lock on the directory, so the temporary name is a new one each time.
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-        write_file(target, content.getbuffer(), durable=True, mode=_PUBLIC, temporary=temporary)
+        _write_public(target, content.getbuffer())
+
+    def write_csv(
+        self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, spreadsheet_safe: bool = True
+    ) -> None:
+        """Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
+
+        Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
+        to, this writes an apostrophe before every text that begins with one of = + - @, a tab, a line break or an
+        apostrophe: whoever takes off one apostrophe where there is one has the key. Numbers are written as they are.
+
+        Args:
+            path: The file, which ends in .csv; replaced only where it holds the same bytes.
+            sign: As for `write_parquet`; only the public ledger is signed.
+            spreadsheet_safe: False writes every text as it is, for programs.
+
+        Raises:
+            InputError: If something else stands there, or its name ends otherwise.
+            SignatureError: As for `write_parquet`.
+            StoreError: If it cannot be written; whatever stood there before is left.
+        """
+        target = _ending(path, _CSV)
+        frame = self._frame
+        if spreadsheet_safe:
+            frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
+            frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
+        content = frame.write_csv(quote_style="non_numeric").encode()
+        refuse_to_replace(target, self._metadata, content)
+        self._announced(target, sign)
+        _write_public(target, content)
+
+    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+        """Write the release as the file's name says: `write_parquet` or `write_csv`."""
+        (self.write_csv if _ending(path, _PARQUET + _CSV).suffix in _CSV else self.write_parquet)(path, sign=sign)
+
+    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
+        """Note in the public ledger what is about to be written; its signature, if there is a key."""
+        key = None if sign is None else private_key(sign)
+        if self._origin is None and key is None:
+            return None
+        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
+        if self._origin is not None:
+            return self._origin.announce(target, entry, key)
+        return None if key is None else sign_entry(entry, FIRST, key)
 
 
 class WorkloadRelease(Release):
@@ -402,27 +441,66 @@ class WorkloadRelease(Release):
         return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
 
 
-def refuse_to_replace(target: Path, metadata: Mapping[str, Any]) -> None:
+def check_target(what: str, target: Path, store: Path | None) -> None:
+    """Refuse a file that cannot be written, before a release is made for it.
+
+    Args:
+        what: What asks for it, such as "--out".
+        target: The file.
+        store: Directory of the store.
+
+    Raises:
+        DeclarationError: If its name does not end in a format there is, or it is a directory or inside the store.
+        NotFoundError: If its directory does not exist.
+        StoreError: If its directory cannot be written.
+    """
+    try:
+        checked_output(what, target, _PARQUET + _CSV)
+        inside = store is not None and store.resolve() in target.resolve().parents
+    except OSError as problem:
+        raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
+    if inside:
+        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
+
+
+def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:
     """Refuse a place where anything stands but the same release.
 
     Args:
         target: Where a release is to be written.
         metadata: What is known of that release: of its store, series, name and generation, as far as given.
+        content: The bytes of a file that says nothing of itself, such as CSV; None where they are not known yet.
 
     Raises:
         InputError: If a directory, a file of another kind or another release stands there.
     """
     if target.is_dir():
         raise InputError(f"{target} is a directory: name a file in it")
-    if not os.path.lexists(target):
+    if not os.path.lexists(target) or (content is None and target.suffix in _CSV):
         return
     try:
-        found = read(target).metadata
-        same = all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
-    except InputError:
+        if content is not None:
+            same = target.is_file() and target.stat().st_size == len(content) and target.read_bytes() == content
+        else:
+            found = read(target).metadata
+            same = all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
+    except (InputError, OSError):
         same = False
     if not same:
         raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
+
+
+def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
+    target = Path(path)
+    if target.suffix not in endings:
+        raise DeclarationError(f"the file must end in {' or '.join(endings)}, got {str(target)!r}")
+    return target
+
+
+def _write_public(target: Path, content: bytes | memoryview) -> None:
+    # Nobody holds a lock on the directory, so the temporary name is a new one each time.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    write_file(target, content, durable=True, mode=_PUBLIC, temporary=temporary)
 
 
 def read(

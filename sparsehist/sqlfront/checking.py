@@ -5,7 +5,6 @@ Its own tables and views are made without rows and taken back, so that its queri
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,15 +16,13 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.errors import (
-    DeclarationError,
     NotFoundError,
     SparsehistError,
     StatementError,
-    StoreError,
-    raise_alone,
 )
 from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import level_or_goal
+from sparsehist.series.release import check_target
 from sparsehist.series.request import requested
 from sparsehist.sqlfront.declaring import Declared, check_series_query, declared
 from sparsehist.sqlfront.engine_words import parser_failure
@@ -123,41 +120,6 @@ class Rehearsal:
                 checks()
         except duckdb.Error:
             return
-
-
-_PARQUET = (".parquet", ".pq")
-
-
-def check_target(target: str, store: Path | None) -> None:
-    """Refuse a file that cannot be written, before a release is made for it.
-
-    Args:
-        target: The file.
-        store: Directory of the store.
-
-    Raises:
-        DeclarationError: If it is no Parquet file, a directory, or inside the store.
-        NotFoundError: If its directory does not exist.
-        StoreError: If its directory cannot be written.
-    """
-    try:
-        _check(target, Path(target), store)
-    except OSError as problem:
-        raise_alone(DeclarationError(f"{target!r} names no file: {os.strerror(problem.errno or 0)}"))
-
-
-def _check(target: str, file: Path, store: Path | None) -> None:
-    if file.suffix not in _PARQUET:
-        raise DeclarationError(f"TO writes Parquet: the file must end in .parquet, got {target!r}")
-    if store is not None and store.resolve() in file.resolve().parents:
-        raise DeclarationError(f"{target!r} is inside the store, which nobody but its owner may read")
-    if file.is_dir():
-        raise DeclarationError(f"{target!r} is a directory: name a file in it")
-    directory = file.absolute().parent
-    if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {str(directory)!r} to write {file.name!r} to")
-    if not os.access(directory, os.W_OK):
-        raise StoreError(f"cannot write {target!r}: its directory is not writable")
 
 
 @dataclass(frozen=True)
@@ -335,7 +297,7 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
     if head.strategy is not None:
         at("strategy", lambda: _check_strategy(str(head.strategy)))
     if head.target is not None:
-        at("target", lambda: check_target(str(head.target), known.store))
+        at("target", lambda: check_target("TO", Path(str(head.target)), known.store))
 
 
 def _check_workload(text: str) -> None:

@@ -14,11 +14,11 @@ from sparsehist.counting.contract import CheckedQuery
 from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, of_kind, raise_alone
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
-from sparsehist.series.release import Release, refuse_to_replace
+from sparsehist.series.release import Release, check_target, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, check_target, checked, parsed
+from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, checked, parsed
 from sparsehist.sqlfront.declaring import check_series_query
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
@@ -207,7 +207,7 @@ class Session:
         written = ""
         if head.target is not None:
             try:
-                release.write_parquet(head.target)
+                release.write(head.target)
             except SparsehistError as problem:
                 problem.args = (
                     f"{problem}. The release is committed to the store: repeat the statement to write it",
@@ -236,7 +236,7 @@ class Session:
 
     def _check_target(self, head: MakeRelease) -> None:
         store = self._existing()
-        check_target(str(head.target), store.path)
+        check_target("TO", _path(head), store.path)
         with store._hold() as state:
             wanted = {"store": state.store_id, "series": head.series, "name": head.name}
         refuse_to_replace(_path(head), wanted)

@@ -141,7 +141,7 @@ def test_a_level_beyond_the_cap_exits_with_3_and_spends_nothing(sparsehist, stor
     "options",
     [
         ("--out", "missing/p.parquet"),
-        ("--out", "p.csv"),
+        ("--out", "p.txt"),
         ("--out", "s/p.parquet"),
         ("--level", "nan"),
         ("--level", "-1"),

@@ -16,6 +16,7 @@ from sparsehist.errors import (
     DataError,
     DeclarationError,
     DomainError,
+    InputError,
     LevelError,
     NameTakenError,
     NotFoundError,
@@ -361,3 +362,29 @@ def test_metadata_depends_on_public_parameters_only() -> None:
     )
     differing = {field for field in one if one[field] != two[field]}
     assert differing <= {"store", "round", "released_at"}
+
+
+def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_path: Path) -> None:
+    """A leading apostrophe, which no other key gets, can be taken off again; numbers and the ledger are as ever."""
+    keys = ["=cmd|'/c calc'!A1", "+1", "-1", "@x", "\t=1", "\r=1", "'=1", "'", "\uff1d1", "plain", 'a,"b"\n=c', "é"]
+    log = pl.DataFrame({"user": range(100 * len(keys)), "key": keys * 100})
+    series = sh.create(
+        tmp_path / "s", log, name="visits", unit="user", key="key", max_keys=1, domain=sh.Strings(max_bytes=24)
+    )
+    release = series.release("one", level=50)
+    release.write_csv(tmp_path / "one.csv")
+    release.write_csv(tmp_path / "one.csv")
+    back = pl.read_csv(tmp_path / "one.csv")
+    assert not back.filter(pl.col("key").str.contains(r"^[=+\-@\t\r\uff1d]")).height
+    plain = back.with_columns(pl.col("key").str.strip_prefix("'"))
+    assert plain.equals(release.frame) and set(keys) <= set(plain["key"])
+    release.write_csv(tmp_path / "raw.csv", spreadsheet_safe=False)
+    assert pl.read_csv(tmp_path / "raw.csv").equals(release.frame)
+    assert (tmp_path / "sparsehist-ledger.json").read_text().count('"release"') == 1
+    with pytest.raises(InputError, match="is not this release"):
+        series.release("two", level=1).write_csv(tmp_path / "one.csv")
+    for write, name in ((release.write_parquet, "p.csv"), (release.write_csv, "p.parquet"), (release.write, "p.txt")):
+        with pytest.raises(DeclarationError, match="must end in"):
+            write(tmp_path / name)
+    release.write(tmp_path / "p.pq")
+    assert sh.read(tmp_path / "p.pq").frame.equals(release.frame)

@@ -30,7 +30,7 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
     assert (here / "text.parquet").read_text() == "mine"
 
 
-NO_FILES = ["", ".parquet", "x.csv", "nosuch/x.parquet", "~/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"]
+NO_FILES = ["", ".parquet", "x.txt", "nosuch/x.parquet", "~/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"]
 
 
 @pytest.mark.parametrize("file", NO_FILES)

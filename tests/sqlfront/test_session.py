@@ -328,7 +328,7 @@ def test_every_place_of_our_statements_takes_a_parameter(store, log, here):
     assert store.series("queries").releases()["threshold"].to_list()[1] == 40
     for name, wrong in [
         ("name", "Queries"), ("name", "main"), ("k", 0), ("domain", "nosuch()"), ("file", "nosuch.parquet"),
-        ("release", "a b"), ("level", "-1"), ("false", "many"), ("out", "out.csv"), ("threshold", None),
+        ("release", "a b"), ("level", "-1"), ("false", "many"), ("out", "out.txt"), ("threshold", None),
     ]:  # fmt: skip
         with sh.open(":memory:", seed=5) as again:
             with pytest.raises(errors.SparsehistError, match=r"line \d"):
@@ -426,7 +426,7 @@ def test_a_file_is_refused_before_anything_is_drawn(store, ran, here):
     """A release is not made for a file that cannot be written."""
     ran(CREATE)
     (here / "taken.parquet").write_text("something else")
-    for target in ("taken.parquet", "nowhere/a.parquet", "a.csv"):
+    for target in ("taken.parquet", "nowhere/a.parquet", "a.txt"):
         _, problems = ran(f"release a from queries at level 1 to '{target}'")
         assert len(problems) == 1
     assert store.series("queries").releases().height == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 
 def exit_with(arguments: Sequence[str]) -> None:
     """Run a command as all that this process does, and exit with its code."""
+    gc.set_threshold(100_000)  # imports make many objects and next to no garbage
     _load_when_used("polars")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

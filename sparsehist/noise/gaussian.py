@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
-from sparsehist.privacy.special_functions import log_ndtr, ndtr, ndtri, ndtri_exp
+from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri, ndtri_exp, normal_cdf
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
 _LEAST_TAIL = 1e-250
@@ -209,6 +209,15 @@ class Gaussian:
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
         """The threshold t with ln P[Z > t] = log_probability (at most 0), in counts."""
         return np.asarray(-self.std(level) * ndtri_exp(log_probability))
+
+    def mean_distance(self, threshold: float, level: Level) -> float:
+        """E[|Z| given Z > threshold], in counts, like `threshold`."""
+        std = self.std(level)
+        place = threshold / std
+        if place >= 0.0:
+            return std / mills_ratio(place)
+        both = (2.0 - math.exp(-place * place / 2.0)) / math.sqrt(2.0 * math.pi)
+        return std * both / normal_cdf(-place)
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw Z given Z > threshold.

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.crossing import crossing
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
-from sparsehist.privacy.special_functions import erfcx, ndtr
+from sparsehist.privacy.special_functions import erfcx, mills_ratio, normal_cdf
 
 FloatArray = NDArray[np.float64]
 
-_ROOT_HALF_PI, _ROOT_TWO_PI = math.sqrt(math.pi / 2.0), math.sqrt(2.0 * math.pi)
+_ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803")
 # The integrand is left at e**-60 of its height. Within that, 80 nodes are exact for it: it is an entire function
 # whose Chebyshev coefficients fall like Bessel functions of argument 30.
@@ -176,14 +176,14 @@ class _Place:
     def difference(self) -> float:
         """M(x) - M(x + mu), for an x that is not far below 0."""
         if not self.small:
-            return _mills(self.x) - _mills(self.x + self.mu)
+            return mills_ratio(self.x) - mills_ratio(self.x + self.mu)
         nodes, weights = _rule()
         reach = 2.0 * _DROP / (self.m + math.hypot(self.m, math.sqrt(2.0 * _DROP)))
         u = reach * nodes
         return 2.0 * reach * float(weights @ (np.sinh(self.mu / 2.0 * u) * np.exp(-self.m * u - u * u / 2.0)))
 
     def delta_below_mean(self) -> float:
-        return float(ndtr(-self.x)) - self._density() * _mills(self.x + self.mu)
+        return normal_cdf(-self.x) - self._density() * mills_ratio(self.x + self.mu)
 
     def log_delta(self) -> float:
         if self.below_mean:
@@ -193,8 +193,8 @@ class _Place:
     def log_rest(self) -> float:
         """ln(1 - delta), a sum of two probabilities."""
         if self.x >= 0.0:
-            return math.log(float(ndtr(self.x)) + self._density() * _mills(self.x + self.mu))
-        return math.log((_mills(-self.x) + _mills(self.x + self.mu)) / _ROOT_TWO_PI) - self.exponent
+            return math.log(normal_cdf(self.x) + self._density() * mills_ratio(self.x + self.mu))
+        return math.log((mills_ratio(-self.x) + mills_ratio(self.x + self.mu)) / _ROOT_TWO_PI) - self.exponent
 
     def _density(self) -> float:
         return math.exp(-self.exponent) / _ROOT_TWO_PI
@@ -228,7 +228,3 @@ def _rule() -> tuple[FloatArray, FloatArray]:
     """Gauss and Legendre's nodes and weights on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return (nodes + 1.0) / 2.0, weights / 2.0
-
-
-def _mills(x: float) -> float:
-    return _ROOT_HALF_PI * float(erfcx(x / math.sqrt(2.0)))

@@ -6,13 +6,17 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
+from scipy import special
 
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy import gaussian, zcdp
+from sparsehist.noise import Gaussian
+from sparsehist.privacy import gaussian, special_functions, zcdp
+from sparsehist.privacy.special_functions import mills_ratio, normal_cdf
 from tests.privacy import oracle_conversions as oracle
 
 EPSILONS = [1e-6, 1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 50.0]
@@ -128,3 +132,38 @@ def test_what_is_no_parameter_is_refused_with_its_value(wrong: object) -> None:
     ):
         with pytest.raises(DeclarationError, match=str(wrong)):
             call()
+
+
+def test_the_mills_ratio_of_one_number_is_that_of_scipy():
+    """What needs no scipy agrees with it, on both sides of the change of method and far in the tail."""
+    x = np.concatenate([np.linspace(-6.0, 45.0, 2001), np.geomspace(45.0, 1e8, 200)])
+    ours = np.array([mills_ratio(value) for value in x.tolist()])
+    assert np.abs(ours / (math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2))) - 1).max() < 1e-14
+    near = np.linspace(-8.0, 8.0, 1001)
+    assert np.abs([normal_cdf(value) for value in near.tolist()] / special.ndtr(near) - 1).max() < 2e-14
+
+
+def test_logarithms_of_a_few_numbers_are_those_of_many():
+    """Few numbers take another way than many: both agree, and the inverse is one, in both tails."""
+    x = np.concatenate([-np.geomspace(1e-3, 1e6, 400), np.linspace(-3, 6, 400)])
+    few = np.concatenate([special_functions.log_ndtr(x[i : i + 10]) for i in range(0, x.size, 10)])
+    assert np.abs(few / special.log_ndtr(x) - 1).max() < 1e-13
+    y = np.concatenate([-np.geomspace(1e-12, 1e12, 400), [-math.log(2.0)]])
+    inverse = np.array([special_functions.ndtri_exp(value) for value in y.tolist()])
+    assert np.abs(special.log_ndtr(inverse) / y - 1)[y > -1e300].max() < 1e-11
+    assert np.abs(inverse - special.ndtri_exp(y)).max() < 1e-9 * np.abs(inverse).max()
+    ends = [special_functions.ndtri_exp(end) for end in (-math.inf, 0.0)]
+    assert ends == [-math.inf, math.inf] and special_functions.log_ndtr(-math.inf) == -math.inf
+
+
+@pytest.mark.parametrize("threshold", [-50.0, -1.0, 0.0, 2.0, 30.0])
+def test_the_mean_distance_of_what_exceeds_is_that_of_its_density(threshold):
+    """The closed form is the mean of |z| under the density beyond the threshold."""
+    family, level = Gaussian(), Fraction(1, 8)
+    std = family.std(level)
+    with mp.workdps(30):
+        density = lambda z: mp.npdf(z, 0, std)  # noqa: E731
+        points = [threshold, *(max(threshold, 0.0) + std * part for part in (0.05, 0.2, 0.5, 1, 3, 6, 20))]
+        points[1:1] = [0.0] if threshold < 0.0 else []
+        over = mp.quad(lambda z: abs(z) * density(z), points) / mp.quad(density, points)
+    assert abs(family.mean_distance(threshold, level) / float(over) - 1) < 1e-12

@@ -25,15 +25,19 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     log = wanted.watch(open_log(source.frame, (*wanted.key, source.count))).with_key_types(wanted.key_types)
     check_key_dtypes(log, wanted.key, wanted.domain)
     with engine_errors(log.label, log):
-        frame = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
+        read = log.lazy([*wanted.key, source.count]).collect(engine="streaming")
+        # Each column in one piece, from which rows are taken in a sixth of the time; one after another, for memory.
+        frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
     counts = _whole_counts(_read_numbers(frame[source.count]) if log.kind in ("csv", "json") else frame[source.count])
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
     placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
-    if has_duplicates(placed.cells):
+    if not placed.unchanged and has_duplicates(placed.cells):
         raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
-    result = placed.cells.with_columns(count=counts.filter(pl.Series(placed.usable))).filter(pl.col("count") > 0)
+    result = placed.cells.with_columns(count=counts if placed.unchanged else counts.filter(pl.Series(placed.usable)))
+    if result["count"].min() == 0:
+        result = result.filter(pl.col("count") > 0)
     return result.select([*key_names(wanted.domain.columns), "count"])
 
 
@@ -48,6 +52,7 @@ def _whole_counts(counts: pl.Series) -> pl.Series:
     if not counts.dtype.is_numeric():
         raise DataError(f"count column {counts.name!r} has dtype {counts.dtype}: counts must be whole numbers")
     whole = counts.cast(pl.Int64, strict=False)
-    if whole.has_nulls() or not (whole.cast(pl.Float64) == counts.cast(pl.Float64)).all() or (whole < 0).any():
+    exact = counts.dtype.is_integer() or (whole.cast(pl.Float64) == counts.cast(pl.Float64)).all()
+    if whole.has_nulls() or not exact or (whole < 0).any():
         raise DataError(f"count column {counts.name!r}: counts must be whole numbers, none null or negative")
     return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -123,7 +124,16 @@ def needs_parsing(domain: Domain, column: int, dtype: pl.DataType) -> bool:
 
 def has_duplicates(keys: pl.DataFrame) -> bool:
     """Say whether a key occurs twice."""
-    return keys.n_unique() < keys.height
+    seed = secrets.randbits(64)
+    if keys.width == 1 and keys.dtypes[0].is_integer():
+        ordered = np.sort(keys.to_series().to_numpy())  # in less memory than hashes take
+        return bool((ordered[1:] == ordered[:-1]).any())
+    ordered = np.sort(keys.hash_rows(seed).to_numpy())
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not twice.size:
+        return False
+    suspects = keys.filter(keys.hash_rows(seed).is_in(pl.Series(twice)))
+    return suspects.n_unique() < suspects.height
 
 
 def _canonical(domain: Domain) -> Mapping[str, pl.DataType]:

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, raise_alone
-from sparsehist.store.ordering import Positions, stable_order
+from sparsehist.store.ordering import Positions, Words, random_order, sort_with_positions, take
 from sparsehist.store.private_files import (
     AtomicFile,
     check_file,
@@ -84,8 +84,9 @@ def write_series_files(
     import pyarrow as pa
 
     counts = counted[_COUNT].cast(pl.Int64).to_numpy()
-    order = _order_by_count(counts, rng=rng)
-    groups = write_file(directory / GROUPS, _as_npy(_group(counts, order)), durable=durable)
+    ordered, order = _order_by_count(counts, rng=rng)
+    groups = write_file(directory / GROUPS, _as_npy(_group(ordered)), durable=durable)
+    del ordered
     hashes = np.empty(len(order), dtype=np.uint64)
     target = AtomicFile(directory / COUNTS, durable=durable)
     with target as file:
@@ -105,20 +106,17 @@ def write_series_files(
     return [target.registered, groups, support]
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> Positions:
-    """Positions by rising count, in uniformly random order where counts are equal.
-
-    A uniform permutation followed by a stable sort: sorting random numbers would need them to be distinct.
-    """
-    order: Positions = np.arange(len(counts), dtype=np.uint32 if len(counts) <= 1 << 32 else np.uint64)
-    rng.shuffle(order)
-    return order[stable_order(counts[order].astype(np.uint64))]
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[Words, Positions]:
+    """Counts in rising order and where each stood, in uniformly random order where counts are equal."""
+    shuffled = random_order(len(counts), rng=rng)
+    words = take(counts, shuffled, np.empty(len(counts), dtype=np.uint64))
+    ordered, order = sort_with_positions(words, in_place=True)
+    return ordered, take(shuffled, order, np.empty_like(order))
 
 
-def _group(counts: IntArray, order: Positions) -> Groups:
-    ordered = counts[order]
-    start = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[start], start, np.diff(start, append=len(ordered))
+def _group(ordered: Words) -> Groups:
+    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+    return ordered[start].astype(np.int64), start, np.diff(start, append=len(ordered))
 
 
 def _as_npy(groups: Groups) -> bytes:

@@ -93,13 +93,7 @@ def _check(
 
 
 class PublicSources:
-    """Which tables and files were declared public.
-
-    Args:
-        names: As they were declared; a name is looked up as a query on this connection would.
-        connection: Where they are looked up.
-        origins: What is known of tables and files beyond the catalogue.
-    """
+    """Which tables and files were declared public; a name is looked up as a query on the connection would."""
 
     def __init__(
         self,
@@ -147,12 +141,6 @@ def check_planned(
 ) -> None:
     """Refuse a planned query unless each unit's rows depend on that unit's own rows and on public tables alone.
 
-    Args:
-        planned: The query.
-        unit: Column of the result that names the unit, or several that do together.
-        key: Key columns of the result.
-        public: What was declared public.
-
     Raises:
         GuaranteeError: If it may depend on other rows; the message says where, why and what would be right.
     """
@@ -178,9 +166,8 @@ def check_planned(
         raise refusal(
             planned.text,
             everywhere,
-            f"rows of different units meet in a join; join on the unit, a.{units[0]} = b.{units[0]}, "
-            "or declare one of "
-            "the tables public",
+            f"rows of different units meet in a join; join on the unit, a.{units[0]} = b.{units[0]}, or declare one "
+            "of the tables public",
         )
     if result.slot.values:
         raise refusal(planned.text, everywhere, NO_UNIT)
@@ -190,9 +177,8 @@ def check_planned(
             raise refusal(
                 planned.text,
                 everywhere,
-                f"{name} must be the column {name} of a private table, unchanged or cast so that all "
-                "values stay apart: "
-                "another function of it may merge or split units",
+                f"{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
+                "apart: another function of it may merge or split units",
             )
     if any(column.number is not None or column.if_true for column in result.columns):
         raise refusal(planned.text, everywhere, "a column of the result depends on the rows of all units")

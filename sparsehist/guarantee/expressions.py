@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparsehist.guarantee import functions
-from sparsehist.guarantee.plan import Planned
+from sparsehist.guarantee.plan import Node, Planned
 from sparsehist.guarantee.relations import Column, Relation
-
-Node = dict[str, Any]
 
 _PARTS = {
     "BOUND_REF": "index",
@@ -94,16 +92,7 @@ def function_of(expression: Node) -> str:
 
 
 def check(planned: Planned, expression: Node, columns: Sequence[Column] | None) -> None:
-    """Refuse an expression that looks at more than its row.
-
-    Args:
-        planned: The query it stands in.
-        expression: The expression.
-        columns: The columns it refers to; None inside a lambda, whose references are to its own parameters.
-
-    Raises:
-        GuaranteeError: If it does.
-    """
+    """Refuse an expression that looks at more than its row; columns are None inside a lambda, which has its own."""
     kind = expression["expression_class"]
     known = kind in _FIELDS and expression["type"] in functions.OPERATORS
     unknown = [
@@ -131,9 +120,8 @@ def _check_column(planned: Planned, expression: Node, column: Column) -> None:
     if column.if_true:
         planned.refuse(
             expression,
-            "whether this is false or null depends on the rows of all units; use it as a condition "
-            "of its own in WHERE, "
-            "or ask with EXISTS for rows of the unit",
+            "whether this is false or null depends on the rows of all units; use it as a condition of its own in "
+            "WHERE, or ask with EXISTS for rows of the unit",
         )
 
 

@@ -106,14 +106,9 @@ _TO_TEXT = _INTEGERS | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP", "ENUM"}
 
 
 def keeps_apart(before: Any, after: Any) -> str | None:
-    """What a cast does to a column that names the unit.
+    """What a cast does to a column that names the unit; a cast that fails is an error and no null.
 
-    Args:
-        before: Its type.
-        after: The type it is cast to; a cast that fails is an error and no null.
-
-    Returns:
-        A name for how values are written anew, empty if they stay what they are; None if two may become one.
+    Returns a name for how values are written anew, empty if they stay what they are; None if two may become one.
     """
     if not (alike(before) and alike(after)):
         return None

@@ -14,12 +14,11 @@ from typing import Any, NoReturn
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import expressions as of_one
 from sparsehist.guarantee import functions
-from sparsehist.guarantee.plan import SAMPLED, Planned, Source, refusal
+from sparsehist.guarantee.plan import SAMPLED, Node, Planned, Source, refusal
 from sparsehist.guarantee.relations import Column, Name, Pairs, Relation, Slot, equal_slots, looked_up
 from sparsehist.guarantee.shape import NO_COLUMN, Shape, index_of, kind_of
 from sparsehist.guarantee.windows import check_windows
 
-Node = dict[str, Any]
 Live = frozenset[int]
 
 NO_UNIT = "these are the values of a column over all units, and rows of none; name the unit in GROUP BY"
@@ -42,12 +41,7 @@ class Protected:
 
 
 class OfOnePlan(Shape):
-    """One plan that is checked.
-
-    Args:
-        planned: The query and its plan.
-        asked: What it is checked against.
-    """
+    """One plan that is checked against what is asked."""
 
     def __init__(self, planned: Planned, asked: Protected) -> None:
         super().__init__(planned)
@@ -62,11 +56,7 @@ class OfOnePlan(Shape):
     # Operators
 
     def relation(self, node: Node, live: Live) -> Relation:
-        """What an operator returns, given which of its columns are used above.
-
-        Raises:
-            GuaranteeError: If rows of one unit may depend on those of another.
-        """
+        """What an operator returns, given which of its columns are used above."""
         return getattr(self, f"_{kind_of(node).lower()}")(node, live)  # type: ignore[no-any-return]
 
     def _child(self, node: Node, live: Live, *used: Node, at: int = 0) -> Relation:
@@ -349,26 +339,23 @@ class OfOnePlan(Shape):
             self._refuse_units(node)
         self._refuse(
             node.get("expressions") or node.get("groups") or node,
-            f"this gathers the rows of all units: add {self._unit} to GROUP BY (to every set of it), "
-            "or, in a query in "
-            f"parentheses, keep to the unit of the row by WHERE {self._unit} = <outer table>.{self._unit}",
+            f"this gathers the rows of all units: add {self._unit} to GROUP BY (to every set of it), or, in a query "
+            f"in parentheses, keep to the unit of the row by WHERE {self._unit} = <outer table>.{self._unit}",
         )
 
     def _refuse_units(self, node: Node) -> NoReturn:
         self._refuse(
             node,
-            f"rows of different units meet in a join; join on the unit, a.{self._unit} = "
-            f"b.{self._unit}, or declare one "
-            "of the tables public",
+            f"rows of different units meet in a join; join on the unit, a.{self._unit} = b.{self._unit}, or declare "
+            "one of the tables public",
         )
 
     def _check_values(self, where: object, kinds: list[Any], what: str) -> None:
         if not all(map(functions.alike, kinds)):
             self._refuse(
                 where,
-                "which of several values that are equal but not alike (0.0 and -0.0, or alike by a "
-                f"collation) {what} "
-                "keeps depends on other units; cast to a decimal, a whole number or text, or write lower(…)",
+                "which of several values that are equal but not alike (0.0 and -0.0, or alike by a collation) "
+                f"{what} keeps depends on other units; cast to a decimal, a whole number or text, or write lower(…)",
             )
 
     def _check_marks(self, where: Node, columns: tuple[Column, ...]) -> None:
@@ -399,9 +386,8 @@ class OfOnePlan(Shape):
         if node.get("distinct_type") != "DISTINCT" or node.get("order_by"):
             self._refuse(
                 node.get("distinct_targets"),
-                "DISTINCT ON keeps whichever row comes first, which depends on other units; use "
-                f"GROUP BY {self._unit}, "
-                "… with min or max",
+                "DISTINCT ON keeps whichever row comes first, which depends on other units; use GROUP BY "
+                f"{self._unit}, … with min or max",
             )
         if child.public:
             return child
@@ -436,9 +422,8 @@ class OfOnePlan(Shape):
         if any(part.public for part in parts):
             self._refuse(
                 where,
-                "rows of a public table would stand beside rows of units, as if they were theirs; "
-                "union private tables "
-                "only, and join to public ones",
+                "rows of a public table would stand beside rows of units, as if they were theirs; union private "
+                "tables only, and join to public ones",
             )
         if any(len(part.slots) > 1 for part in parts):
             self._refuse_units({} if not isinstance(where, dict) else where)
@@ -643,9 +628,8 @@ class OfOnePlan(Shape):
             if name is None:
                 self._refuse(
                     node,
-                    f"{source.name} has no column {' or '.join(names)}, so its rows belong to no "
-                    "unit; declare it public, "
-                    "or add one",
+                    f"{source.name} has no column {' or '.join(names)}, so its rows belong to no unit; declare it "
+                    "public, or add one",
                 )
         slot = Slot(len(wanted))
         columns = []

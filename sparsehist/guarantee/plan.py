@@ -159,12 +159,7 @@ class Planned:
 
 
 class Offsets:
-    """Where the bytes of a planned text stand in the text as it was written.
-
-    Args:
-        text: As it was written.
-        rounds: What was replaced, round by round: first and last byte in the text of that round, and the new text.
-    """
+    """Where the bytes of a planned text stand in the text as it was written; `rounds` are what was replaced."""
 
     def __init__(self, text: str, rounds: list[Splices]) -> None:
         self._bytes = text.encode()
@@ -205,16 +200,7 @@ def plan(
     parameters: Mapping[str, Any] | None = None,
     origins: Origins | None = None,
 ) -> Planned:
-    """Plan one SELECT, running nothing of it.
-
-    Args:
-        text: The query.
-        connection: Where it is to run.
-        parameters: Values of its parameters; they are put into the text that is planned, with their types.
-        origins: What is known of tables and files beyond the catalogue.
-
-    Returns:
-        The plan and what it reads.
+    """Plan one SELECT, running nothing of it; parameters are put into the text that is planned, with their types.
 
     Raises:
         GuaranteeError: If it is no single SELECT, or reads what cannot be planned.
@@ -274,9 +260,8 @@ class _Planner:
     def _why(message: str) -> str:
         if "serializ" in message or "not implemented" in message.lower():
             return (
-                "it reads files or a frame where that cannot be followed (in a macro, or in a view "
-                "of another schema), "
-                "or is a construct of which DuckDB writes no plan; write it out in the query"
+                "it reads files or a frame where that cannot be followed (in a macro, or in a view of another "
+                "schema), or is a construct of which DuckDB writes no plan; write it out in the query"
             )
         return f"a series is made from one SELECT that DuckDB can plan: {message.splitlines()[0].rstrip('.!')}"
 
@@ -306,7 +291,7 @@ class _Planner:
         """
         ((variables, enums),) = self._rows("guarantee_hidden")
         called = {str(node["function_name"]).lower() for node in nodes(parsed) if "function_name" in node}
-        named = {str(entry["key"]).lower() for node in nodes(parsed) for entry in _entries(node)}
+        named = {str(entry["key"]).lower() for node in nodes(parsed) for entry in entries(node)}
         defined = [
             str(one) for row in (*self._rows("guarantee_views"), *self._rows("guarantee_macros")) for one in row
         ]
@@ -348,7 +333,7 @@ class _Planner:
     def _splices(self, text: str, inside: frozenset[str]) -> Splices:
         """What stands in for files, frames and views of files, by the bytes it replaces."""
         tree = self._parsed(text)
-        named = {str(entry["key"]).lower() for node in nodes(tree) for entry in _entries(node)}
+        named = {str(entry["key"]).lower() for node in nodes(tree) for entry in entries(node)}
         found = set()
         for node in nodes(tree):
             kind = node.get("type")
@@ -473,7 +458,7 @@ def spliced(text: str, splices: Splices) -> str:
     return b"".join([*parts, written[at:]]).decode()
 
 
-def _entries(node: Node) -> list[Node]:
+def entries(node: Node) -> list[Node]:
     """The common table expressions a query names."""
     ctes = node.get("cte_map")
     return list(ctes.get("map", ())) if isinstance(ctes, dict) else []

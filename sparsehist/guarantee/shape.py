@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sparsehist.guarantee import expressions as of_one
-from sparsehist.guarantee.plan import DELIMITED, Planned, Source, nodes
+from sparsehist.guarantee.plan import DELIMITED, Node, Planned, Source, nodes
 from sparsehist.guarantee.windows import tells_rows_apart
-
-Node = dict[str, Any]
 
 _FIELDS = {
     kind: frozenset(f"type children {fields}".split())
@@ -51,14 +49,7 @@ NO_COLUMN = 2**63
 
 
 class Shape:
-    """One plan, all of whose operators and fields are known.
-
-    Args:
-        planned: The query and its plan.
-
-    Raises:
-        GuaranteeError: If one is not known, even one whose rows are not used: it may act.
-    """
+    """One plan; refused if an operator or a field is not known, even one whose rows are not used: it may act."""
 
     def __init__(self, planned: Planned) -> None:
         self.planned = planned

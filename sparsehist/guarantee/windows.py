@@ -8,7 +8,7 @@ windows that number tied rows in two orders may pair their numbers in any way, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sparsehist.guarantee import functions
 from sparsehist.guarantee.expressions import (
@@ -23,10 +23,8 @@ from sparsehist.guarantee.expressions import (
     refs,
     shape,
 )
-from sparsehist.guarantee.plan import Planned
+from sparsehist.guarantee.plan import Node, Planned
 from sparsehist.guarantee.relations import Relation
-
-Node = dict[str, Any]
 
 
 def check_windows(
@@ -37,18 +35,9 @@ def check_windows(
     unit: str,
     refuse_units: Callable[[Node], NoReturn],
 ) -> None:
-    """Refuse windows over more than one unit, or in an order that leaves a choice.
+    """Refuse windows, of those used above, over more than one unit, or in an order that leaves a choice.
 
-    Args:
-        planned: The query they stand in.
-        child: The rows they see.
-        live: The columns of it that are used above.
-        windows: Those that are used above.
-        unit: Names of the unit's columns.
-        refuse_units: Says that rows of different units meet.
-
-    Raises:
-        GuaranteeError: If there are such windows.
+    `live` are the columns of their rows that are used above; `refuse_units` says that rows of different units meet.
     """
     for window in windows:
         _check_window(planned, child, window)
@@ -125,9 +114,8 @@ def _check_ties(planned: Planned, child: Relation, used: frozenset[int] | set[in
     if len({shape([window.get("partitions"), window.get("orders")]) for window in placing}) > 1:
         planned.refuse(
             _located(placing[-1]),
-            "two windows that number rows, each in its own order, may pair rows that tie in any way; "
-            "use one order, or "
-            "compute the second window in a query around the first",
+            "two windows that number rows, each in its own order, may pair rows that tie in any way; use one order, "
+            "or compute the second window in a query around the first",
         )
     told = [*placing[0].get("partitions", ()), *(order["expression"] for order in placing[0].get("orders", ()))]
     ordered = {at for part in told if (at := place_of(part)) is not None and functions.alike(child.columns[at].kind)}
@@ -137,9 +125,8 @@ def _check_ties(planned: Planned, child: Relation, used: frozenset[int] | set[in
         planned.refuse(
             _located(placing[0]),
             "rows that tie in ORDER BY are taken in any order, which depends on other units; add "
-            f"{', '.join(names) or 'every column that is used'} to the ORDER BY of the window, or use "
-            "rank (floating-point "
-            "numbers, intervals and texts with a collation tell no rows apart: cast them first)",
+            f"{', '.join(names) or 'every column that is used'} to the ORDER BY of the window, or use rank "
+            "(floating-point numbers, intervals and texts with a collation tell no rows apart: cast them first)",
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from sparsehist.errors import (
     StoreError,
     raise_alone,
 )
+from sparsehist.guarantee.plan import Node, entries, nodes
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
 from sparsehist.series.release import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from sparsehist.ledger.signatures import PublicKeys
 
-
-Node = dict[str, Any]
 
 _TABLE_FUNCTIONS = frozenset(
     """
@@ -83,12 +82,7 @@ class Allowed:
 
 
 def allow(text: str, tables: Callable[[tuple[str, ...]], bool], connection: duckdb.DuckDBPyConnection) -> Allowed:
-    """Check one statement.
-
-    Args:
-        text: What a reader wrote.
-        tables: Tells whether a name, in parts and in lower case, is one of the session's tables.
-        connection: Reads statements; runs none here.
+    """Check one statement; `tables` tells whether a name, in parts and in lower case, is one of the session's.
 
     Raises:
         NotAllowedError: If it is none that a reader may run.
@@ -135,8 +129,8 @@ def _check(query: str, tables: Callable[[tuple[str, ...]], bool], connection: du
         raise NotAllowedError(
             f"only a plain query can be checked: {tree.get('error_message', 'this is none')}; {_MAY}"
         )
-    named = {str(entry["key"]).casefold() for part in _parts(tree) for entry in _entries(part)}
-    for part in _parts(tree):
+    named = {str(entry["key"]).casefold() for part in nodes(tree) for entry in entries(part)}
+    for part in nodes(tree):
         _check_part(part, named, tables)
 
 
@@ -159,19 +153,6 @@ def _check_part(part: Node, named: set[str], tables: Callable[[tuple[str, ...]],
         known = tables(names) or ".".join(names) in _CATALOGUE or (len(names) == 1 and names[0] in named)
         if not known:
             raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; tables() lists them")
-
-
-def _parts(tree: object) -> Iterator[Node]:
-    if isinstance(tree, dict):
-        yield tree
-    for value in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _parts(value)
-
-
-def _entries(part: Node) -> list[Node]:
-    """The common table expressions a query names."""
-    cte_map = part.get("cte_map")
-    return list(cte_map.get("map", ())) if isinstance(cte_map, dict) else []
 
 
 def first_line(problem: Exception) -> str:

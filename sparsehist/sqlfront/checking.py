@@ -40,13 +40,7 @@ class Rehearsal:
     """What a script will have made when its next statement runs; a context manager.
 
     Tables are made without rows, in a transaction that is rolled back. What cannot be tried like that (files,
-    settings, attached databases) makes the rest `unsure`: its queries are checked when they run, and only then.
-
-    Args:
-        connection: Where the script is to run.
-        lineage: What the session did before.
-        parameters: Values for $name, by name in lower case.
-        in_transaction: Whether a transaction is open, which cannot be rolled back.
+    settings, attached databases, an open transaction) makes the rest `unsure`: its queries are checked when they run.
     """
 
     def __init__(
@@ -110,11 +104,7 @@ class Rehearsal:
             self._make(piece)
 
     def check(self, checks: Callable[[], object]) -> None:
-        """Check a query, unless what it reads is not known or not there yet.
-
-        Raises:
-            SparsehistError: What the check raises.
-        """
+        """Check a query, unless what it reads is not known or not there yet."""
         try:
             if not self.unsure:
                 checks()
@@ -124,13 +114,7 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a statement.
-
-    Attributes:
-        number: Of the statement in the script, from 1; 0 where the script cannot be cut into statements.
-        line: Where it begins.
-        error: What is wrong; its message shows the place.
-    """
+    """What is wrong with a statement, by its number and line; 0 where the script cannot be cut into statements."""
 
     number: int
     line: int
@@ -157,16 +141,9 @@ class Known:
 def checked(
     script: str, parameters: Mapping[str, Any], known: Known, connection: duckdb.DuckDBPyConnection
 ) -> tuple[list[Statement], list[Problem]]:
-    """Read a script and check every statement, running none.
+    """Read a script and check every statement, running none: those that were read, and what is wrong with the others.
 
-    Args:
-        script: Any number of statements.
-        parameters: Values for $name, by name in lower case.
-        known: What there is before the first statement; left as it is after the last.
-        connection: Parses what goes to DuckDB.
-
-    Returns:
-        The statements that were read, and what is wrong with the others, in order.
+    `known` is what there is before the first statement, and is left as it is after the last.
     """
     try:
         found = pieces(script)
@@ -197,11 +174,7 @@ def _go_on(piece: Piece, known: Known) -> None:
 
 
 def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Check that DuckDB takes a statement for one, and that its parameters have values; returns their names.
-
-    Raises:
-        StatementError: If not; says where.
-    """
+    """Check that DuckDB takes a statement for one, and that its parameters have values; returns their names."""
     (statement,) = parsed(piece.script, piece.place, connection, hint=meant(piece))
     names = set(statement.named_parameters)
     for name in sorted(names):
@@ -237,11 +210,7 @@ def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection, *, 
 
 
 def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) -> None:
-    """Check a statement of our own.
-
-    Raises:
-        SparsehistError: If it cannot succeed; shows the place.
-    """
+    """Check a statement of our own; an error shows the place."""
     if isinstance(head, CreateSeries):
         if known.series is not None and head.name in known.series and not head.reuse:
             message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
@@ -313,11 +282,7 @@ def _check_strategy(text: str) -> None:
 
 
 def check_options(piece: Piece, head: CreateSeries, connection: duckdb.DuckDBPyConnection) -> Declared:
-    """Check the options of a series, and that it is made from one query.
-
-    Raises:
-        StatementError: If an option is wrong, or the query is no SELECT.
-    """
+    """Check the options of a series, and that it is made from one SELECT."""
     (statement,) = parsed(piece.script, head.query_place, connection)
     if statement.type != duckdb.StatementType.SELECT:
         raise StatementError(pointed("expected one query after AS", piece.script, head.query_place))

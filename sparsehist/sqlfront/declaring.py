@@ -46,10 +46,6 @@ class Declared(NamedTuple):
 def declared(script: str, head: CreateSeries) -> Declared:
     """Check the options of a series.
 
-    Args:
-        script: The whole script, for places.
-        head: The statement.
-
     Raises:
         StatementError: If an option is unknown, missing or of the wrong kind; says where.
     """
@@ -125,14 +121,6 @@ def check_series_query(
     parameters: Mapping[str, Any],
 ) -> None:
     """Refuse a query that may break the guarantee, unless the series is declared unverified.
-
-    Args:
-        piece: The statement.
-        head: What it says.
-        wanted: Its options.
-        lineage: What the session did before.
-        connection: Where it is to run.
-        parameters: Values of its parameters.
 
     Raises:
         GuaranteeError: If the rows of one unit may depend on others; shows the place.

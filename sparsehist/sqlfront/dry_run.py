@@ -36,11 +36,7 @@ class _Series:
 
 
 class DryRun:
-    """The ledger of a store, carried on over statements that are not run.
-
-    Args:
-        store: Where they would run; None or a place without a store for an empty ledger.
-    """
+    """The ledger of a store, carried on over statements that are not run; empty where there is no store."""
 
     def __init__(self, store: Store | None) -> None:
         self._ledger = Ledger()

@@ -49,17 +49,9 @@ def told(
     *,
     variables: bool,
 ) -> tuple[str, int | None]:
-    """What of an engine's error may be shown, and its place in the statement.
+    """What of an engine's error, written as JSON, may be shown, and the character of the statement it is about.
 
-    Args:
-        connection: Where it was run.
-        text: The statement.
-        parameters: What was bound.
-        problem: The error, written as JSON (`set errors_as_json = true`).
-        variables: Whether a variable is set, which may hold a value of the log.
-
-    Returns:
-        The message, and the character of the statement it is about if DuckDB says which.
+    `variables` says that one is set, which may hold a value of the log.
     """
     message, at = parser_failure(text, problem)
     if at is None:

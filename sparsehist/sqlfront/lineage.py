@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,53 @@ _FILLED = (
     "or read_csv"
 )
 _WRITTEN_BEFORE = "may have been made by this session, under another name of its database"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A statement of DuckDB by its words, where it runs, and what it is given."""
+
+    piece: Piece
+    connection: duckdb.DuckDBPyConnection
+    parameters: Mapping[str, Any]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """In capitals."""
+        return [plain(token, self.piece.script).upper() for token in self.piece.tokens]
+
+    @cached_property
+    def texts(self) -> dict[int, str]:
+        """The texts in quotes, by the place of the word."""
+        tokens = enumerate(self.piece.tokens)
+        return {at: str(token.text) for at, token in tokens if token.token_type == TokenType.STRING}
+
+    def outside(self, start: int) -> list[int]:
+        """The words from one on that stand in no parentheses."""
+        return [at for at, depth in enumerate(brackets(self.words)) if at >= start and not depth]
+
+    def behind(self, at: int, words: Collection[str]) -> int:
+        """The first word from one on that is none of these."""
+        return next((i for i in range(at, len(self.words)) if self.words[i] not in words), len(self.words))
+
+    def text_from(self, at: int) -> str:
+        """What is written from a word on."""
+        return self.piece.script[self.piece.tokens[at].start : self.piece.place.end]
+
+    def tables(self, name: str) -> dict[Number, str | None]:
+        """The tables of a name, whatever their schema and database."""
+        rows = self.connection.execute(statement("session_numbers")).fetchall()
+        wanted = last(name).lower()
+        return {(int(one), int(two)): file for one, two, called, file in rows if str(called).lower() == wanted}
+
+    def path(self, at: int) -> str | None:
+        """The path that stands at a word, or the parameter that is one."""
+        if at in self.texts:
+            return self.texts[at]
+        if at + 1 < len(self.words) and self.piece.tokens[at].token_type == TokenType.PARAMETER:
+            value = self.parameters.get(str(self.piece.tokens[at + 1].text).lower())
+            return value if isinstance(value, str) else None
+        return None
 
 
 @dataclass(frozen=True)
@@ -92,39 +140,34 @@ class Lineage:
     def before(
         self, piece: Piece, connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any]
     ) -> tuple[Lineage, Planned | str | None]:
-        """What is known once a statement of DuckDB may have run, whether or not it succeeds.
+        """What is known once a statement of DuckDB may have run, and what a table that it makes holds.
 
-        Returns:
-            What is known, and what a table that it makes holds: a query, or why that cannot be followed; None if it
-            makes none, or one that holds the log.
+        That is a query, or why it cannot be followed; None if it makes no table, or one that holds the log.
         """
-        words = [plain(token, piece.script) for token in piece.tokens]
-        upper = [word.upper() for word in words]
+        asked = _Asked(piece, connection, parameters)
+        words = asked.words
         kind = connection.extract_statements(piece.text)[0].type.name
         blind = replace(self, blind=self.blind or piece.line)
-        if any(one == "(" and other in _CHANGES for one, other in pairwise(upper)) or upper[:3] == [
-            "COPY",
-            "FROM",
-            "DATABASE",
-        ]:
+        within = any(one == "(" and other in _CHANGES for one, other in pairwise(words))
+        if within or words[:3] == ["COPY", "FROM", "DATABASE"]:
             return blind, None  # rows are changed within a query, or tables in many places
-        if kind in _HARMLESS or (kind == "ALTER" and upper[0] == "COMMENT"):
+        if kind in _HARMLESS or (kind == "ALTER" and words[0] == "COMMENT"):
             return self, None
         if kind == "CREATE":
-            return self._create(piece, words, connection, parameters)
+            return self._create(asked)
         if kind in ("EXPLAIN", "PREPARE"):
-            return (blind if _ACTS & set(upper) else self), None
+            return (blind if _ACTS & set(words) else self), None
         if kind in ("CALL", "PRAGMA"):
-            harmless = upper[0] == "CHECKPOINT" or upper[1].startswith(_TELLING) or upper[0] == "PRAGMA"
-            return (self if harmless and "IMPORT_DATABASE" not in upper else blind), None
+            harmless = words[0] in ("CHECKPOINT", "PRAGMA") or words[1].startswith(_TELLING)
+            return (self if harmless and "IMPORT_DATABASE" not in words else blind), None
         if kind == "COPY":
-            return self._copy(piece, words, connection, parameters), None
+            return self._copy(asked), None
         if kind == "EXPORT":
-            texts = [str(token.text) for token in piece.tokens if token.token_type == TokenType.STRING]
             unclear = Made(unclear=_FOLLOWED.format(piece.line))
-            return (self._with_file(_at_home(texts[0], connection), unclear) if texts else blind), None
+            written = next(iter(asked.texts.values()), None)
+            return (blind if written is None else self._with_file(_at_home(written, connection), unclear)), None
         if kind in ("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER"):
-            return self._changed(piece, words, connection, parameters), None
+            return self._changed(asked), None
         return (self if kind == "EXECUTE" else blind), None
 
     def after(
@@ -148,111 +191,68 @@ class Lineage:
         made = {(int(database), int(table)): Made(public=True) for database, table, _ in found}
         return replace(self, tables={**self.tables, **made})
 
-    def _create(
-        self,
-        piece: Piece,
-        words: list[str],
-        connection: duckdb.DuckDBPyConnection,
-        parameters: Mapping[str, Any],
-    ) -> tuple[Lineage, Planned | str | None]:
-        at = 1
-        while at < len(words) and words[at].upper() in _MODIFIERS:
-            at += 1
-        kind = words[at].upper() if at < len(words) else ""
+    def _create(self, asked: _Asked) -> tuple[Lineage, Planned | str | None]:
+        words = asked.words
+        at = asked.behind(1, _MODIFIERS)
+        kind = words[at] if at < len(words) else ""
         if kind in _KEPT_APART:
             return self, None
         if kind != "TABLE":
-            return replace(self, blind=self.blind or piece.line), None
-        at += 1
-        kept = [word.upper() for word in words[at : at + 3]] == ["IF", "NOT", "EXISTS"]
-        _, behind = qualified(piece, at + 3 * kept)
-        depth = brackets(words)
-        outside = [i for i in range(behind, len(words)) if not depth[i]]
-        start = next((i for i in outside if words[i].upper() == "AS"), None)
+            return replace(self, blind=self.blind or asked.piece.line), None
+        _, behind = qualified(asked.piece, at + 1 + 3 * (words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"]))
+        start = next((i for i in asked.outside(behind) if words[i] == "AS"), None)
         if start is None or start + 1 >= len(words):
             return self, None  # what is put into it later is its log
-        query = piece.script[piece.tokens[start + 1].start : piece.place.end]
-        return self, self._planned(query, connection, parameters) or _FOLLOWED.format(piece.line)
+        return self, self._planned(asked.text_from(start + 1), asked) or _FOLLOWED.format(asked.piece.line)
 
-    def _planned(
-        self, query: str, connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Any]
-    ) -> Planned | None:
+    def _planned(self, query: str, asked: _Asked) -> Planned | None:
         if self.blind:
             return None
         try:
             named = {token.lower() for token in re.findall(r"\$(\w+)", query)}
-            given = {name: value for name, value in parameters.items() if name in named}
-            return plan(query, connection, parameters=given, origins=self.origins(connection))
+            given = {name: value for name, value in asked.parameters.items() if name in named}
+            return plan(query, asked.connection, parameters=given, origins=self.origins(asked.connection))
         except (GuaranteeError, duckdb.Error):
             return None
 
-    def _changed(
-        self,
-        piece: Piece,
-        words: list[str],
-        connection: duckdb.DuckDBPyConnection,
-        parameters: Mapping[str, Any],
-    ) -> Lineage:
-        """What INSERT, UPDATE, DELETE, MERGE, TRUNCATE or ALTER leaves of what is known."""
-        upper = [word.upper() for word in words]
-        # WITH may stand before it.
-        verbs = [i for i, depth in enumerate(brackets(words)) if not depth and upper[i] in (*_CHANGES, "ALTER")]
-        at = verbs[0] + 1 if verbs else len(words)
-        while at < len(words) and upper[at] in _BEFORE_NAME:
-            at += 1
-        targets = _of_name(connection, last(qualified(piece, at)[0]))
+    def _changed(self, asked: _Asked) -> Lineage:
+        """What INSERT, UPDATE, DELETE, MERGE, TRUNCATE or ALTER leaves of what is known; WITH may stand before it."""
+        words = asked.words
+        verb = next((i for i in asked.outside(0) if words[i] in (*_CHANGES, "ALTER")), len(words))
+        name, behind = qualified(asked.piece, asked.behind(verb + 1, _BEFORE_NAME))
+        targets = asked.tables(name)
         if not targets:
-            return replace(self, blind=self.blind or piece.line)
-        if upper[0] == "INSERT" and "VALUES" in upper and not {"CONFLICT", "RETURNING"} & set(upper):
-            start = piece.tokens[upper.index("VALUES")].start
-            rows = self._planned(piece.script[start : piece.place.end], connection, parameters)
+            return replace(self, blind=self.blind or asked.piece.line)
+        start = next((i for i in asked.outside(behind) if words[i] not in "()"), verb)
+        if (words[verb], words[start]) == ("INSERT", "VALUES") and not {"CONFLICT", "RETURNING"} & set(words):
+            rows = self._planned(asked.text_from(start), asked)
             written_out = rows is not None and not rows.tables and not rows.standing and not _draws(rows)
             if written_out and not any(number in self.tables for number in targets):
                 return self  # rows of the log
-        return self._unclear(targets, _FOLLOWED.format(piece.line))
+        return self._unclear(targets, _FOLLOWED.format(asked.piece.line))
 
     def _unclear(self, numbers: Mapping[Number, str | None], why: str) -> Lineage:
         files = {_absolute(file): number[0] for number, file in numbers.items() if file}
         held = dict.fromkeys(numbers, Made(unclear=why))
         return replace(self, tables={**self.tables, **held}, databases={**self.databases, **files})
 
-    def _copy(
-        self,
-        piece: Piece,
-        words: list[str],
-        connection: duckdb.DuckDBPyConnection,
-        parameters: Mapping[str, Any],
-    ) -> Lineage:
-        depth = brackets(words)
-        texts = {i: str(token.text) for i, token in enumerate(piece.tokens) if token.token_type == TokenType.STRING}
-        ways = [
-            i for i in range(1, len(words)) if not depth[i] and words[i].upper() in ("TO", "FROM") and i not in texts
-        ]
+    def _copy(self, asked: _Asked) -> Lineage:
+        piece, words = asked.piece, asked.words
+        ways = [i for i in asked.outside(1) if words[i] in ("TO", "FROM") and i not in asked.texts]
         target = ways[-1] if ways else len(words)
-        path = self._path(piece, target + 1, texts, parameters)
-        targets = _of_name(connection, last(qualified(piece, 1)[0]))
-        if path is None or (words[target].upper() == "FROM" and not targets):
+        path, targets = asked.path(target + 1), asked.tables(qualified(piece, 1)[0])
+        if path is None or (words[target] == "FROM" and not targets):
             return replace(self, blind=self.blind or piece.line)
-        if words[target].upper() == "TO":
+        if words[target] == "TO":
             source = piece.script[piece.tokens[1].start : piece.tokens[target - 1].end + 1]
-            query = self._planned(f"from {source}", connection, parameters)
+            query = self._planned(f"from {source}", asked)
             held = Made(unclear=_FOLLOWED.format(piece.line)) if query is None else Made((query,))
-            return self._with_file(_at_home(path, connection), held)
-        as_parquet = path.lower().endswith(".parquet") and not {"FORMAT", "CSV", "JSON"} & {*map(str.upper, words)}
+            return self._with_file(_at_home(path, asked.connection), held)
+        as_parquet = path.lower().endswith(".parquet") and not {"FORMAT", "CSV", "JSON"} & set(words)
         fresh = not any(number in self.tables for number in targets)
-        if fresh and as_parquet and self._of_files((path,), connection) == Made():
+        if fresh and as_parquet and self._of_files((path,), asked.connection) == Made():
             return self  # the log
         return self._unclear(targets, _FILLED.format(piece.line))
-
-    @staticmethod
-    def _path(piece: Piece, at: int, texts: Mapping[int, str], parameters: Mapping[str, Any]) -> str | None:
-        """The path that stands at a word, or the parameter that is one."""
-        if at in texts:
-            return texts[at]
-        if at + 1 < len(piece.tokens) and piece.tokens[at].token_type == TokenType.PARAMETER:
-            value = parameters.get(str(piece.tokens[at + 1].text).lower())
-            return value if isinstance(value, str) else None
-        return None
 
     def _with_file(self, path: str, held: Made) -> Lineage:
         before = self.files.get(_absolute(path), Made(()))
@@ -264,12 +264,6 @@ def numbered(connection: duckdb.DuckDBPyConnection) -> dict[Number, str | None]:
     """The file of the database of each table, by their numbers."""
     rows = connection.execute(statement("session_numbers")).fetchall()
     return {(int(database), int(table)): file for database, table, _, file in rows}
-
-
-def _of_name(connection: duckdb.DuckDBPyConnection, name: str) -> dict[Number, str | None]:
-    """The tables of a name, whatever their schema and database."""
-    rows = connection.execute(statement("session_numbers")).fetchall()
-    return {(int(one), int(two)): file for one, two, called, file in rows if str(called).lower() == name.lower()}
 
 
 def _draws(planned: Planned) -> bool:

@@ -42,12 +42,7 @@ _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType
 
 
 class Words:
-    """A position in the words of a statement.
-
-    Args:
-        piece: The statement.
-        parameters: Values for $name, by name in lower case.
-    """
+    """A position in the words of a statement; parameters are by name in lower case."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
         self._piece = piece
@@ -103,11 +98,7 @@ class Words:
         return found
 
     def expect(self, *keywords: str) -> None:
-        """Take these words.
-
-        Raises:
-            StatementError: If something else is next.
-        """
+        """Take these words, or say what was expected."""
         for keyword in keywords:
             if not self.accept(keyword):
                 raise self.error(f"expected {' '.join(keywords)}")
@@ -135,11 +126,7 @@ class Words:
         return StatementError(pointed(message + found, self._piece.script, place or self.place()))
 
     def name(self, what: str) -> str:
-        """Take the name of a series or release, or a parameter that is one.
-
-        Raises:
-            StatementError: If there is none, or a reserved word without quotes.
-        """
+        """Take the name of a series or release, or a parameter that is one; reserved words stand in quotes."""
         token = self.token()
         if token is not None and token.token_type == TokenType.PARAMETER:
             return self.text(f"the name of a {what}")
@@ -245,11 +232,9 @@ class Words:
         return self._piece.script[start : token.end + 1].replace("_", "")
 
     def value(self) -> Any:
-        """Take the value of an option.
+        """Take the value of an option: an int, Decimal, Fraction, bool, text or tuple of texts.
 
-        Returns:
-            An int, Decimal, Fraction, bool, text or tuple of texts. A name stands for its text; a name with
-            parentheses, such as strings(max_bytes=32), for all of it.
+        A name stands for its text; a name with parentheses, such as strings(max_bytes=32), for all of it.
         """
         token = self.token()
         if token is None:
@@ -378,13 +363,7 @@ _ONE_OF_THESE = ("false_keys", "threshold", "delta")
 
 
 def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only_plan: bool) -> None:
-    """Read clauses up to the end of the statement.
-
-    Args:
-        words: Behind the name of the series.
-        asked: What was read so far, by field of `MakeRelease`; what the clauses say is added.
-        of_workload: Whether the release is one of a workload.
-        only_plan: Whether only a plan is asked.
+    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`.
 
     Raises:
         StatementError: If a clause is unknown, stands for the second time, belongs to other releases or contradicts
@@ -437,14 +416,7 @@ _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"
 
 
 def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
-    """Read a statement, if it is one of ours.
-
-    Args:
-        piece: The statement.
-        parameters: Values for $name, by name in lower case.
-
-    Returns:
-        Its record; None if it goes to DuckDB as it is.
+    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is.
 
     Raises:
         StatementError: If it begins like one of ours and goes on otherwise; says where and what was expected.

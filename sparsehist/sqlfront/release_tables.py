@@ -67,11 +67,7 @@ def dotted_names(tokens: Iterable[Token], script: str) -> Iterator[tuple[str, st
 
 
 def put(connection: duckdb.DuckDBPyConnection, series: str, release: Release) -> bool:
-    """Make a release the table `series.release`, in place of what has that name.
-
-    Returns:
-        Whether it was made: not where the name of the series is DuckDB's own.
-    """
+    """Make a release the table `series.release`, if that is no name of DuckDB's own."""
     if series in TAKEN_NAMES:
         return False
     connection.execute(_named("session_create_schema", series_name=series))

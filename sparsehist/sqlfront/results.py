@@ -90,15 +90,7 @@ _AS_TEXT = frozenset({"interval", "time with time zone", "bit", "union", "varint
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tuple[pl.DataFrame | None, bool]:
-    """Read a result.
-
-    Args:
-        relation: What DuckDB gave back; None for a statement without result.
-        limit: At most so many rows.
-
-    Returns:
-        The rows, and whether there were more; None where the statement only says that it succeeded.
-    """
+    """Read at most `limit` rows, and say whether there were more; None where there are none but "Success"."""
     if relation is None:
         return None, False
     if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):

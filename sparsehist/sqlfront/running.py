@@ -22,18 +22,10 @@ def run_script(
     dry_run: bool = False,
     told: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
-    """Check a script, then run it.
+    """Check a script, then run it; `told` is called with each outcome as it comes.
 
-    Args:
-        session: Where it runs.
-        script: Any number of statements.
-        keep_going: Leave out statements that are wrong or fail, and run the others.
-        dry_run: Run nothing; say what each statement would spend.
-        told: Called with each outcome as it comes.
-
-    Returns:
-        What each statement did, failed ones included, in order. Unless `keep_going`, nothing has run if any
-        statement is wrong, and nothing after the first that failed.
+    Unless `keep_going`, nothing runs if any statement is wrong, and nothing after the first that fails; a dry run
+    says what each statement would spend. Returns what each did, failed ones included, in order.
     """
     statements, problems = session.check(script)
     outcomes: list[Outcome] = []

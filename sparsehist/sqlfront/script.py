@@ -63,13 +63,7 @@ class Piece:
 
 
 def pieces(script: str) -> list[Piece]:
-    r"""Cut a script at its semicolons.
-
-    Args:
-        script: Any number of statements.
-
-    Returns:
-        The statements; empty ones are left out.
+    r"""Cut a script at its semicolons; empty statements are left out.
 
     Raises:
         StatementError: If a quote or a comment is not closed; says where it begins.

@@ -194,7 +194,7 @@ LINEAGE = [
     ("create table v as select * from log; delete from v where rowid > 5", "cannot be followed"),
     ("create table v (user_id varchar, query varchar); with x as (select 1) insert into v select * from log limit 3",
      "cannot be followed"),
-    ("create table v (a varchar, b varchar); insert into v from (from log limit 3) union all values ('a', 'b')",
+    ("create table v (user_id text, query text); insert into v from (from log limit 3) union all values ('a', 'b')",
      "cannot be followed"),
     ("create table v as select * from log; with x as (select 1 as a) update v set query = 'x' from x", "cannot be"),
     ("create table v as select * from log; with x as (select 1 as a) delete from v using x where rowid > 5",

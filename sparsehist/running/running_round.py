@@ -22,6 +22,7 @@ from sparsehist.privacy import level_text
 from sparsehist.running.step_files import IntArray, StepFiles
 from sparsehist.series.cell_parameters import (
     LAZILY,
+    CellRequest,
     check_std,
     closed_parameters,
     of_release,
@@ -32,7 +33,6 @@ from sparsehist.series.cell_round import is_in, published_frame, shown_cells
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held, MakeGenerator
-from sparsehist.series.request import CellRequest
 from sparsehist.store import NewRound, PathRecord, Tracked
 from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral

@@ -26,9 +26,9 @@ from sparsehist.running import running_round
 from sparsehist.running.appending import comparable_units, digest_of, new_pairs
 from sparsehist.running.step_files import StepFiles, write_step
 from sparsehist.series import pipeline
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declaration_of, declare, write_catalogues
 from sparsehist.series.release import Release
-from sparsehist.series.request import requested
 from sparsehist.series.store_handle import Store
 from sparsehist.store import (
     NewSeries,

@@ -15,11 +15,10 @@ from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
-from sparsehist.series.cell_parameters import cell_metadata, cell_statement
+from sparsehist.series.cell_parameters import CellRequest, cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, read_metadata
 from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
-from sparsehist.series.request import CellRequest
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
 

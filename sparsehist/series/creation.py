@@ -36,11 +36,11 @@ from sparsehist.series.declaration import (
     CHECKED_QUERY,
     UNCHECKED_SOURCE,
     Declaration,
+    NoiseChoice,
     declaration_of,
     declare,
     write_catalogues,
 )
-from sparsehist.series.own_noise import NoiseChoice
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, create_store, is_store, write_series_files

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from sparsehist.errors import InputError
 from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import as_level
-from sparsehist.series.declaration import Declaration
-from sparsehist.series.own_noise import load_family
+from sparsehist.series.declaration import Declaration, load_family
 
 NEIGHBOURS = "logs that differ by all rows of one {}"
 

@@ -26,10 +26,9 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.cell_parameters import CellRequest, requested
+from sparsehist.series.declaration import Declaration, NoiseChoice, declare
 from sparsehist.series.metadata import CellMetadata
-from sparsehist.series.own_noise import NoiseChoice
-from sparsehist.series.request import CellRequest, requested
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.store import Past
 

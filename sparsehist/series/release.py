@@ -527,7 +527,7 @@ def read(
     if trusted is not None:
         check_signature(Path(path), release, signed, trusted)
     if noise is not None:
-        from sparsehist.series.own_noise import name_of_choice
+        from sparsehist.series.declaration import name_of_choice
 
         drawn = release.metadata.get("noise")
         if (given := name_of_choice(noise)) != drawn:

@@ -15,10 +15,10 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.planning import COUNTS, Plan, Wanted, planned
 from sparsehist.series.release import Release
-from sparsehist.series.request import requested
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:

@@ -25,10 +25,9 @@ from sparsehist.privacy.filters import (
     renyi_filter,
 )
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.cell_parameters import cell_metadata
+from sparsehist.series.cell_parameters import CellRequest, cell_metadata
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata
-from sparsehist.series.request import CellRequest
 from sparsehist.store import Past, SeriesRecord, State
 
 _QUARTER = Fraction(1, 4)

@@ -22,8 +22,8 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import level_or_goal
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.release import check_target
-from sparsehist.series.request import requested
 from sparsehist.sqlfront.declaring import Declared, check_series_query, declared
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement

@@ -10,10 +10,10 @@ from sparsehist.errors import NotFoundError, SparsehistError
 from sparsehist.ledger.ledger import Ledger, Spending, cost_of
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.metadata import CellMetadata
 from sparsehist.series.pipeline import AUTO
-from sparsehist.series.request import requested
 from sparsehist.series.spending import cell_release, cells_of, settled, spending
 from sparsehist.series.store_handle import Store
 from sparsehist.series.workload_round import chosen_strategy

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Integers
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.cell_round import open_path
 from sparsehist.series.declaration import Declaration, declare
 from sparsehist.series.pipeline import Held, release
-from sparsehist.series.request import requested
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 

@@ -13,8 +13,8 @@ from sparsehist import entropy
 from sparsehist.errors import DataError, DeclarationError, InputError, LevelError, LevelOrderError
 from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import DenseFamily, Family, RandomisedResponse
+from sparsehist.series.declaration import load_family
 from sparsehist.series.multiple_release import MultipleRelease
-from sparsehist.series.own_noise import load_family
 from tests.noise.orders import in_order
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 

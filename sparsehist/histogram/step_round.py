@@ -168,17 +168,22 @@ def draw_step_round(
     row = history.points.index(point)
     factor = noise.factor(history.points)
     at_point = tracked[row] if row < len(past.points) else factor.given(row, tracked, rng=rng)
-    explicit = _drawn_explicitly(noise, history, largest, counts_at)
+    chosen = _candidates(noise.at(point.step), history, point, threshold, counts, rng=rng)
+    near = _near_explicit(noise, history, largest)
+    looked = np.union1d(chosen, near)
+    looked_at = counts_at(looked) if looked.size else np.zeros((len(history.steps), 0), np.int64)
+    # Counts never fall, so that only those near can have so rare a history.
+    explicit = near[history.rarity(noise, looked_at[:, np.searchsorted(looked, near)]) > RAREST]
+    candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
     if every_empty and not n_empty <= MOST_SUCCESSES:
         raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
-    candidates = _candidates(noise.at(point.step), history, point, threshold, counts, explicit, rng=rng)
     if not history.hides_empty and not every_empty:
         log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
         candidates = np.append(candidates, np.full(binomial(as_sizes([n_empty]), log_exceed, rng=rng)[0], -1))
     elif every_empty:
         explicit = np.append(explicit, np.full(n_empty, -1))
-    draw = _Draw(noise, past, history, factor, row, threshold, counts_at)
+    draw = _Draw(noise, past, history, factor, row, threshold, looked, looked_at)
     batch = max(1, _BATCH // len(history.points))
     parts = [draw.lazily(candidates[i : i + batch], rng=rng) for i in range(0, candidates.size, batch)]
     parts += [draw.explicitly(explicit[i : i + batch], rng=rng) for i in range(0, explicit.size, batch)]
@@ -187,39 +192,25 @@ def draw_step_round(
     return StepRound(at_point, np.concatenate(cells), np.concatenate(paths, axis=1), np.concatenate(exceeds))
 
 
-def _drawn_explicitly(noise: StepNoise, history: PointHistory, largest: IntArray, counts_at: CountsAt) -> IntArray:
-    """Which listed keys have so rare a history.
-
-    Counts never fall, so that a key's history is no rarer than that of a key with its largest count at all points:
-    few keys are looked at one by one.
-    """
+def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
+    """Which listed keys would have too rare a history if they had their largest count at all points."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
         return history.rarity(noise, np.broadcast_to(counts, (steps, counts.size)))
 
-    near = np.flatnonzero(largest >= least_rare(rarity_at, largest.astype(np.float64)))
-    return near[history.rarity(noise, counts_at(near)) > RAREST] if near.size else near
+    return np.flatnonzero(largest >= least_rare(rarity_at, largest.astype(np.float64)))
 
 
 def _candidates(
-    family: Gaussian,
-    history: PointHistory,
-    point: Point,
-    threshold: float,
-    counts: IntArray,
-    explicit: IntArray,
-    *,
-    rng: Generator,
+    family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Each listed key by itself, with the probability of exceeding; those that are drawn explicitly stay out."""
+    """Each listed key by itself, with the probability of exceeding."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
         log_exceed[distinct == 0] = -np.inf
-    chosen = rng.standard_exponential(counts.size) > -log_exceed[group]
-    chosen[explicit] = False
-    return np.flatnonzero(chosen)
+    return np.flatnonzero(rng.standard_exponential(counts.size) > -log_exceed[group])
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,7 +223,8 @@ class _Draw:
     factor: Factor
     row: int
     threshold: float
-    counts_at: CountsAt
+    looked: IntArray
+    looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
         """Those candidates that win their race."""
@@ -276,5 +268,6 @@ class _Draw:
     def _counts(self, cells: IntArray) -> IntArray:
         """By step and cell; those that are empty at all steps have none."""
         counts = np.zeros((len(self.history.steps), cells.size), np.int64)
-        counts[:, cells >= 0] = self.counts_at(cells[cells >= 0])
+        listed = cells >= 0
+        counts[:, listed] = self.looked_at[:, np.searchsorted(self.looked, cells[listed])]
         return counts

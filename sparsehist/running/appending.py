@@ -51,8 +51,10 @@ def new_pairs(pairs: pl.DataFrame, files: StepFiles, max_keys: int, salt: bytes)
         the key, new keys numbered after the others.
     """
     keys = pairs.drop("unit").columns
-    known = files.all_keys().with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
-    numbered = pairs.join(known, on=keys, how="left")
+    known = files.all_keys.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    # The few keys of a step are looked for among all, and not the other way round.
+    met = known.join(pairs.select(keys).unique(), on=keys, how="inner")
+    numbered = pairs.join(met, on=keys, how="left")
     before = files.pairs_of(pairs["unit"])
     fresh = numbered.join(before, on=["unit", "number"], how="anti")
     used = before.group_by("unit").len("used")

@@ -117,7 +117,7 @@ class RunningPath:
         past = history_of(state.past_points(self.path_id), is_open=domain.is_open)
         history = past.with_release(point, metadata.effective_threshold)
         tracked = state.tracked(self.path_id)
-        all_keys = self.files.all_keys()
+        all_keys = self.files.all_keys
         known, false_keys = self._resolved(tracked, all_keys)
         counts, largest = self.files.counts_at(sorted({point.step, history.steps[-1]}), all_keys.height)[[0, -1]]
         free = np.ones(all_keys.height, bool)
@@ -186,7 +186,7 @@ class RunningPath:
         state, declaration, step = self.held.state, self.held.declaration, metadata.step - 1
         tracked = state.tracked(self.path_id)
         noise = state.noise(self.path_id, (step, level), tracked.position.size)
-        all_keys = self.files.all_keys()
+        all_keys = self.files.all_keys
         known, false_keys = self._resolved(tracked, all_keys)
         counts = np.zeros(known.size, np.int64)
         counts[known >= 0] = self.files.counts_at([step], all_keys.height)[0][known[known >= 0]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from sparsehist.domain.base import key_names
 from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store import RegisteredFile, SeriesRecord, State
-from sparsehist.store.private_files import check_file
+from sparsehist.store.private_files import check_file, disk_errors
 
 _KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
 IntArray = NDArray[np.int64]
@@ -45,17 +46,18 @@ class StepFiles:
         """Names of the files that say who counted."""
         return [file.name for (_, part), file in self._files.items() if part == _PAIRS]
 
+    @cached_property
     def all_keys(self) -> pl.DataFrame:
         """Every key that ever had a unit, by number."""
         return pl.concat([pl.DataFrame(schema=self._schema), *map(self._frame, self._parts(_KEYS))])
 
     def keys(self, numbers: IntArray) -> pl.DataFrame:
         """Keys by their numbers, in the order asked."""
-        return self.all_keys()[numbers]
+        return self.all_keys[numbers]
 
     def numbers(self, keys: pl.DataFrame) -> IntArray:
         """The number of each key, -1 for those that never had a unit."""
-        known = self.all_keys().with_row_index("number")
+        known = self.all_keys.with_row_index("number")
         found = keys.select(list(self._schema)).join(known, on=list(self._schema), how="left", maintain_order="left")
         return found["number"].cast(pl.Int64).fill_null(-1).to_numpy()
 
@@ -95,10 +97,8 @@ class StepFiles:
     def _increments(self, last: int) -> Iterator[tuple[IntArray, IntArray]]:
         for step in range(last + 1):
             path = self._path(step, _COUNTS)
-            try:
-                numbers, units = np.load(path, allow_pickle=False)
-            except (ValueError, TypeError, EOFError, OSError):
-                raise_alone(_altered(path))
+            with disk_errors(path):
+                numbers, units = np.fromfile(path, "<i8").reshape(2, -1)
             yield numbers, units
 
     def _parts(self, part: str) -> list[Path]:
@@ -129,9 +129,8 @@ def write_step(
         new_units: Columns number and units.
         pairs: Columns unit and number.
     """
-    counts = io.BytesIO()
     columns = [new_units[name].cast(pl.Int64).to_numpy() for name in ("number", "units")]
-    np.save(counts, np.stack(columns).astype("<i8"), allow_pickle=False)
+    counts = io.BytesIO(np.stack(columns).astype("<i8").tobytes())
     parts = {_KEYS: _as_ipc(keys), _COUNTS: counts, _PAIRS: _as_ipc(pairs)}
     return [state.write_attachment(record, f"-{step}.{part}", content.getbuffer()) for part, content in parts.items()]
 

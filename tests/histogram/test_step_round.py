@@ -190,11 +190,12 @@ class TestWrongSamplers:
         honest: Callable[..., np.ndarray] = step_round._candidates
 
         def first_ones(*given: object, rng: np.random.Generator) -> np.ndarray:
-            counts, explicit = given[4], given[5]
+            counts = given[4]
             chosen = honest(*given, rng=rng)
-            free = np.setdiff1d(np.arange(counts.size), explicit)
-            return np.concatenate(
-                [free[counts[free] == c][: np.count_nonzero(counts[chosen] == c)] for c in np.unique(counts)]
+            return np.sort(
+                np.concatenate(
+                    [np.flatnonzero(counts == c)[: np.count_nonzero(counts[chosen] == c)] for c in np.unique(counts)]
+                )
             )
 
         monkeypatch.setattr(step_round, "_candidates", first_ones)

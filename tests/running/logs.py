@@ -43,7 +43,7 @@ def kept(series: sh.RunningSeries) -> list[set[tuple[str, int]]]:
     """The pairs that counted, by step."""
     with series._hold(None) as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
-        keys = files.all_keys()["key_0"]
+        keys = files.all_keys["key_0"]
         frames = [pl.read_ipc(files._path(step, "pairs")) for step in range(files.n_steps)]
     return [{(user, keys[number]) for user, number in pairs.rows()} for pairs in frames]
 
@@ -52,7 +52,7 @@ def counts(series: sh.RunningSeries, steps: int, cells: int = 50) -> np.ndarray:
     """Running counts of every cell; shape (steps, cells)."""
     with series._hold(None) as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
-        keys = files.all_keys()["key_0"].to_numpy()
+        keys = files.all_keys["key_0"].to_numpy()
         known = files.counts_at(list(range(files.n_steps)), keys.size)
     found = np.zeros((steps, cells), np.int64)
     found[: len(known), keys] = known

@@ -129,8 +129,10 @@ def set_budget(
 
 def raise_cap_of(store: Path, series: str, level: str, *, reason: str, who: str | None, wait: float) -> Answer:
     """Raise a cap."""
+    from sparsehist.running.running_series import any_series
+
     with opening(store, wait) as opened:
-        opened.series(series).raise_cap(level, reason=reason, who=who)
+        any_series(opened, series).raise_cap(level, reason=reason, who=who)
     shown = [f"the cap of the series {series} is {escape(level)} from now on"]
     return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
 
@@ -146,7 +148,7 @@ def declare_disjoint(store: Path, populations: list[str], *, reason: str, who: s
 
 def _without_series(store: Store, populations: Sequence[str]) -> list[str]:
     """Say which populations no series is in so far: the name may be a slip."""
-    known = sorted({store.series(name).declaration.population for name in store.series_names()})
+    known = sorted({store.declared(name).population for name in store.series_names()})
     missing = [population for population in populations if population not in known]
     there = f"series are in {', '.join(known)}" if known else "the store has no series"
     return [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
-from sparsehist.cli import ledger_commands, plan_command, signature_commands
+from sparsehist.cli import ledger_commands, plan_command, running_commands, signature_commands
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.shared_options import Anchor, Bounding, MostKeys, SeriesName, StorePath, Wait, Who
 from sparsehist.cli.signature_commands import SignBy
@@ -173,6 +173,7 @@ def release(
     name: Annotated[
         str, Parameter(help="Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.")
     ],
+    step: Annotated[int | None, Parameter(help="Of a running series: up to which step units are counted.")] = None,
     level: Annotated[
         str | None,
         Parameter(
@@ -219,7 +220,7 @@ def release(
     return release_series(
         store, series, name,
         level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
-        sign=sign, head=head, who=who, wait=wait,
+        sign=sign, head=head, who=who, wait=wait, step=step,
     )  # fmt: skip
 
 
@@ -326,6 +327,9 @@ def release_workload(
     )  # fmt: skip
 
 
+app.command(running_commands.create_running, sort_key=1)
+app.command(running_commands.append, sort_key=1)
+app.command(running_commands.finish, sort_key=1)
 app.command(plan_command.plan, sort_key=2)
 app.command(ledger_commands.ledger, sort_key=3)
 app.command(ledger_commands.budget, sort_key=3)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from sparsehist.series.declaration import Declaration
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
@@ -61,7 +62,7 @@ def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str,
     hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
     shown: list[RenderableType] = [
         f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
-        parameters_table(declaration_rows(series)),
+        parameters_table(declaration_rows(series.declaration)),
     ]
     released = series.releases().height if existed else 0
     if released:
@@ -119,10 +120,16 @@ def release_series(
     head: int,
     who: str | None,
     wait: float,
+    step: int | None = None,
 ) -> Answer:
     """Release a series, or give back the release of that name, and write it."""
+    from sparsehist.running.running_series import RunningSeries, any_series
 
-    def release(known: Series) -> Release:
+    def release(opened: Store) -> Release:
+        known = any_series(opened, series)
+        asked: dict[str, Any] = {"step": step} if isinstance(known, RunningSeries) else {}
+        if step is not None and not asked:
+            raise DeclarationError(f"--step is for running series, and {series} is none")
         return known.release(
             name,
             level=level,
@@ -131,6 +138,7 @@ def release_series(
             delta=delta,
             max_false_keys=max_false_keys,
             who=who,
+            **asked,
         )
 
     return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
@@ -150,8 +158,8 @@ def release_answers(
 ) -> Answer:
     """Release a workload, or give back the release of that name, and write it."""
 
-    def release(known: Series) -> Release:
-        return known.release_workload(name, workload, **asked)
+    def release(opened: Store) -> Release:
+        return opened.series(series).release_workload(name, workload, **asked)
 
     return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
 
@@ -172,7 +180,7 @@ def released_answer(
     store: Path,
     series: str,
     name: str,
-    release: Callable[[Series], Release],
+    release: Callable[[Store], Release],
     *,
     out: Path | None,
     sign: Path | None,
@@ -200,11 +208,11 @@ def released_answer(
             raise DeclarationError("--sign signs the file that --out names")
         private_key(sign)
     with opening(store, wait) as opened:
-        known = opened.series(series)
+        opened.declared(series)
         if out is not None:
             with opened._hold() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
-        released = release(known)
+        released = release(opened)
     if out is not None:
         write_committed(released, out, sign)
     about = read_metadata(released.metadata)
@@ -288,15 +296,18 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
 
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
+    from sparsehist.running.running_series import any_series
+
     with opening(store, wait) as opened:
-        found = [(series, series._listing()) for series in map(opened.series, opened.series_names())]
+        every = [any_series(opened, name) for name in opened.series_names()]
+        found = [(series, series._listing()) for series in every]
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}
         for series, releases in found
     ]
     shown: list[RenderableType] = [] if found else ["the store has no series"]
     for series, releases in found:
-        shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series))]
+        shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series.declaration))]
         unused = {name for name in ("workload", "threshold") if all(row[name] is None for row in releases)}
         used = [{name: value for name, value in row.items() if name not in unused} for row in releases]
         shown.append(rows_table(used) if used else "  no releases yet")
@@ -323,7 +334,7 @@ def adopt_store(store: Path, *, anchor: Path | None, wait: float) -> Answer:
 def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
-        opened.series(series)
+        opened.declared(series)
         if not yes:
             confirm(f"Erase the series {series} of {store} for ever? Type its name: ", series)
         opened.drop(series, who=who, reason=reason)
@@ -356,9 +367,8 @@ def migrate_store(store: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": "unchanged"}, shown)
 
 
-def declaration_rows(series: Series) -> list[tuple[str, str]]:
+def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
     """The public parameters of a series, as people read them."""
-    declared = series.declaration
     stored = declared.as_json()
     return [
         ("unit", declared.unit_text or "counts bounded elsewhere"),
@@ -368,6 +378,7 @@ def declaration_rows(series: Series) -> list[tuple[str, str]]:
         ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
         ("noise", declared.noise),
         ("cap", stored["cap"] or "none"),
+        *([("steps", f"{declared.steps:,}")] if declared.steps else []),
         ("population", declared.population),
         ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
         *([("guarantee", declared.rests_on)] if declared.rests_on else []),

@@ -227,11 +227,11 @@ def _of_store(session: Session) -> list[str]:
     if session.store is None:
         return []
     try:
-        series = [session.store.series(name) for name in session.store.series_names()]
+        series = [session.store.declared(name) for name in session.store.series_names()]
         made = [f"{one.name}.{name}" for one in series for name in releases(session.store, one.name)["name"]]
     except SparsehistError:  # none yet, or in use by somebody else: there is nothing to suggest
         return []
-    return [*(one.name for one in series), *made, *(column for one in series for column in one.declaration.key)]
+    return [*(one.name for one in series), *made, *(column for one in series for column in one.key)]
 
 
 def completer(words: Callable[[], Iterable[str]]) -> Completer:

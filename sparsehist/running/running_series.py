@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -27,8 +27,9 @@ from sparsehist.running.appending import comparable_units, digest_of, new_pairs
 from sparsehist.running.step_files import StepFiles, write_step
 from sparsehist.series import pipeline
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.declaration import UNCHECKED_SOURCE, Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.release import Release
+from sparsehist.series.series_handle import Series, StoredSeries
 from sparsehist.series.store_handle import Store
 from sparsehist.store import (
     NewSeries,
@@ -47,7 +48,7 @@ MOST_STEPS = 2000
 _PATIENCE = 60.0
 
 
-class RunningSeries:
+class RunningSeries(StoredSeries):
     """A series to which steps are appended, and from which the running count of any of them is released.
 
     A unit counts once per key over all steps, at the first one in which it has the key, and towards at most max_keys
@@ -56,17 +57,6 @@ class RunningSeries:
 
     The store keeps who counted for what, as secret as the log, until `finish` erases it.
     """
-
-    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
-        """Use `create_running` or `open_running` instead."""
-        self.store = store
-        self.declaration = declaration
-        self._series_id = series_id
-
-    @property
-    def name(self) -> str:
-        """Name of the series."""
-        return self.declaration.name
 
     @property
     def steps(self) -> int:
@@ -233,7 +223,7 @@ class RunningSeries:
         checked_text("who", who)
         with self._hold(wait) as (state, record):
             frame, metadata, repeated = pipeline.release(
-                pipeline.Held(state, record, self.declaration), request, running_round.open_path, who=who,
+                self._held(state, record), request, running_round.open_path, who=who,
                 generator=self.store._generator,
             )  # fmt: skip
             origin = self.store._origin(state)
@@ -251,14 +241,6 @@ class RunningSeries:
             if not state.is_finished(record):
                 files = StepFiles(state, record, self.declaration.domain.dtypes)
                 state.finish_series(record, files.pair_files, who=who)
-
-    @contextmanager
-    def _hold(self, wait: float | None) -> Iterator[tuple[State, SeriesRecord]]:
-        with self.store._hold(wait) as state:
-            record = state.series(self.name)
-            if record is None or record.series_id != self._series_id:
-                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
-            yield state, record
 
 
 def create_running(
@@ -376,10 +358,19 @@ def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: floa
     home = store if isinstance(store, Store) else Store(store, wait=wait)
     with home._hold() as state:
         record = state.series(name)
-        declaration = None if record is None else declaration_of(record)
+    declaration = None if record is None else declaration_of(record)
     if record is None or declaration is None or declaration.steps is None:
         raise NotFoundError(f"{home!r} holds no running series {name!r}")
     return RunningSeries(home, record.series_id, declaration)
+
+
+def any_series(store: Store, name: str) -> Series | RunningSeries:
+    """The series of a name, whichever kind it is of.
+
+    Raises:
+        NotFoundError: If there is none.
+    """
+    return open_running(store, name) if store.declared(name).steps is not None else store.series(name)
 
 
 def _checked_steps(steps: int) -> int:

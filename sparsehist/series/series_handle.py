@@ -36,15 +36,11 @@ _RELEASES = {
 }
 
 
-class Series:
-    """One histogram, fixed at creation, from which any number of releases can be made.
-
-    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
-    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
-    """
+class StoredSeries:
+    """What series of every kind have: a place in a store, a declaration, a cap and releases."""
 
     def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
-        """Use `create` or `Store.series` instead."""
+        """Use the functions that create and open series instead."""
         self.store = store
         self.declaration = declaration
         self._series_id = series_id
@@ -53,10 +49,6 @@ class Series:
     def name(self) -> str:
         """Name of the series."""
         return self.declaration.name
-
-    def __repr__(self) -> str:
-        """Name and domain: public parameters only."""
-        return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
 
     @contextmanager
     def _hold(self, wait: float | None = None) -> Iterator[tuple[State, SeriesRecord]]:
@@ -70,6 +62,62 @@ class Series:
 
     def _held(self, state: State, record: SeriesRecord) -> pipeline.Held:
         return pipeline.Held(state, record, self.declaration)
+
+    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
+        """Raise the cap of the series; from then on it holds ex post.
+
+        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
+
+        Args:
+            level: The new cap, exact; above the one in force.
+            reason: Why; kept in the ledger.
+            who: Asks for it, kept in the ledger; the user of the operating system by default.
+
+        Raises:
+            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
+            BudgetExceededError: If a budget charged the series its cap, whole, at its first release.
+            NotFoundError: If the series was dropped.
+        """
+        wanted = as_level(level)
+        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
+        with self._hold() as (state, record):
+            ledger = Ledger.of(state)
+            cap = ledger.cap(record.series_id).now
+            if cap is None:
+                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
+            if wanted <= cap:
+                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
+            ledger.check_raised_cap(record.series_id)
+            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
+
+    def releases(self) -> pl.DataFrame:
+        """Name, workload, level, threshold and time of each release, in the order they were made.
+
+        Returns:
+            One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
+            (both null for a workload or a session of queries, whose answers are its own), released_at.
+        """
+        return pl.DataFrame(self._listing(), schema=_RELEASES)
+
+    def _listing(self) -> list[dict[str, Any]]:
+        """The rows of `releases`."""
+        with self.store._hold() as state:
+            record = state.series(self.name)
+            made = [] if record is None else state.series_releases(record)
+            about = [release.metadata for release in made if pipeline.ANSWER not in release.name]
+        return [{column: metadata.get(column) for column in _RELEASES} for metadata in about]
+
+
+class Series(StoredSeries):
+    """One histogram, fixed at creation, from which any number of releases can be made.
+
+    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
+    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
+    """
+
+    def __repr__(self) -> str:
+        """Name and domain: public parameters only."""
+        return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
 
     def release(
         self,
@@ -382,47 +430,3 @@ class Series:
             return planned(
                 Ledger.of(state), record.series_id, self.declaration, past, wanted, chosen, counts
             )  # fmt: skip
-
-    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
-        """Raise the cap of the series; from then on it holds ex post.
-
-        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
-
-        Args:
-            level: The new cap, exact; above the one in force.
-            reason: Why; kept in the ledger.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-
-        Raises:
-            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
-            BudgetExceededError: If a budget charged the series its cap, whole, at its first release.
-            NotFoundError: If the series was dropped.
-        """
-        wanted = as_level(level)
-        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
-        with self._hold() as (state, record):
-            ledger = Ledger.of(state)
-            cap = ledger.cap(record.series_id).now
-            if cap is None:
-                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
-            if wanted <= cap:
-                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
-            ledger.check_raised_cap(record.series_id)
-            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
-
-    def releases(self) -> pl.DataFrame:
-        """Name, workload, level, threshold and time of each release, in the order they were made.
-
-        Returns:
-            One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
-            (both null for a workload or a session of queries, whose answers are its own), released_at.
-        """
-        return pl.DataFrame(self._listing(), schema=_RELEASES)
-
-    def _listing(self) -> list[dict[str, Any]]:
-        """The rows of `releases`."""
-        with self.store._hold() as state:
-            record = state.series(self.name)
-            made = [] if record is None else state.series_releases(record)
-            about = [release.metadata for release in made if pipeline.ANSWER not in release.name]
-        return [{column: metadata.get(column) for column in _RELEASES} for metadata in about]

@@ -23,7 +23,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.declaration import declaration_of
+from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.release import StoreOnDisk
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
@@ -89,16 +89,23 @@ class Store:
         Raises:
             NotFoundError: If there is none.
         """
+        declaration = self.declared(name)
+        if declaration.steps is not None:
+            raise NotFoundError(f"{name!r} is a running series: sparsehist.open_running gives it")
+        return Series(self, self._known[name].series_id, declaration)
+
+    def declared(self, name: str) -> Declaration:
+        """What a series of any kind was declared with.
+
+        Raises:
+            NotFoundError: If there is none of that name.
+        """
         if checked_name("series", name) not in self._known:
             with self._hold() as state:
                 self._remember(state)
                 if name not in self._known:
                     raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
-        record = self._known[name]
-        declaration = declaration_of(record)
-        if declaration.steps is not None:
-            raise NotFoundError(f"{name!r} is a running series: sparsehist.open_running gives it")
-        return Series(self, record.series_id, declaration)
+        return declaration_of(self._known[name])
 
     def series_names(self) -> list[str]:
         """Names of the series, sorted."""

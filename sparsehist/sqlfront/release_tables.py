@@ -14,9 +14,9 @@ import polars as pl
 from sqlglot import Token, TokenType, exp, parse_one
 
 from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.series.declaration import Declaration
 from sparsehist.series.pipeline import ANSWER
 from sparsehist.series.release import Release
-from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.heads import Show
@@ -51,8 +51,11 @@ def made_before(store: Store, series: str, name: str) -> Release | None:
     found = releases(store, series).filter(name=name)
     if found.is_empty():
         return None
-    known = store.series(series)
-    return known.release(name) if found["workload"].item() is None else known.release_workload(name)
+    if found["workload"].item() is None:
+        from sparsehist.running.running_series import any_series
+
+        return any_series(store, series).release(name)
+    return store.series(series).release_workload(name)
 
 
 _ARRIVING = "release_arriving"
@@ -133,7 +136,7 @@ def shown(store: Store, head: Show) -> pl.DataFrame:
         return store.ledger(delta=_delta(head), series=head.series, since=head.since, short=head.short)
     names = store.series_names() if head.series is None else [head.series]
     if head.what == "series":
-        return pl.DataFrame([_row(store, store.series(name)) for name in names], schema=_SERIES)
+        return pl.DataFrame([_row(store, store.declared(name)) for name in names], schema=_SERIES)
     return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
 
 
@@ -158,19 +161,20 @@ _SERIES = {
     "population": pl.String,
     "unverified": pl.Boolean,
     "source": pl.String,
+    "steps": pl.Int64,
     "releases": pl.Int64,
 }
 
 
-def _row(store: Store, series: Series) -> dict[str, object]:
-    declared = series.declaration.as_json()
+def _row(store: Store, declaration: Declaration) -> dict[str, object]:
+    declared = declaration.as_json()
     kept = {field: declared[field] for field in _SERIES if field in declared}
     return {
-        "name": series.name,
+        "name": declaration.name,
         **kept,
-        "unit": series.declaration.unit_text,
-        "source": series.declaration.source or None,
-        "key": ", ".join(series.declaration.key),
-        "domain": series.declaration.domain.describe(),
-        "releases": releases(store, series.name).height,
+        "unit": declaration.unit_text,
+        "source": declaration.source or None,
+        "key": ", ".join(declaration.key),
+        "domain": declaration.domain.describe(),
+        "releases": releases(store, declaration.name).height,
     }

@@ -1,0 +1,69 @@
+"""create-running, append, release --step and finish: a log that goes on, from the command line."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+
+DECLARED = (
+    "--unit",
+    "user",
+    "--key",
+    "url",
+    "--max-keys",
+    "3",
+    "--domain",
+    "strings(max_bytes=8)",
+    "--name",
+    "daily",
+)
+
+
+@pytest.fixture
+def daily(sparsehist, here):
+    """A running series with two days appended."""
+    for day in (1, 2):
+        log = pl.DataFrame({"user": [f"u{i}" for i in range(900 * day)], "url": ["/home"] * 900 * day})
+        log.write_parquet(here / f"day_{day}.parquet")
+    assert sparsehist("create-running", "s", *DECLARED, "--steps", "7", "--cap", "1").code == 0
+    for day in (1, 2):
+        made = sparsehist("append", "s", "--series", "daily", "--step", day, "--input", f"day_{day}.parquet")
+        assert made.code == 0 and f"appended step {day} of 7" in made.out
+    return "s"
+
+
+def test_running_counts_are_released_at_any_step(sparsehist, daily):
+    """Earlier steps after later ones; the file says which step it is of, and `show` lists the series."""
+    words = ("release", daily, "--series", "daily", "--level", "0.5")
+    for step, name in ((2, "second"), (1, "first")):
+        made = sparsehist(*words, "--name", name, "--step", step, "--out", f"{name}.parquet")
+        assert made.code == 0, made.err
+        released = sh.read(f"{name}.parquet")
+        assert released.metadata["step"] == step
+        assert abs(released.frame["noisy_count"].item() - 900 * step) < 40
+    shown = sparsehist("show", daily).out
+    assert "daily" in shown and "steps" in shown
+    assert sparsehist("release", daily, "--series", "daily", "--name", "first", "--json").json["status"] == "repeated"
+    assert sparsehist("raise-cap", daily, "--series", "daily", "--level", "2", "--reason", "a test").code == 0
+
+
+def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
+    """The same log again succeeds; another one, a step that is missing, or a release of it, do not."""
+    append = ("append", daily, "--series", "daily")
+    again = sparsehist(*append, "--step", 2, "--input", "day_2.parquet", "--json")
+    assert again.json["status"] == "repeated"
+    assert "other rows" in sparsehist(*append, "--step", 2, "--input", "day_1.parquet").err
+    assert "step 3 comes next" in sparsehist(*append, "--step", 4, "--input", "day_1.parquet").err
+    words = ("release", daily, "--series", "daily", "--name", "x", "--level", "0.5")
+    assert "not appended yet" in sparsehist(*words, "--step", 3).err
+    assert sparsehist("finish", daily, "--series", "daily").code == 0
+    assert sparsehist(*append, "--step", 3, "--input", "day_1.parquet").code == 3
+    assert sparsehist(*words, "--step", 2).code == 0
+    assert sparsehist("drop", daily, "--series", "daily", "--yes").code == 0
+
+
+def test_a_step_is_for_running_series_only(sparsehist, declared):
+    """Other series have none."""
+    assert sparsehist("create", "t", *declared).code == 0
+    made = sparsehist("release", "t", "--series", "visits", "--name", "x", "--level", "0.5", "--step", 1)
+    assert made.code == 2 and "running series" in made.err

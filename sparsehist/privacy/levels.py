@@ -91,6 +91,11 @@ def _exact(value: Level) -> Fraction:
 
 
 def _message(value: object) -> str:
+    if hasattr(value, "largest_rho"):  # an EpsilonDelta, which stands above this module
+        return (
+            f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
+            "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
+        )
     return f"level must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,7 +18,12 @@ from sparsehist.histogram.binomial import MOST_SUCCESSES
 from sparsehist.histogram.slack import law_slack
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.noise.binomial_poisson import count_slack
+from sparsehist.noise.discrete_laplace import _refined_at
 from sparsehist.noise.skellam import _tables
+from sparsehist.workload import Marginals, Ranges, Strategy, strategy_named
+from sparsehist.workload.strategies.invertible import IdentityStrategy
+from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from tests.noise.exact_counts import inverted_distance
 
 KEYS = (1, 20, 1000)
 # numpy's normals and exponentials come from layers of 2**52 and 2**53 places, about 1.6 and 2 deviations wide.
@@ -94,6 +101,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
         assert round_slack(family, [("1/7", 3.0)] * 9, level, max_keys) >= stated
 
 
+@cache
 def poisson_boundaries(level: str) -> float:
     """The sum over all integers of the errors of tails, and of the thinning at one half."""
     mean = exact(level) ** -1
@@ -109,6 +117,7 @@ def poisson_boundaries(level: str) -> float:
     return tails + off_nearer(betainc(j + 1, n - j, 0.5), betainc(n - j, j + 1, 0.5), rest)
 
 
+@cache
 def parts_boundaries(level: str) -> float:
     """The same of the table by which the parts of a Skellam number are drawn."""
     mean, difference = float(exact(level) ** -1), 3
@@ -136,6 +145,126 @@ def test_boundaries_of_integer_noise_are_misplaced_by_less_than_stated(level: st
         thinned, parts = poisson_boundaries(level), parts_boundaries(level)
     for family, measured in ((Poisson(), thinned), (Skellam(max_keys), 2 * thinned + parts)):
         assert max_keys * measured <= round_slack(family, [], level, max_keys)
+
+
+def real(value: Fraction) -> np.longdouble:
+    """A fraction in 64 bits."""
+    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
+
+
+def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
+    """The doubles next to some at which a comparison that held before ceases to hold."""
+    low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
+    for _ in range(40):
+        middle = (low + high) / 2
+        held = holds(middle)
+        low, high = np.where(held, middle, low), np.where(held, high, middle)
+    return low
+
+
+def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
+    """The sum over all integers of how far off the uniform number is at which the inverse goes on to the next."""
+    rate = real(family.rate(level))
+    norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
+    above, below = np.arange(0, last), -np.arange(1, last)
+    log_above = -(above + 1) * rate - norm  # ln P[Z > t]
+    found = turn(lambda at: family.inverse_log_tail(at, level) > above, log_above.astype(float))
+    total = np.abs(np.exp(found.astype(np.longdouble)) - np.exp(log_above)).sum()
+    up_to = np.exp(below * rate - norm)  # P[Z <= t], against which 1 - e**-E is compared
+    exponential = turn(lambda at: family.inverse_log_tail(-at, level) <= below, -np.log1p(-up_to).astype(float))
+    return float(total + np.abs(-np.expm1(-exponential.astype(np.longdouble)) - up_to).sum())
+
+
+def misplaced_steps(family: DiscreteLaplace, start: str, end: str, value: int) -> float:
+    """The same of a step to a finer level, from one value: half of the sum over the upper and the lower tails."""
+    coarse, fine = real(family.rate(start)), real(family.rate(end))
+    reach = int(45 / float(fine)) + abs(value) + 2
+    y = np.arange(-reach, reach + 1)
+    joint = np.exp(-fine * np.abs(y) - coarse * np.abs(y - value))  # but for the atom, where the bridge is 0
+    atom = np.where(y == value, np.exp(-fine * np.abs(y)), 0)
+    stays = np.exp(-(fine - coarse)) * ((1 - np.exp(-coarse)) / (1 - np.exp(-fine))) ** 2
+    weights = (1 - stays) * joint * (1 - np.exp(-coarse)) / (1 + np.exp(-coarse)) + stays * atom
+    law = weights / weights.sum()
+    total = 0.0
+    for upper in (True, False):
+        tails = np.cumsum(law[::-1])[::-1][1:] if upper else np.cumsum(law)[:-1]
+        chosen = (tails <= 0.5) & (tails > 1e-19)
+        at = y[:-1][chosen]
+
+        def beyond(log_share: np.ndarray, at: np.ndarray = at, *, upper: bool = upper) -> np.ndarray:
+            drawn = _refined_at(
+                np.full(at.size, value),
+                family.rate(start),
+                family.rate(end),
+                log_share,
+                upper=np.full(at.size, upper),
+            )
+            return np.asarray(drawn > at if upper else drawn <= at)
+
+        found = turn(beyond, np.log(tails[chosen]).astype(float))
+        total += float(np.abs(np.exp(found.astype(np.longdouble)) - tails[chosen]).sum())
+    return total
+
+
+@pytest.mark.parametrize(("max_keys", "level"), [(1, "1/10"), (1, "3"), (20, "1/10"), (1000, "3")])
+def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(level: str, max_keys: int) -> None:
+    """Tails are inverted, and steps to a finer level; what a family states of one draw covers either."""
+    family, finer = DiscreteLaplace(max_keys), str(Fraction(level) * 2)
+    tails = misplaced_tails(family, level)
+    assert max_keys * tails <= round_slack(family, [], level, max_keys) <= 5000 * max_keys * tails
+    assert tails <= family.numerical_slack(level)
+    for value in (0, 1, -7, round(2 * family.std(level))):
+        steps = misplaced_steps(family, level, finer, value)
+        assert 0 < steps <= family.numerical_slack(finer)
+
+
+def added_up(strategy: Strategy, z: np.ndarray) -> np.ndarray:
+    """The noise of all prefix sums in 64 bits: by the strategy's own transform, which takes them."""
+    if isinstance(strategy, IdentityStrategy):
+        return np.cumsum(z)
+    kernel, cells = strategy.kernel, strategy.workload.n_cells
+    wide = kernel.transform_back(z / kernel.root_spectrum.astype(np.longdouble))
+    assert wide.dtype == np.longdouble
+    return np.cumsum(wide[:cells] * kernel.scales[:cells].astype(np.longdouble))
+
+
+@pytest.mark.parametrize("kind", ["identity", "spectral"])
+@pytest.mark.parametrize(("cells", "draws"), [(10, 200), (1000, 100), (100_000, 2)])
+def test_answers_of_a_workload_cross_boundaries_less_often_than_stated(kind: str, cells: int, draws: int) -> None:
+    """Sums over many cells, of noise that comes out of a transform: the mean distance from 64 bits, in steps."""
+    strategy = strategy_named(kind, Ranges(cells))
+    deviations = np.sqrt(strategy.prefix_variances())
+    off = np.zeros(cells)
+    for seed in range(draws):
+        z = seeded(seed).standard_normal(strategy.n_noise)
+        found = np.cumsum(strategy.to_state(z))
+        off += np.abs(found - added_up(strategy, z.astype(np.longdouble))).astype(np.float64) / draws
+    std, step = float(np.sqrt(np.mean(deviations**2))), grid_step(float(deviations.min()))
+    measured = float((off + LATTICE[Gaussian] * deviations).sum()) / step
+    stated = dense_slack(Gaussian(), "0.5", strategy.n_noise, cells, std, step)
+    assert measured <= stated <= 50 * measured
+
+
+def test_answers_of_marginals_cross_boundaries_less_often_than_stated() -> None:
+    """The residual basis, against its own matrix applied in 64 bits."""
+    strategy = ResidualBasis(Marginals((3, 4, 5), 2))
+    z = seeded(81).standard_normal((strategy.n_noise, 300))
+    matrix = strategy.noise_answers(np.eye(strategy.n_noise)).astype(np.longdouble)
+    off = np.abs(strategy.noise_answers(z) - matrix @ z.astype(np.longdouble)).mean(axis=1).astype(np.float64)
+    deviations = np.sqrt(strategy.query_variance())
+    std, step = float(np.sqrt(np.mean(deviations**2))), grid_step(float(deviations.min()))
+    measured = float((off + LATTICE[Gaussian] * deviations).sum()) / step
+    stated = dense_slack(Gaussian(), "0.5", strategy.n_noise, deviations.size, std, step)
+    assert measured <= stated <= 50 * measured
+
+
+@pytest.mark.parametrize("n_groups", [1, 30, 1000])
+def test_numbers_of_many_groups_are_off_by_less_than_stated(n_groups: int) -> None:
+    """Groups of several sizes: the total variation of what is drawn, computed, over as many of them."""
+    laws = [(n, p) for n in (3, 20, 64) for p in (0.01, 0.2, 0.45)]
+    each = [inverted_distance(n, p, n) for n, p in laws]
+    measured = sum(each[group % len(laws)] for group in range(n_groups))
+    assert 0 < measured <= law_slack(Gaussian(), [], "0.1", n_groups, 0)
 
 
 @pytest.mark.parametrize("n_groups", [1, 10, 1000])

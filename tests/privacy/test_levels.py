@@ -55,7 +55,7 @@ def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
 
 
 def test_a_pair_in_the_place_of_a_level_is_told_what_to_give() -> None:
-    """The formula in the refusal is a level at which Gaussian noise of sensitivity 1 has that delta, and is served."""
+    """The formula in the refusal is a level, and at it Gaussian noise of sensitivity 1 has that delta."""
     goal = EpsilonDelta(1, 1e-6)
     with pytest.raises(LevelError, match=r"largest_mu\(\) \*\* 2 / 2"):
         MultipleRelease(Gaussian(), [1.0, 2.0]).release(goal)  # type: ignore[arg-type]

@@ -2,19 +2,22 @@
 
     python benchmarks/bounding.py --cran DIRECTORY --runs 20 --out bounding.json
 
-For logs whose units have many keys, each bounded at 5, 20 and 100 keys both ways and released at rho = 0.1: the median
-relative error of the 200 largest keys against the log itself, bounded by nobody, and how many keys are published at a
-hundredth of a false key. Every run has a salt and noise of its own; figures are means with their standard error.
+For logs whose units have many keys, each bounded at 5, 20 and 100 keys both ways and released at rho = 0.1: the
+median relative error of the 200 largest keys against the log itself, bounded by nobody, and how many keys are
+published at a hundredth of a false key. Every run has a salt and noise of its own; figures are means with their
+standard error.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from _measure import arguments, context, report, table, timed
+from _measure import Timing, arguments, context, report, table, timed
 from real_logs import Case, cases
 
 import sparsehist as sh
@@ -51,27 +54,29 @@ def main() -> None:
     options = parser.parse_args()
     started = context()
     rows: list[dict[str, object]] = []
-    timings = {}
+    timings: dict[str, list[Timing]] = {}
     for case in cases(options.cran):
         if "two days" in case.name or "version" in case.name:
             continue
         pairs = case.log().select(case.unit, *case.key).drop_nulls().unique()
-        for max_keys in BOUNDS:
-            for bounding in ("keep", "share"):
-                found: list[tuple[float, int]] = []
-                timings[f"{case.name}, {max_keys} keys, {bounding}"] = timed(
-                    lambda: found.extend(
-                        measured(case, pairs, max_keys, bounding, seed) for seed in range(options.runs)  # noqa: B023
-                    )
+        for max_keys, bounding in product(BOUNDS, ("keep", "share")):
+            found: list[tuple[float, int]] = []
+            for seed in range(options.runs):
+                work = partial(measured, case, pairs, max_keys, bounding, seed)
+                timings.setdefault(f"{case.name}, {max_keys} keys, {bounding}", []).append(
+                    timed(lambda held=found, work=work: held.append(work()))
                 )
-                error, published = np.array(found).T
-                rows.append(
-                    {
-                        "log": case.name, "max_keys": max_keys, "bounding": bounding,
-                        "relative_error": float(error.mean()), "published": float(published.mean()),
-                        "standard_errors": [float(one.std(ddof=1)) / math.sqrt(one.size) for one in (error, published)],
-                    }
-                )  # fmt: skip
+            error, published = np.array(found).T
+            rows.append(
+                {
+                    "log": case.name,
+                    "max_keys": max_keys,
+                    "bounding": bounding,
+                    "relative_error": float(error.mean()),
+                    "published": float(published.mean()),
+                    "standard_errors": [one.std(ddof=1) / math.sqrt(one.size) for one in (error, published)],
+                }
+            )
     shown = [["", "max_keys", "relative error", "keys published"]]
     for row in rows:
         errors = row["standard_errors"]
@@ -84,7 +89,9 @@ def main() -> None:
             ]
         )
     print(table(shown))
-    report(__doc__.splitlines()[0], started, {"runs": options.runs, "level": LEVEL, "rows": rows}, timings, options.out)
+    report(
+        __doc__.splitlines()[0], started, {"runs": options.runs, "level": LEVEL, "rows": rows}, timings, options.out
+    )
 
 
 if __name__ == "__main__":

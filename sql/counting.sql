@@ -235,6 +235,66 @@ select distinct key
 from source;
 
 
+-- name: check_bias
+-- By how much the counts of the largest keys fall short for some bounds, each way of bounding; means over all salts.
+-- in:  table pairs (unit, key, rows); view judged (key, verdict, cell), as for check_rules
+--      view bounds (max_keys)
+--      $largest (bigint): of how many keys
+-- out: max_keys; pairs_cut: the share of all pairs that is cut; keep_bias, share_bias: the root mean square over the
+--      largest keys, in counts; by max_keys
+
+with usable as (
+    select distinct pairs.unit, judged.cell
+    from pairs
+    join judged on pairs.key is not distinct from judged.key
+    where pairs.unit is not null and judged.verdict = 'usable'
+),
+
+sizes as (
+    select unit, count(*) as cells
+    from usable
+    group by unit
+),
+
+largest as (
+    select cell
+    from usable
+    group by cell
+    order by count(*) desc, cell
+    limit $largest
+),
+
+cut as (
+    select bounds.max_keys, sum(greatest(sizes.cells - bounds.max_keys, 0)) / sum(sizes.cells) as share
+    from sizes
+    cross join bounds
+    group by bounds.max_keys
+),
+
+short as (
+    select
+        bounds.max_keys,
+        usable.cell,
+        sum(1 - least(1, bounds.max_keys / sizes.cells)) as keep,
+        sum(1 - least(1, sqrt(bounds.max_keys / sizes.cells))) as share
+    from usable
+    semi join largest on usable.cell = largest.cell
+    join sizes on usable.unit = sizes.unit
+    cross join bounds
+    group by bounds.max_keys, usable.cell
+)
+
+select
+    short.max_keys,
+    any_value(cut.share) as pairs_cut,
+    sqrt(avg(short.keep * short.keep)) as keep_bias,
+    sqrt(avg(short.share * short.share)) as share_bias
+from short
+join cut on short.max_keys = cut.max_keys
+group by short.max_keys
+order by short.max_keys;
+
+
 -- name: check_rules
 -- What each rule of counting meets in a log.
 -- in:  table pairs (unit, key, rows); view judged (key, verdict, cell): every distinct key, its verdict one of

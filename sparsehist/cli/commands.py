@@ -276,6 +276,7 @@ def check_store(store: Path, *, wait: float) -> Answer:
 
 def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer:
     """Tell the owner of a log what would be refused, left out or cut."""
+    from sparsehist.counting.log_check import checked
     from sparsehist.report.progress import reporting
 
     asked = {"input": log.paths, "unit": declared["unit"], "key": declared["key"], "max_keys": declared["max_keys"]}
@@ -283,15 +284,27 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
     if missing or domain is None:
         raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
     with reporting(None) as report:
-        found = sh.check_log(log, domain=sh.Domain.parse(domain), progress=report, **declared)
+        found, bias = checked(log, domain=domain, bounds=_around(declared["max_keys"]), progress=report, **declared)
     told = found["outcome"].map_elements(in_words_of_the_command_line, return_dtype=found["outcome"].dtype)
     found = found.with_columns(told)
     refused = bool(found["outcome"].str.starts_with("refused").any())
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
     shown: list[RenderableType] = [rows_table(found)]
+    if bias is not None and bias.height:
+        shown.append("What bounding takes from the 500 largest keys (root mean square, in counts):")
+        shown.append(rows_table([{name: _short(value) for name, value in row.items()} for row in bias.to_dicts()]))
     shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
-    data = {"refused": refused, "rules": found.to_dicts()}
+    data = {"refused": refused, "rules": found.to_dicts(), "bias": [] if bias is None else bias.to_dicts()}
     return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
+
+
+def _short(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.3g}")
+
+
+def _around(max_keys: int) -> list[int]:
+    """Bounds to compare with one that is thought of."""
+    return [max(1, max_keys // 4), max(1, max_keys // 2), max_keys, 2 * max_keys, 4 * max_keys, 16 * max_keys]
 
 
 def show_store(store: Path, *, wait: float) -> Answer:

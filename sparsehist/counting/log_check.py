@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -79,6 +80,73 @@ def check_log(
         ...     pl.col("outcome") != "none")["rule"].to_list()
         ['log', 'null or empty key', 'unit above max_keys', 'counted']
     """
+    return checked(
+        source,
+        unit=unit,
+        key=key,
+        max_keys=max_keys,
+        domain=domain,
+        on_null=on_null,
+        on_outside=on_outside,
+        memory_limit=memory_limit,
+        threads=threads,
+        temporary_directory=temporary_directory,
+        key_types=key_types,
+        progress=progress,
+    ).rules
+
+
+class Checked(NamedTuple):
+    """What is found in a log. Secret.
+
+    Attributes:
+        rules: As `check_log` returns it.
+        bias: What bounding would cost; None where a rule refuses the log, or its counts come from elsewhere.
+    """
+
+    rules: pl.DataFrame
+    bias: pl.DataFrame | None
+
+
+def checked(
+    source: object,
+    *,
+    unit: str | Sequence[str] | None,
+    key: Sequence[str],
+    max_keys: int,
+    domain: Domain | str,
+    bounds: Sequence[int] = (),
+    largest_keys: int = 500,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    temporary_directory: Path | None = None,
+    key_types: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Checked:
+    """Run the rules of `check_log`, and price bounds of units where some are given.
+
+    Args:
+        source: The log; this and what follows as for `check_log`.
+        unit: As there.
+        key: As there.
+        max_keys: As there.
+        domain: As there.
+        bounds: For which max_keys to tell the bias.
+        largest_keys: Of how many keys, the largest ones.
+        on_null: As there.
+        on_outside: As there.
+        memory_limit: As there.
+        threads: As there.
+        temporary_directory: As there.
+        key_types: As there.
+        progress: As there.
+
+    Returns:
+        The rules, and for each bound: max_keys, pairs_cut (the share of all pairs of a unit and a key), keep_bias and
+        share_bias (root mean square over the largest keys, in counts).
+    """
     domain = Domain.parse(domain) if isinstance(domain, str) else domain
     wanted = request(
         unit=unit,
@@ -97,20 +165,22 @@ def check_log(
     if isinstance(domain, Product) and domain.names != wanted.key:
         raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
     if isinstance(source, Counts):
-        return _check_counts(source, wanted)
+        return Checked(_check_counts(source, wanted), None)
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
     log = open_log(source, wanted.read).with_key_types(wanted.key_types)
     refusals = _dtype_refusals(log, wanted)
     if refusals:
-        return _table([(refusal[0], None, None, None, None, f"refused: {refusal[1]}") for refusal in refusals])
-    found, outside = _measured(log.with_unit(wanted.unit, wanted.unit_parts), wanted)
-    return _table([(*measured, _outcome(measured, outside, wanted)) for measured in found])
+        return Checked(_table([(rule, None, None, None, None, f"refused: {why}") for rule, why in refusals]), None)
+    found, outside, bias = _measured(log.with_unit(wanted.unit, wanted.unit_parts), wanted, bounds, largest_keys)
+    return Checked(_table([(*measured, _outcome(measured, outside, wanted)) for measured in found]), bias)
 
 
-def _measured(log: Log, wanted: CountRequest) -> tuple[list[Measured], list[str]]:
-    """Run the rules; rows, units, keys and pairs that each one touches, and the columns with keys outside."""
+def _measured(
+    log: Log, wanted: CountRequest, bounds: Sequence[int], largest_keys: int
+) -> tuple[list[Measured], list[str], pl.DataFrame | None]:
+    """Run the rules; rows, units, keys and pairs that each touches, the columns with keys outside, and the bias."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         load(session, log, wanted)
         session.run("check_pairs")
@@ -120,10 +190,14 @@ def _measured(log: Log, wanted: CountRequest) -> tuple[list[Measured], list[str]
         session.connection.register("judged", judged)
         wanted.report("counting")
         found = session.run("check_rules", max_keys=wanted.max_keys).fetchall()
+        bias = None
+        if bounds:
+            session.connection.register("bounds", pl.DataFrame({"max_keys": sorted(set(bounds))}))
+            bias = session.read("check_bias", largest=largest_keys)
     measured = [
         (rule, *(None if number is None else int(number) for number in numbers)) for _, rule, *numbers in found
     ]
-    return measured, outside
+    return measured, outside, bias
 
 
 def _judged(keys: pl.Series, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.checking import Problem
-from sparsehist.sqlfront.dry_run import DryRun
 from sparsehist.sqlfront.heads import Statement
 from sparsehist.sqlfront.results import Outcome, SqlResult
 from sparsehist.sqlfront.session import Session
+
+if TYPE_CHECKING:
+    from sparsehist.sqlfront.dry_run import DryRun
 
 
 def run_script(
@@ -39,7 +41,7 @@ def run_script(
         for problem in problems:
             note(_refused(problem))
         return outcomes
-    foreseen = DryRun(session.store) if dry_run else None
+    foreseen = _foreseen(session) if dry_run else None
     for step in _in_order(statements, problems):
         if isinstance(step, Problem):
             note(_refused(step))
@@ -49,6 +51,12 @@ def run_script(
         if outcome.error is not None and not keep_going:
             break
     return outcomes
+
+
+def _foreseen(session: Session) -> DryRun:
+    from sparsehist.sqlfront.dry_run import DryRun  # workloads, and what of scipy they need, take a quarter second
+
+    return DryRun(session.store)
 
 
 def _in_order(statements: Sequence[Statement], problems: Sequence[Problem]) -> list[Statement | Problem]:

@@ -10,6 +10,17 @@ All terms are positive, so nothing cancels however small p is. The releases toge
 approximate rho-zCDP with rho the finest level (or (epsilon, delta_infinity)-DP, and so on); the event is that of the
 realised history, so levels and thresholds may be chosen by looking at earlier releases.
 
+Discrete Laplace noise that no transform has room for is bounded by Laplace noise of the same rates b as well, with
+the events read on cells [x - 1/2, x + 1/2]. From the finest level to the coarsest, each step of the discrete chain
+puts on a cell at most e**(b/2 + b**2/12) times what the Laplace step puts there from anywhere in the cell before:
+
+- at the finest level a cell has P[Z = x] = tanh(b/2) e**(-b|x|) against at least that divided by e**(b/2), as
+  (1 + e**(-b/2)) / (1 + e**-b) <= e**(b/2) at 0, and 1 / cosh(b/2) elsewhere;
+- noise stays with probability (sinh(c/2) / sinh(f/2))**2 <= (c/f)**2, and so moves oftener by a factor of at most
+  (sinh(c/2) / (c/2))**2 <= e**(c**2/12);
+- where it moves, the Laplace mass of another cell is least from the edge farther off, that of its own from either:
+  the ratio is 2 / (1 + e**-c) = e**(c/2) / cosh(c/2).
+
 A term is exact to a relative 1e-12 of p for Gaussian noise (quadrature: `sparsehist.histogram.recursion`), Laplace
 noise (quadrature: `sparsehist.histogram.laplace_history`) and discrete Laplace, Poisson and Skellam noise
 (transforms: `sparsehist.histogram.lattice_history`). It is an upper bound, at most P[exceeds in this round], where
@@ -38,8 +49,6 @@ from sparsehist.noise.skellam import Skellam
 from sparsehist.privacy.levels import Level, as_level
 
 Past = Sequence[tuple[Level, float]]
-
-_NEARLY_CONTINUOUS = 0.02
 
 
 def open_delta(family: Family, releases: Past, max_keys: int) -> float:
@@ -126,8 +135,6 @@ def _is_exact(family: Family, past: list[tuple[Fraction, float]], level: Fractio
     upper = {known: math.floor(bound) for known, bound in lowest.items()}
     if isinstance(family, Laplace):
         return not laplace_history.leaves_out(upper, level)
-    if isinstance(family, DiscreteLaplace) and float(family.rate(max(level, *upper))) < _NEARLY_CONTINUOUS:
-        return False
     if isinstance(family, DiscreteLaplace | Poisson | Skellam):
         return not leaves_out(family, upper, level, math.floor(threshold - 1))
     return False
@@ -146,15 +153,15 @@ def _joint(
     if isinstance(family, Laplace):
         return laplace_history.exceeding(dict(lowest), level, margin, float(family.sensitivity))
     bounds = {known: math.floor(bound) for known, bound in lowest}
-    if isinstance(family, DiscreteLaplace):
-        finest = float(family.rate(max(level, *bounds)))
-        if finest < _NEARLY_CONTINUOUS:
-            # Laplace noise read at half integers; each step's law differs by less than rate**2 of itself.
-            halves = {known: bound + 0.5 for known, bound in bounds.items()}
-            found = laplace_history.exceeding(halves, level, math.floor(margin) + 0.5, float(family.sensitivity))
-            return found * (1.0 + (len(bounds) + 1) * finest**2)
     survival = conditional_survival(family, bounds, level, math.floor(margin))
-    return math.exp(float(family.log_tail(margin, level))) * survival
+    found = math.exp(float(family.log_tail(margin, level))) * survival
+    if isinstance(family, DiscreteLaplace) and leaves_out(family, bounds, level, math.floor(margin)):
+        # Laplace noise read at half integers; see the module for the factor.
+        rates = [float(family.rate(known)) for known in {level, *bounds}]
+        halves = {known: bound + 0.5 for known, bound in bounds.items()}
+        real = laplace_history.exceeding(halves, level, math.floor(margin) + 0.5, float(family.sensitivity))
+        found = min(found, real * math.exp(math.fsum(rate / 2 + rate**2 / 12 for rate in rates)))
+    return found
 
 
 def _log_gaussian(family: Gaussian, lowest: dict[Fraction, float], level: Fraction, margin: float) -> float:

@@ -17,7 +17,7 @@ from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import CellMetadata, read_metadata
+from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
@@ -40,14 +40,22 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        state = self.held.state
-        earlier = state.releases(self.path_id) if self.held.declaration.domain.is_open else []
-        spent = read_metadata(earlier[-1].metadata).delta_spent if earlier else None
-        return cell_metadata(self.held.declaration, request, state.past(self.path_id), spent)
+        before = self._last_in_open_domain()
+        spent = None if before is None else before.delta_spent
+        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id), spent)
 
     def statement(self, request: CellRequest, metadata: CellMetadata) -> tuple[str, bool]:
         past = self.held.state.past(self.path_id)
-        return cell_statement(self.held.declaration, present(request.level), metadata, past)
+        words, is_bound = cell_statement(self.held.declaration, present(request.level), metadata, past)
+        before = self._last_in_open_domain()
+        return words, is_bound or (before is not None and bool(before.delta_is_bound))
+
+    def _last_in_open_domain(self) -> Metadata | None:
+        """What the release before said: its delta_infinity is spent, bound or not."""
+        if not self.held.declaration.domain.is_open:
+            return None
+        earlier = self.held.state.releases(self.path_id)
+        return read_metadata(earlier[-1].metadata) if earlier else None
 
     def draw(
         self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator

@@ -14,12 +14,20 @@ from mpmath import mp
 
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, present
-from sparsehist.histogram import effective_threshold, grid_step, laplace_history, release_dense
+from sparsehist.histogram import (
+    effective_threshold,
+    grid_step,
+    laplace_history,
+    lattice_history,
+    never_exceeds,
+    release_dense,
+)
 from sparsehist.histogram.lattice_history import conditional_survival
 from sparsehist.histogram.never_exceeds import (
     delta_of,
     first_exceedances,
     open_delta,
+    open_delta_is_exact,
     probability_for,
     threshold_for_exceedance,
 )
@@ -289,14 +297,44 @@ def test_noise_too_wide_for_a_transform_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("levels", [["0.015", "0.019"], ["0.012", "0.01", "0.019"], ["0.006", "0.019", "0.01"]])
-def test_wide_discrete_laplace_noise_is_bounded_by_laplace_noise(levels: list[str]) -> None:
-    """Above the transform's exact number, by no more than two thousandths."""
+def test_wide_discrete_laplace_noise_is_bounded_by_laplace_noise(
+    monkeypatch: pytest.MonkeyPatch, levels: list[str]
+) -> None:
+    """Where no transform has room: above its exact number, by no more than half of the sum of the rates."""
     family = DiscreteLaplace()
     bounds = {as_level(level): int(18 / float(level)) for level in levels}
     new, margin = bounds.popitem()
+    monkeypatch.setattr(lattice_history, "_MOST_WORK", 1 << 20)
+    never_exceeds._joint.cache_clear()
     exact = conditional_survival(family, bounds, new, margin) * math.exp(float(family.log_tail(margin, new)))
     releases = [(level, bound + 1.0) for level, bound in [*bounds.items(), (new, margin)]]
-    assert exact <= first_exceedances(family, releases)[-1] <= exact * 1.002
+    assert first_exceedances(family, releases)[-1] == pytest.approx(exact, rel=1e-12)
+    assert open_delta_is_exact(family, releases)
+    monkeypatch.setattr(lattice_history, "_MOST_WORK", 1)
+    never_exceeds._joint.cache_clear()
+    half = math.fsum(map(float, levels)) / 2
+    assert exact < first_exceedances(family, releases)[-1] <= exact * (1 + 1.02 * half)
+    assert not open_delta_is_exact(family, releases)
+    never_exceeds._joint.cache_clear()
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.005, 1e-5])
+@pytest.mark.parametrize("share", [0.999, 0.5, 0.1])
+def test_a_discrete_step_puts_little_more_on_a_cell_than_a_real_one(rate: float, share: float) -> None:
+    """The factor of the bound, step by step in 30 digits: from the worst place of a cell to each of 200 others."""
+    with mp.workdps(30):
+        fine, coarse = mp.mpf(rate), mp.mpf(rate) * share
+        factor = mp.exp(coarse / 2 + coarse**2 / 12)
+        stays, real_stays = (mp.sinh(coarse / 2) / mp.sinh(fine / 2)) ** 2, (coarse / fine) ** 2
+        assert stays <= real_stays
+        for away in range(200):
+            discrete = (1 - stays) * mp.tanh(coarse / 2) * mp.exp(-coarse * away)
+            # From the edge of the cell that is farther off, or from the edge of its own.
+            far = mp.exp(-coarse * away) * (1 - mp.exp(-coarse)) / 2
+            assert discrete <= factor * (1 - real_stays) * far
+        first = (1 - mp.exp(-fine / 2), mp.exp(-fine) * mp.sinh(fine / 2))
+        for x, mass in enumerate(first):
+            assert mp.tanh(fine / 2) * mp.exp(-fine * x) <= mp.exp(fine / 2) * mass
 
 
 def by_jumps(bounds: list[tuple[float, float]], draws: int, rng: np.random.Generator) -> int:

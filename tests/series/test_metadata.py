@@ -100,7 +100,8 @@ def test_metadata_says_where_a_delta_is_a_bound() -> None:
     assert marks("poisson", 1, ["1e-4", "1e-7"]) == [None, True]
     assert marks("gaussian", 2, ["1", "0.001", "0.1"]) == [None, None, None]
     assert marks("laplace", 1, ["1", "1e-4", "0.5"]) == [None, True, True]
-    assert marks("discrete_laplace", 1, ["0.005", "0.01"]) == [None, True]
+    assert marks("discrete_laplace", 1, ["0.005", "0.01"]) == [None, None]
+    assert marks("discrete_laplace", 1, ["0.0005", "0.001", "1"]) == [None, True, True]
 
 
 @pytest.mark.parametrize(("max_keys", "said"), [(1, "units"), (4, "units once per cell they are in")])

@@ -35,6 +35,30 @@ def release(store: Path, out: Path, name: str, **request: object) -> sh.Release:
     return released
 
 
+STEPS = 60
+
+
+def day(step: int) -> pl.DataFrame:
+    """The log of a step, the same in every process; users come back."""
+    rng = np.random.default_rng(step)
+    keys = [f"k{k}" for k in rng.zipf(1.4, 600) % 60]
+    return pl.DataFrame({"user": rng.integers(0, 40 * step + 200, 600), "key": keys})
+
+
+def go_on(store: Path, out: Path) -> None:
+    """Append and release step by step from where a killed run left off, the last ones again."""
+    series = sh.create_running(
+        store, name="days", unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)", steps=STEPS,
+        if_exists="reuse", wait=20,
+    )  # fmt: skip
+    for step in range(max(1, series.appended()), STEPS + 1):
+        series.append(day(step), step=step)
+        for at in (step, 1 + 7 * step % step):
+            name = f"r{step}_{at}"
+            released = series.release(name, step=at, level=LEVELS[step % len(LEVELS)], threshold=60.0)
+            released.write_parquet(out / f"{name}.parquet")
+
+
 def main(work: str, store: Path, out: Path) -> None:
     """Do one piece of work."""
     if work == "create":
@@ -43,6 +67,10 @@ def main(work: str, store: Path, out: Path) -> None:
         release(store, out, "second", **SECOND)
     elif work == "drop":
         sh.open(store).drop("visits")
+    elif work == "running":
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        go_on(store, out)
     elif work == "many":
         made = sh.open(store, wait=20).series("visits").releases().height
         for i in range(max(0, made - 2), 100_000):  # the last ones again, then on

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.series.planning import Plan
+    from sparsehist.series.store_handle import Store
 
 _SELDOM = 0.0005
 _SHORT = {
@@ -64,6 +65,9 @@ def plan(
     plot: Annotated[
         Path | None, Parameter(help="Also draw it: a file .svg or .png; needs sparsehist[plots].")
     ] = None,
+    step: Annotated[
+        int | None, Parameter(help="Of a running series: the step whose running counts would be released.")
+    ] = None,
     wait: Wait = 0.0,
 ) -> Answer:
     r"""Show what releases would do, before any of them is made.
@@ -99,7 +103,10 @@ def plan(
         from sparsehist.cli.commands import opening
 
         with opening(store, wait) as opened:
-            made = opened.series(str(series)).plan(**asked)
+            if step is None:
+                made = opened.series(str(series)).plan(**asked)
+            else:
+                made = _of_step(opened, str(series), step, asked)
     else:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
@@ -110,6 +117,17 @@ def plan(
     if plot is not None:
         made.save_plot(plot)
     return Answer(_data(made, plot), _shown(made, plot))
+
+
+def _of_step(opened: Store, series: str, step: int, asked: dict[str, Any]) -> Plan:
+    from sparsehist.errors import DeclarationError
+    from sparsehist.running.running_series import open_running
+
+    wrong = [name for name in ("shows", "equal") if name in asked]
+    if wrong:
+        raise DeclarationError(f"--{wrong[0]} has no meaning with --step: give levels")
+    given = {name: value for name, value in asked.items() if name != "probability"}
+    return open_running(opened, series).plan(step=step, **given)
 
 
 def _whole(cells: str | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_text
-from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.report.progress import Progress, reporting
@@ -28,8 +28,10 @@ from sparsehist.running.step_files import StepFiles, write_step
 from sparsehist.series import pipeline
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
+from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import Series, StoredSeries
+from sparsehist.series.spending import settled, spending
 from sparsehist.series.store_handle import Store
 from sparsehist.store import (
     NewSeries,
@@ -228,6 +230,56 @@ class RunningSeries(StoredSeries):
             )  # fmt: skip
             origin = self.store._origin(state)
         return Release(frame, metadata, origin=origin, repeated=repeated)
+
+    def plan(
+        self,
+        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
+        *,
+        step: int,
+        false_keys: float | None = None,
+        threshold: float | None = None,
+        delta: float | None = None,
+        counts: Sequence[int] = COUNTS,
+        wait: float | None = None,
+    ) -> Plan:
+        """Say what releases of a step would publish at candidate levels, each on its own; spends and draws nothing.
+
+        Depends on the declaration and on what was released before, never on the counts: the step need not have been
+        appended.
+
+        Args:
+            levels: Candidate levels, exact; 0.001, 0.01, 0.1 and 1 by default.
+            step: Whose running counts, from 1.
+            false_keys: Expected number of empty keys among the published; 0.01 where no threshold is given either.
+            threshold: In counts, instead.
+            delta: For an open domain, instead: what the release may take of its delta.
+            counts: True counts to show the error at.
+            wait: Seconds to wait for the store; the store's own by default.
+
+        Returns:
+            The plan: tables by level and by count, and `plot()`.
+
+        Raises:
+            DeclarationError: If a parameter is wrong.
+            LevelError: If a level is no level, cannot be served, or nearly is one that was released.
+            ThresholdError: If a threshold cannot be served.
+            BudgetExceededError: If the delta of an open domain has no room for a release.
+        """
+        chosen = running_round.at_step(
+            requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta), step, self.steps
+        )
+        with self._hold(wait) as (state, record):
+            ledger, past = Ledger.of(state), state.past_points(record.path_id)
+        noise = running_round.step_noise(self.steps, self.declaration.max_keys)
+        releases = []
+        for level in checked_levels(levels):
+            goal = level if isinstance(level, EpsilonDelta) else None
+            asked = replace(chosen, goal=goal, level=None if isinstance(level, EpsilonDelta) else level)
+            request = settled(ledger, self.declaration, asked)
+            about = running_round.running_metadata(self.declaration, noise, request, past)
+            spends = spending(ledger, record.series_id, self.declaration, CELLS, request, about)
+            releases.append((about, spends))
+        return plan_of(ledger, self.declaration, releases, counts)
 
     def finish(self, *, who: str | None = None, wait: float | None = None) -> None:
         """Erase which pairs of units and keys counted; nothing can be appended afterwards, releases go on.

@@ -20,6 +20,7 @@ from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.budgets import Budget, Limits, budget
 from sparsehist.ledger.ledger import Ledger, Spending, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
 from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -209,19 +210,33 @@ def planned(
         chosen: How the threshold is chosen.
         counts: True counts to show the error at.
     """
+    found = _levels_wanted(ledger, series_id, declaration, past, wanted, chosen)
+    asked = (
+        replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
+        for level in found
+    )
+    releases = (cell_release(ledger, series_id, declaration, request, past) for request in asked)
+    return plan_of(ledger, declaration, releases, counts)
+
+
+def plan_of(
+    ledger: Ledger,
+    declaration: Declaration,
+    releases: Iterable[tuple[CellMetadata, Spending]],
+    counts: Sequence[int],
+) -> Plan:
+    """The plan of some releases, each on its own: what is public of them, and what they would add to the ledger."""
     shown = _checked_counts(counts)
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
-    for level in _levels_wanted(ledger, series_id, declaration, past, wanted, chosen):
-        request = replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
-        parameters, release = cell_release(ledger, series_id, declaration, request, past)
+    for parameters, release in releases:
         by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
-        by_count += _count_rows(declaration, release.level, parameters.effective_threshold, shown)
+        by_count += _count_rows(parameters.family, release.level, parameters.effective_threshold, shown)
     return Plan(by_level, by_count, declaration.noise)
 
 
 def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Effect) -> dict[str, Any]:
-    family, effective = declaration.family, parameters.effective_threshold
+    family, effective = parameters.family, parameters.effective_threshold
     shown = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
     least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
@@ -235,10 +250,7 @@ def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetada
     }
 
 
-def _count_rows(
-    declaration: Declaration, level: Fraction, effective: float, counts: Sequence[int]
-) -> list[dict[str, Any]]:
-    family = declaration.family
+def _count_rows(family: Family, level: Fraction, effective: float, counts: Sequence[int]) -> list[dict[str, Any]]:
     probabilities = publication_probability(family, level, effective, counts).tolist()
     errors = [mean_error(family, level, effective, count) for count in counts]
     return [
@@ -324,12 +336,12 @@ def _levels_wanted(
 ) -> list[Fraction | EpsilonDelta]:
     found: list[Fraction | EpsilonDelta] = []
     if wanted.levels is not None:
-        found += _checked_levels(wanted.levels)
+        found += checked_levels(wanted.levels)
     if wanted.shows is not None:
         found.append(_level_that_shows(ledger, series_id, declaration, past, wanted, chosen))
     if wanted.equal is not None:
         found.append(_cap_of_equal(ledger, declaration, wanted.equal))
-    return found or _checked_levels(LEVELS)
+    return found or checked_levels(LEVELS)
 
 
 def _level_that_shows(
@@ -389,9 +401,15 @@ def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Bu
     return budget(epsilon=goal.epsilon, delta=goal.delta, route=route, opens=declaration.domain.is_open)
 
 
-def _checked_levels(
+def checked_levels(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
 ) -> list[Fraction | EpsilonDelta]:
+    """Candidate levels, exact and each once.
+
+    Raises:
+        DeclarationError: If there are none.
+        LevelError: If one is no level.
+    """
     many = isinstance(levels, Iterable) and not isinstance(levels, str)
     given: list[Any] = list(levels) if many else [levels]  # type: ignore[arg-type]
     exact = list(dict.fromkeys(map(level_or_goal, given)))

@@ -62,6 +62,14 @@ def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
     assert sparsehist("drop", daily, "--series", "daily", "--yes").code == 0
 
 
+def test_a_plan_of_a_step_to_come(sparsehist, daily):
+    """What day 7 will publish."""
+    planned = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--level", "0.5", "--json")
+    assert planned.code == 0, planned.err
+    wrong = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--shows", 50)
+    assert wrong.code == 2 and "give levels" in wrong.err
+
+
 def test_a_step_is_for_running_series_only(sparsehist, declared):
     """Other series have none."""
     assert sparsehist("create", "t", *declared).code == 0

@@ -198,6 +198,23 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
     assert series.release("again", step=1, level="0.5", threshold=1.0).frame.equals(first.frame)
 
 
+def test_a_plan_says_what_a_day_will_publish_before_it_has_come() -> None:
+    """By the noise of that day, what is public of its release, and what the release would add; nothing is spent."""
+    series = started(DAYS, steps=30, cap="0.5")
+    series.release("first", step=1, level="0.2")
+    planned = series.plan(["0.1", "0.3", "0.6"], step=29)
+    assert planned.levels["adds"].to_list() == ["0", "0.1", "0.4"]
+    assert planned.levels["refused"].is_null().to_list() == [True, True, False]
+    stds = np.sqrt(step_noise(30, 2)._covariance[28, 28] / (2 * np.array([0.1, 0.3, 0.6])))
+    np.testing.assert_allclose(planned.levels["std"], stds)
+    third = series.release("third", step=3, level="0.1").metadata
+    assert series.plan(["0.1"], step=3).levels["threshold"].item() == third["threshold"]
+    with pytest.raises(LevelError, match="1e-6"):
+        series.plan(["0.10000001"], step=2)
+    with pytest.raises(DeclarationError, match="from 1 to 30"):
+        series.plan(step=31)
+
+
 class TestOpenDomains:
     """Keys that cannot be listed: an empty key is never shown, and delta is spent over all points."""
 

@@ -23,10 +23,11 @@ class Log(NamedTuple):
     write: Callable[[Path], None]
 
 
-def generated(rows: int, *, text_units: bool = False) -> Log:
-    """A made-up search log."""
-    units = "text" if text_units else "integer"
-    return Log(f"{rows:,} rows, {units} units", 20, partial(generate, rows=rows, text_units=text_units))
+def generated(rows: int, ids: str, activity: float) -> Log:
+    """A made-up search log; of heavier tails, larger row groups."""
+    row_group = 100_000 if activity < 1 else 1_000_000
+    work = partial(generate, rows=rows, ids=ids, activity=activity, row_group=row_group)
+    return Log(f"{rows:,} rows, {ids} ids, activity {activity}", 20, work)
 
 
 def packages(cran: Path) -> Log:
@@ -34,12 +35,15 @@ def packages(cran: Path) -> Log:
     return Log("CRAN, twelve days: package", 30, partial(_write_packages, cran=cran))
 
 
-def generate(path: Path, rows: int, *, text_units: bool = False) -> None:
+def generate(
+    path: Path, rows: int, *, ids: str = "small", activity: float = 0.7, row_group: int | None = None
+) -> None:
     """Write a log with ten rows a unit and twice as many rows as queries to draw from, in a process of its own."""
     generator = Path(__file__).with_name("generated_log.py")
     # There are no more than 2^24 queries to invent.
     scale = [f"--rows={rows}", f"--units={max(rows // 10, 1)}", f"--keys={max(min(rows // 2, 2**24), 1)}"]
-    subprocess.run([sys.executable, generator, path, *scale, *["--text-units"] * text_units], check=True)
+    kind = [f"--ids={ids}", f"--activity={activity}", *([f"--row-group={row_group}"] if row_group else [])]
+    subprocess.run([sys.executable, generator, path, *scale, *kind], check=True)
 
 
 def _write_packages(path: Path, cran: Path) -> None:

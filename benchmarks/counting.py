@@ -84,7 +84,8 @@ def main() -> None:
     parser = arguments(__doc__, runs=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--max-keys", type=int, default=20)
-    parser.add_argument("--text-units", action="store_true")
+    parser.add_argument("--ids", choices=("small", "random", "uuid"), default="random")
+    parser.add_argument("--activity", type=float, default=0.7)
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of a generated one")
     parser.add_argument("--out", type=Path)
@@ -94,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = options.log or Path(directory) / "log.parquet"
         if options.log is None:
-            generate(path, options.rows, text_units=options.text_units)
+            generate(path, options.rows, ids=options.ids, activity=options.activity)
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for _ in range(options.runs):
             for name in names:
@@ -104,7 +105,7 @@ def main() -> None:
         for name, found in runs.items()
     }
     print(table(medians))
-    asked = {name: getattr(options, name) for name in ("rows", "runs", "max_keys", "text_units")}
+    asked = {name: getattr(options, name) for name in ("rows", "runs", "max_keys", "ids", "activity")}
     report("counting with bounding next to plain counts", started, asked | {"medians": medians}, runs, options.out)
 
 

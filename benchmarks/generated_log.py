@@ -1,10 +1,11 @@
-"""Write a reproducible search log of any size to Parquet: columns `user_id` (Int64) and `query` (String).
+"""Write a reproducible search log of any size to Parquet: columns `user_id` (Int64 or String) and `query` (String).
 
-    python benchmarks/generated_log.py log.parquet --rows 10_000_000 --units 1_000_000 --keys 5_000_000
+    python benchmarks/generated_log.py log.parquet --rows 10_000_000 --units 1_000_000 --keys 5_000_000 --ids uuid
 
 Queries follow a Zipf law; the r-th query is asked with probability proportional to r**-exponent. Units are
 drawn with log-normal activity, so that a few of them hold many more keys than the bound. Queries are two or
-three invented words, all different, with accents in about one word of eight.
+three invented words, all different, with accents in about one word of eight. Ids of units are numbers from 0 on
+("small"), random ones of 63 bits ("random"), or random UUIDs as text ("uuid").
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def generated_log(
     *,
     exponent: float = 1.05,
     activity: float = 0.7,
-    text_units: bool = False,
+    ids: str = "small",
     rng: np.random.Generator,
 ) -> pl.DataFrame:
     """Make the log.
@@ -85,7 +86,7 @@ def generated_log(
         n_keys: Queries that rows are drawn from.
         exponent: Of the Zipf law of the queries.
         activity: Standard deviation of the logarithm of a unit's share; 0 makes all alike.
-        text_units: Write unit ids as strings such as "u00001234".
+        ids: "small", "random" or "uuid".
         rng: Randomness.
 
     Returns:
@@ -93,11 +94,22 @@ def generated_log(
     """
     key_numbers = numbers_by_law(np.arange(1, n_keys + 1, dtype=np.float64) ** -exponent, n_rows, rng)
     unit_numbers = numbers_by_law(np.exp(activity * rng.standard_normal(n_units)), n_rows, rng)
-    units = pl.Series("user_id", unit_numbers.astype(np.int64))
-    frame = pl.DataFrame({"user_id": units, "query": queries(n_keys, rng).gather(key_numbers)})
-    if text_units:
-        frame = frame.with_columns(pl.format("u{}", pl.col("user_id").cast(pl.String).str.zfill(8)).alias("user_id"))
-    return frame
+    texts = queries(n_keys, rng).gather(key_numbers)
+    if ids == "small":
+        units = pl.Series(unit_numbers.astype(np.int64))
+    elif ids == "random":
+        units = pl.Series(rng.integers(2**63, size=n_units, dtype=np.int64)[unit_numbers])
+    else:
+        units = uuids(n_units, rng).gather(unit_numbers)
+    return pl.DataFrame({"user_id": units, "query": texts})
+
+
+def uuids(size: int, rng: np.random.Generator) -> pl.Series:
+    """Random UUIDs, as text."""
+    digits = np.frombuffer(b"0123456789abcdef", dtype="S1")[rng.integers(16, size=(size, 32), dtype=np.uint8)]
+    text = pl.DataFrame({"hex": digits.view("S32").ravel().astype("U32")})
+    cuts = ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))
+    return text.select(pl.concat_str([pl.col("hex").str.slice(*cut) for cut in cuts], separator="-")).to_series()
 
 
 def main() -> None:
@@ -109,7 +121,8 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5_000_000)
     parser.add_argument("--exponent", type=float, default=1.05)
     parser.add_argument("--activity", type=float, default=0.7)
-    parser.add_argument("--text-units", action="store_true")
+    parser.add_argument("--ids", choices=("small", "random", "uuid"), default="small")
+    parser.add_argument("--row-group", type=int, help="rows of a row group; as Polars likes if not given")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     frame = generated_log(
@@ -118,10 +131,10 @@ def main() -> None:
         options.keys,
         exponent=options.exponent,
         activity=options.activity,
-        text_units=options.text_units,
+        ids=options.ids,
         rng=seeded(options.seed),
     )
-    frame.write_parquet(options.path)
+    frame.write_parquet(options.path, row_group_size=options.row_group)
 
 
 if __name__ == "__main__":

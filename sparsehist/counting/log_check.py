@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
-from sparsehist.counting.given import given_counts
+from sparsehist.counting.count import given_counts
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.counting.with_duckdb import load, open_session, unpacked

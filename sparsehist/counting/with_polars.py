@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from sparsehist.counting import bounding
 from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
-from sparsehist.counting.codes import CODE_BITS, Codes32, by_first_bits, first_of_runs
-from sparsehist.counting.columns import Keys, Units
+from sparsehist.counting.codes import CODE_BITS, Codes32, Keys, Units, by_first_bits, first_of_runs
 from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors

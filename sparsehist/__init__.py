@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
+    from sparsehist.choice.max_keys import MaxKeysChoice, choose_max_keys
     from sparsehist.counting import Counts, Files, Query, check_log
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
@@ -48,6 +49,7 @@ __all__ = [
     "Integers",
     "Kronecker",
     "Marginals",
+    "MaxKeysChoice",
     "MultipleRelease",
     "Open",
     "Plan",
@@ -71,6 +73,7 @@ __all__ = [
     "backup",
     "check_log",
     "check_query",
+    "choose_max_keys",
     "create",
     "create_running",
     "dense",
@@ -94,6 +97,7 @@ __all__ = [
 _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local", "noise", "privacy", "workload")
 
 _HOME = {
+    "sparsehist.choice.max_keys": ("MaxKeysChoice", "choose_max_keys"),
     "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.guarantee.check": ("check_query",),

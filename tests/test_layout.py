@@ -47,6 +47,7 @@ SHELL = (
         "ledger",
         "series",
         "running",
+        "choice",
         "sessions",
         "figures",
         "sqlfront",
@@ -316,7 +317,8 @@ def test_the_public_names_are_these():
             "Integers",
             "Kronecker",
         ),
-        *("Marginals", "MultipleRelease", "Open", "Plan", "Prefix", "Product", "Query", "Ranges", "Release"),
+        *("Marginals", "MaxKeysChoice", "MultipleRelease", "Open", "Plan", "Prefix", "Product", "Query", "Ranges"),
+        "Release",
         *(
             "RunningSeries",
             "Series",
@@ -328,7 +330,8 @@ def test_the_public_names_are_these():
             "Workload",
             "WorkloadRelease",
         ),
-        *("__version__", "adopt", "audiences", "backup", "check_log", "check_query", "create", "create_running"),
+        *("__version__", "adopt", "audiences", "backup", "check_log", "check_query", "choose_max_keys", "create"),
+        "create_running",
         *("dense", "errors"),
         *(
             "histogram",

@@ -1,0 +1,289 @@
+"""How many keys a unit should count towards, found from two small releases.
+
+What bounding takes from the largest keys depends on who has them: units with many keys mostly have rare ones. First
+a part of the level goes into a release of the keys, which shows the largest ones; then as much into the number of
+units by how many keys they have and how many of the largest ones: each unit is in one cell of that table. It tells
+what each bound would take from the largest keys together, which is weighed against the noise. How it is spread over
+these keys is not known, between evenly and as their counts are: the geometric mean of both is taken.
+
+Source: our own derivation; the table of one cell a unit has sensitivity 1 whatever its keys.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.domain import Domain, Integers, Product
+from sparsehist.domain.base import key_names
+from sparsehist.errors import DeclarationError, NotFoundError, present
+from sparsehist.guarantee.check import check_query
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.noise.family import FloatArray
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.report.progress import Progress, reporting
+from sparsehist.series.cell_parameters import requested
+from sparsehist.series.creation import create
+from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
+from sparsehist.series.metadata import read_metadata
+from sparsehist.series.spending import cell_release, cells_of
+from sparsehist.series.store_handle import Store
+from sparsehist.store.layout import spill_directory
+
+BOUNDS = (
+    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 125, 150, 200, 250, 300, 400, 500, 700),
+    *(1000, 1500, 2000),
+)
+"""What is chosen from."""
+
+_USUAL_LEVEL = Fraction(1, 10)
+_FIRST_BOUND = 5
+# Twice as many keys each: the last classes hold all that have more.
+_CLASSES, _CLASSES_OF_LARGEST = 15, 10
+_FALSE_CLASSES = 0.2
+# Counts of units are easier to explain than weighted ones: these have to be better by so much.
+_WORTH_SHARING = 0.95
+
+
+@dataclass(frozen=True)
+class MaxKeysChoice:
+    """What was chosen, and by which estimates; public.
+
+    Attributes:
+        max_keys: Keys a unit should count towards.
+        bounding: "keep" or "share".
+        estimates: What each bound would cost a key among the largest, in counts: max_keys, bounding, bias (root mean
+            square over these keys), noise (standard deviation) and error (both together).
+        level: What the choice cost, exact text, in the series `keys` and `profile`.
+        keys: Name of the series whose release showed the largest keys.
+        profile: Name of the series of the number of units by how many keys they have.
+    """
+
+    max_keys: int
+    bounding: str
+    estimates: pl.DataFrame
+    level: str
+    keys: str
+    profile: str
+
+    def __repr__(self) -> str:
+        """The choice and its price."""
+        return f"MaxKeysChoice(max_keys={self.max_keys}, bounding={self.bounding!r}, level={self.level!r})"
+
+
+def choose_max_keys(
+    store: str | os.PathLike[str] | Store,
+    source: object,
+    *,
+    unit: str | Sequence[str],
+    key: str | Sequence[str],
+    domain: Domain | str,
+    name: str = "choice",
+    noise: NoiseChoice = "gaussian",
+    population: str = "default",
+    largest_keys: int = 500,
+    level: Level = "0.005",
+    release_level: Level | None = None,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    engine: Engine = "auto",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+    who: str | None = None,
+    wait: float = 0.0,
+    seed: int | None = None,
+) -> MaxKeysChoice:
+    """Choose max_keys, and whether to keep or to share, by two small private releases of the log.
+
+    The releases stand in the ledger of the population, and whatever is released of the log later adds to them. Asked
+    again with the same name, the store gives the same choice at no cost.
+
+    Args:
+        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        source: The log, as for `create`; not `Counts`.
+        unit: Column of the privacy unit, or several.
+        key: Column of the key, or several.
+        domain: All keys that could occur, or its text.
+        name: Of the choice: its series are called `name`_keys and `name`_profile.
+        noise: Family of noise of the later series.
+        population: Whose costs add up.
+        largest_keys: For how many keys, the largest ones, the error is to be small; public, at least 1.
+        level: What the choice may cost; half of it goes into each release.
+        release_level: Level of the later release, which decides how much noise a bound costs; 0.1 if it is not known.
+        on_null: As for `create`.
+        on_outside: As for `create`.
+        engine: As for `create`.
+        memory_limit: As for `create`.
+        threads: As for `create`.
+        progress: As for `create`.
+        who: As for `create`.
+        wait: Seconds to wait for a store in use.
+        seed: Makes a ":memory:" store reproducible.
+
+    Returns:
+        The choice, with the estimates it rests on.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        DataError: If the log breaks a rule.
+        BudgetExceededError: If the budget of the population has no room for the choice or, where its level is given,
+            for the later release; before anything is drawn.
+        NotFoundError: If the first release shows no key at all: the level is too small for this log.
+
+    Example:
+        >>> import sparsehist as sh
+        >>> rows = range(40_000)
+        >>> log = pl.DataFrame({"user": [i // 8 for i in rows], "page": [f"p{i % 8}" for i in rows]})
+        >>> pages = sh.Strings(max_bytes=4)
+        >>> sh.choose_max_keys(":memory:", log, unit="user", key="page", domain=pages, seed=2).max_keys
+        12
+    """
+    if isinstance(source, Counts):
+        raise DeclarationError("Counts hold no units: choose max_keys from the log itself")
+    if isinstance(largest_keys, bool) or not isinstance(largest_keys, int) or largest_keys < 1:
+        raise DeclarationError(f"largest_keys must be a whole number of keys, got {largest_keys!r}")
+    whole = as_level(level)
+    half = level_text(whole / 2)
+    later = _USUAL_LEVEL if release_level is None else as_level(release_level)
+    declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
+    shared = not load_family(noise if isinstance(noise, str) else "gaussian", 1).integer
+    bounding = "share" if shared else "keep"
+    first = declare(
+        name=f"{name}_keys", unit=unit, key=key, max_keys=_FIRST_BOUND, domain=domain, noise=noise, cap=None,
+        bounding=bounding, **declared,
+    )  # fmt: skip
+    classes = Product(keys=Integers(_CLASSES), largest=Integers(_CLASSES_OF_LARGEST))
+    second = declare(
+        name=f"{name}_profile", unit="unit", key=["keys", "largest"], max_keys=1, domain=classes, noise=noise,
+        cap=None, population=population, on_null="error", on_outside="error",
+    )  # fmt: skip
+    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
+    run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
+    counted: dict[str, Any] = {"engine": engine, "memory_limit": memory_limit, "threads": threads}
+    planned = [(first, half), (second, half)]
+    if release_level is not None:
+        planned.append((replace(first, name="later"), level_text(later)))
+    _check_room(home, planned)
+    with reporting(progress) as report:
+        keys = create(
+            home, source, name=first.name, unit=unit, key=key, max_keys=_FIRST_BOUND, domain=first.domain,
+            noise=noise, bounding=bounding, if_exists="reuse", **declared, **counted, **run,
+        ).release("largest", level=half)  # fmt: skip
+        largest = keys.frame.head(largest_keys).select(first.key)
+        if largest.is_empty():
+            raise NotFoundError(
+                f"at level {half} no key is published: give the choice a larger level, or take a bound you know"
+            )
+        if second.name in home.series_names():
+            profile = home.series(second.name)
+        else:
+            profile = create(
+                home, _profile(home, source, first, largest, report, **counted), name=second.name, unit="unit",
+                key=["keys", "largest"], max_keys=1, domain=classes, noise=noise, population=population, **run,
+            )  # fmt: skip
+        table = profile.release("profile", level=half, false_keys=_FALSE_CLASSES).frame
+    spread = _spread(keys.frame.head(largest_keys)["noisy_count"].to_numpy(), read_metadata(keys.metadata).std)
+    estimates = _estimates(table, largest.height, spread, lambda bound: load_family(first.noise, bound).std(later))
+    best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()
+    kept, weighed = (best.filter(pl.col("bounding") == way).row(0, named=True) for way in ("keep", "share"))
+    chosen = weighed if shared and weighed["error"] < _WORTH_SHARING * kept["error"] else kept
+    return MaxKeysChoice(
+        chosen["max_keys"], chosen["bounding"], estimates, level_text(whole), first.name, second.name
+    )
+
+
+def _check_room(home: Store, planned: Sequence[tuple[Declaration, str]]) -> None:
+    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing."""
+    if not home.path.exists():
+        return
+    with home._hold() as state:
+        ledger = Ledger.of(state)
+        for declaration, level in planned:
+            if state.series(declaration.name) is not None:
+                continue
+            ledger.check_series(declaration.population, declaration.noise, is_open=declaration.domain.is_open)
+            ledger = ledger.with_series(cells_of(declaration.name, declaration))
+            asked = requested("planned", level=level, threshold=None, false_keys=None)
+            _, release = cell_release(ledger, declaration.name, declaration, asked, ())
+            ledger.check(release)
+            ledger = ledger.with_release(release)
+
+
+def _profile(
+    home: Store,
+    source: object,
+    first: Declaration,
+    largest: pl.DataFrame,
+    report: Callable[[str], None],
+    **counted: Any,
+) -> pl.DataFrame:
+    """Each unit with its classes, by distinct keys and by keys among the largest; units without any are left out."""
+    if isinstance(source, Query) and not isinstance(source, CheckedQuery):
+        check_query(
+            source.sql, unit=present(first.unit), key=first.key, connection=source.connection,
+            parameters=source.parameters, public_tables=source.public_tables,
+        )  # fmt: skip
+    with ExitStack() as spills:
+        with home._hold() as state:
+            spill = spills.enter_context(spill_directory(state.spill))
+        pairs = list_pairs(
+            source, unit=present(first.unit), key=first.key, domain=first.domain, on_null=first.on_null,  # type: ignore[arg-type]
+            on_outside=first.on_outside, temporary_directory=spill, progress=report, **counted,  # type: ignore[arg-type]
+        )  # fmt: skip
+    names = key_names(first.domain.columns)
+    marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))
+    sizes = (
+        pairs.join(marked, on=names, how="left")
+        .group_by("unit")
+        .agg(keys=pl.len(), largest=pl.col("among").sum())
+        .filter(pl.col("largest") > 0)
+    )
+    return sizes.select(
+        unit=pl.int_range(pl.len()),
+        keys=_class_of("keys", _CLASSES),
+        largest=_class_of("largest", _CLASSES_OF_LARGEST),
+    )
+
+
+def _class_of(column: str, classes: int) -> pl.Expr:
+    """The number of binary digits less one: exact, where a logarithm might be rounded."""
+    bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
+    return bits.cast(pl.Int64)
+
+
+def _middle(classes: pl.Series) -> FloatArray:
+    """A number of keys that stands for a class: one for the first, else between its ends."""
+    number = classes.to_numpy().astype(np.float64)
+    return np.where(number == 0, 1.0, 2.0 ** (number + 0.5))
+
+
+def _spread(noisy: FloatArray, std: float) -> float:
+    """By how much the root mean square of what the largest keys lose is more than its mean."""
+    mean = float(noisy.mean())
+    return max(1.0, (float(np.mean(noisy**2)) - std**2) / mean**2) ** 0.25 if mean > 0 else 1.0
+
+
+def _estimates(table: pl.DataFrame, n_largest: int, spread: float, noise_of: Callable[[int], float]) -> pl.DataFrame:
+    """Bias and noise of a key among the largest, for each bound."""
+    # A unit has no more of the largest keys than it has keys, nor than there are: other classes are noise.
+    possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
+    table = table.filter(possible)
+    keys = _middle(table["keys"])
+    pairs = table["noisy_count"].to_numpy() * np.minimum(_middle(table["largest"]), n_largest)
+    rows = []
+    for bound in BOUNDS:
+        for bounding, power in (("keep", 1.0), ("share", 0.5)):
+            bias = float(np.sum(pairs * (1 - np.minimum(1, bound / keys) ** power))) * spread / n_largest
+            noise = noise_of(bound)
+            rows.append((bound, bounding, bias, noise, float(np.hypot(bias, noise))))
+    return pl.DataFrame(rows, schema=["max_keys", "bounding", "bias", "noise", "error"], orient="row")

@@ -1,0 +1,101 @@
+"""The private choice of max_keys: near the best one in hindsight, paid for once, refused before anything is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.choice.max_keys import BOUNDS, _class_of
+from sparsehist.entropy import seeded
+from sparsehist.errors import BudgetExceededError, DeclarationError, NotFoundError
+
+DOMAIN = sh.Integers(50_000)
+LARGEST = 200
+
+
+def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
+    """Units with a Pareto number of keys, which have a Zipf law."""
+    rng = seeded(seed)
+    rows = np.minimum((rng.random(units) ** -1.0 * 3), 5000).astype(np.int64)
+    keys = np.minimum(rng.random(int(rows.sum())) ** -1.4, 50_000).astype(np.int64) - 1
+    return pl.DataFrame({"unit": np.repeat(np.arange(units), rows), "key": keys}).unique(maintain_order=True)
+
+
+def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: float = 0.1) -> float:
+    """Root mean square over the largest keys, bias of the mean over salts and noise together."""
+    sizes = log.with_columns(keys=pl.len().over("unit"), units=pl.len().over("key"))
+    power = 1.0 if bounding == "keep" else 0.5
+    lost = (
+        sizes.group_by("key")
+        .agg(units=pl.first("units"), bias=(1 - pl.min_horizontal(1.0, (max_keys / pl.col("keys")) ** power)).sum())
+        .sort("units", descending=True)
+        .head(LARGEST)
+    )
+    return float(np.sqrt(np.mean(lost["bias"].to_numpy() ** 2) + max_keys / (2 * level)))
+
+
+def spent(store: sh.Store) -> list[str]:
+    """Levels of the series of a store."""
+    return sorted(store.ledger().filter(scope="series")["level"].to_list())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_choice_is_near_the_best_one(seed):
+    """Within a fifth of the best bound in hindsight on a log with a heavy tail; a usual guess is far off."""
+    log = heavy_log()
+    choice = sh.choose_max_keys(
+        ":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=LARGEST, seed=seed, progress=False
+    )
+    best = min(error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share"))
+    assert error_in_hindsight(log, choice.max_keys, choice.bounding) <= 1.2 * best
+    assert error_in_hindsight(log, 5, "keep") > 1.5 * best
+    assert choice.estimates.height == 2 * len(BOUNDS)
+
+
+def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
+    """The ledger has both series; the same question again is answered by the same releases."""
+    log = heavy_log(4000)
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "largest_keys": 50, "level": "0.5", "progress": False}
+    store = sh.Store(tmp_path / "s")
+    first = sh.choose_max_keys(store, log, **asked)
+    again = sh.choose_max_keys(store, log, **asked)
+    assert again.estimates.equals(first.estimates)
+    assert (again.max_keys, again.bounding) == (first.max_keys, first.bounding)
+    assert sorted(store.series_names()) == ["choice_keys", "choice_profile"]
+    assert spent(store) == ["0.25", "0.25"]
+    series = sh.create(
+        store, log, name="s", unit="unit", key="key", domain=DOMAIN, max_keys=first.max_keys, bounding=first.bounding,
+    )  # fmt: skip
+    series.release("r", level="0.1")
+    assert spent(store) == ["0.1", "0.25", "0.25"]
+    assert store.ledger().filter(scope="population")["level"].to_list() == ["0.6"]
+
+
+def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Path):
+    """For the choice, and for it and the later release together; then nothing is in the store."""
+    log = heavy_log(500)
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    store = sh.open(tmp_path / "s", create=True)
+    store.set_budget("default", rho="0.1")
+    with pytest.raises(BudgetExceededError):
+        sh.choose_max_keys(store, log, **asked, level="0.2")
+    with pytest.raises(BudgetExceededError):
+        sh.choose_max_keys(store, log, **asked, level="0.05", release_level="0.06")
+    assert list(store.series_names()) == [] and store.ledger().height == 0
+
+
+def test_what_is_refused():
+    """Counts, a level at which nothing shows, numbers that are none; classes are exact at powers of two."""
+    log = heavy_log(50)
+    with pytest.raises(DeclarationError):
+        sh.choose_max_keys(":memory:", sh.Counts(log), unit="unit", key="key", domain=DOMAIN)
+    with pytest.raises(DeclarationError):
+        sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
+    with pytest.raises(NotFoundError):
+        sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", progress=False)
+    sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**14 - 1, 2**14, 2**20]})
+    assert sizes.select(_class_of("keys", 15)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 13, 14, 14]

@@ -198,6 +198,10 @@ def present(value: _Value | None) -> _Value:
     return value
 
 
+class CountsWarning(UserWarning):
+    """Answers of a workload count a unit more than once; the message says how to count it once."""
+
+
 def of_kind(value: object, kind: type[_Value]) -> _Value:
     """What the code before made sure is of that kind.
 

@@ -407,6 +407,7 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
             ("workload", f"{about.workload}, by {about.strategy}"),
             level,
             ("noise", f"{about.noise}, {std}"),
+            ("counts", about.counts or "units"),
             ("post-processing", ", ".join(about.post_processing) or "none"),
         ]
     cells = of_kind(about, CellMetadata)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from importlib.util import find_spec, module_from_spec
@@ -27,7 +28,7 @@ from sparsehist.cli.answer import (
     print_json,
 )
 from sparsehist.cli.app import app
-from sparsehist.errors import SparsehistError
+from sparsehist.errors import CountsWarning, SparsehistError
 
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 
@@ -70,6 +71,7 @@ def _load_when_used(name: str) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     words, as_json = _without_json(arguments)
+    warnings.simplefilter("ignore", CountsWarning)  # the answer says it
     try:
         code = _run(words, as_json=as_json)
         sys.stdout.flush()

@@ -218,6 +218,9 @@ class Series(StoredSeries):
             NotFoundError: If there is no release of that name and no workload and level to make it.
             StoreInUseError: If another process or thread holds the store.
 
+        Warns:
+            CountsWarning: If max_keys is above 1: a sum over cells counts a unit once per cell it is in.
+
         Example:
             >>> import polars as pl
             >>> import sparsehist as sh
@@ -235,6 +238,7 @@ class Series(StoredSeries):
         request = workload_round.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
+        workload_round.warn_of_counts(self.declaration, request)
         checked_text("who", who)
         with self._hold(wait) as (state, record):
             released = pipeline.release(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import DeclarationError, LevelError, of_kind, present
+from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import dense_slack, grid_step
 from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
@@ -37,7 +38,7 @@ from sparsehist.series.workload_answers import (
 )
 from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.store import NewPath, NewRound, PathRecord
-from sparsehist.workload import Strategy, Workload, choose, compare, next_state, strategy_named
+from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, strategy_named
 from sparsehist.workload.queries.of_keys import with_cells
 
 _COLUMNS = ("noisy_answer", "std")
@@ -233,6 +234,24 @@ class WorkloadPath:
 _ONCE_PER_CELL = "units once per cell they are in, so a sum over cells may count one unit up to max_keys times"
 
 
+def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
+    """Warn, before anything is drawn, where sums over cells count a unit more than once."""
+    if request.workload is None or _counted(declaration, request.workload) == "units":
+        return
+    warnings.warn(
+        f"an answer of {request.workload} is a sum over cells and counts a unit once per cell it is in, up to "
+        f"max_keys={declaration.max_keys} times. For distinct units, make a series whose key is only what is asked "
+        "about, with max_keys=1 where a unit has one such key",
+        CountsWarning,
+        stacklevel=3,
+    )
+
+
+def _counted(declaration: Declaration, workload: Workload) -> str:
+    """What an answer counts; one of a single cell counts units."""
+    return "units" if declaration.max_keys == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
+
+
 def path_name(strategy: Strategy) -> PathName:
     """How the ledger names the path of a strategy."""
     return ("workload", str(strategy.workload), strategy.name)
@@ -311,7 +330,7 @@ def workload_metadata(
             grid_step(std),
         ),
         post_processing=request.post_processing or (),
-        counts="units" if declaration.max_keys == 1 else _ONCE_PER_CELL,
+        counts=_counted(declaration, strategy.workload),
     )
 
 

@@ -215,6 +215,8 @@ class Session:
                 raise
             written = f", written to {head.target}"
         self._put(head.series, release)
+        counts = release.metadata.get("counts", "units")
+        written += "" if counts == "units" else f". It counts {counts}"
         before = ", released before: nothing is spent" if release.repeated else ""
         said = f"release {head.name} of {head.series}: {len(release):,} rows{before}{written}"
         return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)

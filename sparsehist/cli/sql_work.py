@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +57,15 @@ def open_prompt(
     if verify:
         raise DeclarationError("--verify is for published files, named by --analyst")
     with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
-        if not sys.stdin.isatty():
-            return described(run_script(session, _read(Path(_STDIN))), script=_STDIN)
-        from sparsehist.cli.prompt import converse, of_session, tables_of
+        from sparsehist.cli.prompt import WRITING, converse, of_session, tables_of
 
+        def run(text: str) -> Answer:
+            return described(run_script(session, text), script=None if sys.stdin.isatty() else _STDIN)
+
+        if not sys.stdin.isatty():
+            return _piped(run, WRITING, lambda: tables_of(session))
         converse(
-            lambda text: described(run_script(session, text)),
+            run,
             of_session(session),
             title=str(store),
             tables=lambda: tables_of(session),
@@ -79,12 +82,28 @@ def _for_analyst(directory: Path, verify: list[Path] | None, rows: int) -> Answe
         def run(text: str) -> Answer:
             return described(list(_read_only(session, text, rows)), script=None)
 
-        if not sys.stdin.isatty():
-            return run(_read(Path(_STDIN)))
         from sparsehist.cli.prompt import READING, converse, of_tables
 
+        if not sys.stdin.isatty():
+            return _piped(run, READING, session.tables)
         converse(run, of_tables(session), title=str(directory), aid=READING, tables=session.tables)
     return Answer({"directory": str(directory)}, [])
+
+
+def _piped(run: Callable[[str], Answer], aid: str, tables: Callable[[], pl.DataFrame]) -> Answer:
+    """Run what comes on standard input: a script, or nothing but commands with a dot, as the prompt has them."""
+    text = _read(Path(_STDIN))
+    commands = [line.strip().rstrip(";").lower() for line in text.splitlines() if line.strip()]
+    if not commands or not all(command.startswith(".") for command in commands):
+        return run(text)
+    shown: list[RenderableType] = []
+    for command in commands:
+        if command in (".quit", ".exit"):
+            break
+        if command not in (".help", ".tables"):
+            raise DeclarationError(f"there is no {command}; .help explains")
+        shown.append(escape(aid) if command == ".help" else rows_table(tables()))
+    return Answer({"commands": commands}, shown)
 
 
 def _read_only(session: AnalystSession, script: str, rows: int) -> Iterator[Outcome]:

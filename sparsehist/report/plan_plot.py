@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def plot_plan(plan: Plan) -> Any:
-    """Draw the probability of publication and the relative error against the true count, a line a level.
+    """Draw the probability of publication and the relative error at the true counts of a plan, a point each.
+
+    Counts are few and far apart, so that a line between them would say what is not true.
 
     Args:
         plan: What was planned.
@@ -29,7 +31,7 @@ def plot_plan(plan: Plan) -> Any:
     data = alt.InlineData(values=rows.to_dicts())
     count = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
     colour = alt.Color("level:N", title="level", sort=plan.levels["level"].to_list())
-    base = alt.Chart(data).mark_line(point=True).properties(width=360, height=260)
+    base = alt.Chart(data).mark_point(filled=True, size=45).properties(width=360, height=260)
     published = base.encode(
         x=count,
         y=alt.Y("probability:Q", title="probability of being published", scale=alt.Scale(domain=[0, 1])),

@@ -70,6 +70,9 @@ _OWN = re.compile(
     rf"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+(?:table|view)\s+(?:if\s+not\s+exists\s+)?({_NAME})\s+as\b",
     re.IGNORECASE,
 )
+_CURATORS = re.compile(
+    r"\s*(release|plan|create\s+series|drop\s+series|show\s+(?:series|releases|ledger))\b", re.IGNORECASE
+)
 _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
 
 
@@ -115,6 +118,9 @@ def _single(text: str, connection: duckdb.DuckDBPyConnection) -> duckdb.Statemen
     try:
         found = connection.extract_statements(text)
     except duckdb.Error as problem:
+        ours = _CURATORS.match(text)
+        if ours is not None:
+            raise_alone(NotAllowedError(f"{' '.join(ours[0].upper().split())} is for a session with a store; {_MAY}"))
         raise_alone(StatementError(f"this cannot be read: {first_line(problem)}"))
     if len(found) != 1:
         raise NotAllowedError(f"one statement at a time; this has {len(found)}")
@@ -152,7 +158,7 @@ def _check_part(part: Node, named: set[str], tables: Callable[[tuple[str, ...]],
         names = tuple(str(name).casefold() for name in path)
         known = tables(names) or ".".join(names) in _CATALOGUE or (len(names) == 1 and names[0] in named)
         if not known:
-            raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; tables() lists them")
+            raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; SHOW TABLES lists them")
 
 
 def first_line(problem: Exception) -> str:
@@ -161,6 +167,7 @@ def first_line(problem: Exception) -> str:
 
 
 _ROWS_AT_ONCE = 2048  # of DuckDB's vectors: at most one is made beyond the limit
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "store": pl.String,
     "series": pl.String,
@@ -229,6 +236,8 @@ class AnalystSession:
             NotAllowedError: If a reader may not run it.
             StatementError: If it is wrong, or its result needs more than the memory limit.
         """
+        if _SHOW_TABLES.fullmatch(text):  # DuckDB's own names what is in its schema alone
+            return self.tables()
         allowed = allow(text, self._has, self._connection)
         try:
             result = self._connection.sql(allowed.text)

@@ -31,7 +31,7 @@ from sparsehist.store import is_store
 from sparsehist.store.layout import spill_directory
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
-_MISSING_TABLE = re.compile(r'Table with name "?(\w+)')
+_MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
 
 
 class Session:
@@ -281,16 +281,18 @@ class Session:
         shown = _SHOW.match(script, place.start)
         if shown is not None:  # DuckDB counts in a SELECT of its own
             where = Place(shown.end(), place.end)
-        raise_alone(StatementError(pointed(message + hint + self._releases_of_that(message), script, where)))
+        raise_alone(StatementError(pointed((self._releases_of_that(message) or message) + hint, script, where)))
 
     def _releases_of_that(self, message: str) -> str:
         """Where a table is missing that has the name of a series: the tables that there are."""
         found = _MISSING_TABLE.match(message)
         series = None if found is None or self.store is None else self._series_if_any(found[1].lower())
-        if series is None:
+        if found is None or series is None:
             return ""
         made = ", ".join(f"{series.name}.{name}" for name in series.releases()["name"])
-        return f" The series {series.name} has {f'the releases {made}' if made else 'no release yet'}"
+        has = f"the releases {made}" if made else "no release yet"
+        missing = series.name if found[2] is None else f"{series.name}.{found[2].lower()}"
+        return f"there is no table {missing}: the series {series.name} has {has}"
 
 
 def _given(**values: Any) -> dict[str, Any]:

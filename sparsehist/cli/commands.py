@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -400,19 +401,20 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
     """The parameters one reads a count or an answer by."""
-    level = ("level", f"{about.level} ({about.guarantee}, for {about.neighbours})")
+    guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
+    level = [("level", about.level), ("guarantee", f"{guarantee}, for {about.neighbours}")]
     if isinstance(about, WorkloadMetadata):
         std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
         return [
             ("workload", f"{about.workload}, by {about.strategy}"),
-            level,
+            *level,
             ("noise", f"{about.noise}, {std}"),
             ("counts", about.counts or "units"),
             ("post-processing", ", ".join(about.post_processing) or "none"),
         ]
     cells = of_kind(about, CellMetadata)
     rows = [
-        level,
+        *level,
         ("noise", f"{cells.noise}, standard deviation {cells.std:.4g} units"),
         ("threshold", f"{cells.threshold:,.4f} units"),
         ("expected false keys", f"{cells.expected_false_keys:.3g}"),
@@ -437,8 +439,7 @@ def size_text(size: int) -> str:
     """A number of cells, exact while it can be read."""
     if size < 10**9:
         return f"{size:,}"
-    digits = str(size)  # floats end at 1e308, domains do not
-    return f"{digits[0]}.{digits[1:3]}e+{len(digits) - 1}"
+    return f"{Decimal(size):.3g}"  # floats end at 1e308, domains do not
 
 
 def _has_series(store: Path, name: str, wait: float) -> bool:

@@ -218,6 +218,10 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         with engine_errors("the relation"):
             return _open_relation(source, columns, "the relation")
     if hasattr(source, "__arrow_c_stream__"):
+        names = [str(name) for name in getattr(source, "columns", ()) if isinstance(name, str)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DeclarationError(f"the table has more than one column {twice!r}: rename them apart")
         with engine_errors("the table"):
             frame = pl.DataFrame(source)
             return Log("frame", (), frame, dict(frame.schema), "the table")
@@ -528,9 +532,11 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         is_text = log.kind in _TEXT or name in log.hive or name in log.casts
         parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (is_text and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
+            to = "say what it becomes (key_types, on the command line --key-type)"
+            remedy = "cast it in the query" if log.kind == "stream" else to
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
-                "say what it becomes (key_types, on the command line --key-type), or declare another domain"
+                f"{remedy}, or declare another domain"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from sparsehist.errors import ThresholdError
 from sparsehist.histogram.grid import effective_threshold, grid_step
@@ -50,7 +51,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
         raise ThresholdError(f"false_keys must be positive and finite, got {false_keys!r}")
     if false_keys >= domain_size:
         raise ThresholdError(
-            f"false_keys must be below the domain's size {domain_size}, got {false_keys!r}; "
+            f"false_keys must be below the domain's size {Decimal(domain_size):.3g}, got {false_keys!r}; "
             "to publish every cell give threshold= instead"
         )
     log_share = math.log(false_keys) - math.log(domain_size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -29,6 +31,7 @@ from sparsehist.series.metadata import CellMetadata, shared
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
+_LARGEST_FLOAT = 10**300  # domains go beyond
 # Half of what a round can draw at all, so that no refusal ever depends on the counts.
 _MOST_FALSE_KEYS = 2.0**30
 
@@ -99,9 +102,9 @@ def requested(
         checked_name("release", name),
         read if isinstance(read, Fraction) else None,
         None if threshold is None else _checked_threshold(threshold),
-        None if false_keys is None else checked_number("false_keys", false_keys),
+        None if false_keys is None else _checked_false_keys("false_keys", false_keys),
         None if delta is None else _checked_delta(delta),
-        _checked_false_keys(max_false_keys),
+        _checked_false_keys("max_false_keys", max_false_keys, _MOST_FALSE_KEYS),
         read if isinstance(read, EpsilonDelta) else None,
     )
 
@@ -120,10 +123,11 @@ def _checked_delta(delta: float) -> float:
     return value
 
 
-def _checked_false_keys(most: float) -> float:
-    value = checked_number("max_false_keys", most)
-    if not 0 < value <= _MOST_FALSE_KEYS:
-        raise DeclarationError(f"max_false_keys must be above 0 and at most {_MOST_FALSE_KEYS:.3g}, got {most!r}")
+def _checked_false_keys(what: str, number: float, most: float = math.inf) -> float:
+    value = checked_number(what, number)
+    if not 0 < value <= most:
+        limit = "" if most == math.inf else f" and at most {most:.3g}"
+        raise ThresholdError(f"{what} must be above 0{limit}, got {number!r}")
     return value
 
 
@@ -241,16 +245,18 @@ def closed_parameters(
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys) / unit
         raise ThresholdError(
-            f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's {size:.3g}; "
-            f"the limit is max_false_keys={max_false_keys:.3g}, which a threshold of {enough!r} keeps"
+            f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's "
+            f"{Decimal(size):.3g}; the limit is max_false_keys={max_false_keys:.3g}, which a threshold of "
+            f"{enough!r} keeps"
         )
     share = still_lazy(effective) if size > max_false_keys else None
     if share is not None:
-        enough = threshold_for_false_keys(family, level, size, size * share) / unit
+        hidden = float(min(Fraction(share) * size, Fraction(_LARGEST_FLOAT)))
+        enough = threshold_for_false_keys(family, level, size, hidden) / unit
         raise ThresholdError(
-            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's {size:.3g} "
-            f"cells hidden that every one of them had to be drawn; the limit is max_false_keys={max_false_keys:.3g}; "
-            f"a threshold of {enough!r} would do"
+            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's "
+            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn; the limit is "
+            f"max_false_keys={max_false_keys:.3g}; a threshold of {enough!r} would do"
         )
     return {
         "threshold": threshold,

@@ -24,7 +24,8 @@ from sparsehist.sqlfront.script import Piece, pointed
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
 _NOT_OPTIONS = {"store", "source", "name", "key_types", "if_exists", "progress", "wait", "seed", "who"}
 _OWN_OPTIONS = {"public_tables"}
-_NEEDED = ("unit", "key", "max_keys", "domain")
+_EXAMPLES = {"unit": "user_id", "key": "query", "max_keys": "20", "domain": "'strings(max_bytes=32)'"}
+_NEEDED = tuple(_EXAMPLES)
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 
@@ -80,7 +81,9 @@ def _check_names(script: str, head: CreateSeries) -> None:
             raise StatementError(pointed(f"{name} takes one value", script, option.place))
     missing = [name for name in _NEEDED if name not in head.options]
     if missing:
-        raise StatementError(pointed(f"WITH has no {' and no '.join(missing)}", script, head.name_place))
+        example = ", ".join(f"{name} = {_EXAMPLES[name]}" for name in missing)
+        message = f"WITH has no {' and no '.join(missing)}; for example {example}"
+        raise StatementError(pointed(message, script, head.name_place))
 
 
 def _listed(tables: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -353,7 +353,7 @@ CLAUSES = (
     Clause("USING", "USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'"), of_cells=False),
     Clause("STRATEGY", "STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'"), of_cells=False),
     Clause("AT LEVEL", "AT LEVEL", "levels", _listed(Words.level)),
-    Clause("AT EPSILON", "AT LEVEL", "levels", _listed(_goal)),
+    Clause("AT EPSILON", "AT EPSILON … DELTA …", "levels", _listed(_goal)),
     Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of_workload=False),
     Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
     Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),

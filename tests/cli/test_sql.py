@@ -282,3 +282,20 @@ def test_errors_of_a_script_are_json_too(sparsehist, here):
     (here / "wrong.sql").write_text("select 'open")
     wrong = sparsehist("run", "wrong.sql", "--json")
     assert wrong.code == 2 and json.loads(wrong.out)["error"]["message"].startswith("line 1, column 8: unterminated")
+
+
+def test_commands_with_a_dot_come_from_a_pipe_too(sparsehist, script, monkeypatch):
+    """`.help` and `.tables` do what they do at the prompt; others are named, and SQL beside them stays SQL."""
+    sparsehist("run", script(), "--store", "s", "--param", "level=0.5")
+
+    def piped(text, *words):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        return sparsehist("sql", *words)
+
+    for words, aid in ((("s",), "RELEASE name FROM series"), (("--analyst", "."), "for reading only")):
+        helped = piped(".help\n.tables;\n.quit\n.nosuch\n", *words)
+        assert (helped.code, helped.err) == (0, "")
+        assert aid in helped.out and "visits.public" in helped.out
+        assert "there is no .nosuch" in piped(".nosuch", *words).err
+        assert piped("select 1;\n.help", *words).code == 2
+    assert "visits.public" in piped("show tables;", "--analyst", ".").out

@@ -171,3 +171,19 @@ def test_tables_of_a_statement_are_frames() -> None:
     """Anything else is refused in words of our own."""
     with pytest.raises(InputError, match="takes frames and Arrow tables"):
         sh.sql("select 1", tables={"numbers": 3})
+
+
+def test_refusals_over_domains_beyond_floats_say_what_to_do() -> None:
+    """A domain of 10**431 keys has no size as a float: the errors are those of smaller ones, in few digits."""
+    log = pl.DataFrame({"u": [1], "k": ["a"]})
+    series = sh.create(
+        ":memory:", log, name="large", unit="u", key="k", max_keys=1, domain=sh.Strings(max_bytes=200), seed=1
+    )
+    for threshold in (-5, 1, 20):
+        with pytest.raises(sh.errors.ThresholdError, match=r"9\.13e\+431; the limit is max_false_keys=1e\+07"):
+            series.release("low", level=1, threshold=threshold)
+    with pytest.raises(sh.errors.DeclarationError, match=r"the domain has 9\.13e\+431"):
+        series.release_workload("all", "total()", level=1)
+    with pytest.raises(sh.errors.ThresholdError, match="false_keys must be above 0, got -1"):
+        series.release("low", level=1, false_keys=-1)
+    assert len(series.release("high", level=1)) < 5

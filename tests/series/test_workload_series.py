@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 
 import numpy as np
 import polars as pl
@@ -376,3 +377,20 @@ def test_a_dropped_series_takes_its_workloads_along(tmp_path):
     with pytest.raises(NotFoundError):
         series.release_workload("sums")
     assert store.ledger().filter(pl.col("scope") == "population")["level"].item() == "0.5"
+
+
+def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
+    """Before anything is drawn, and only where a unit may be in several cells that one answer adds up."""
+    log = pl.DataFrame({"u": [1, 1, 2], "k": ["a", "b", "a"]})
+    declared = {"unit": "u", "key": "k", "domain": sh.Catalogue(["a", "b", "c"]), "seed": 1}
+    several = sh.create(":memory:", log, name="several", max_keys=2, **declared)
+    with pytest.warns(sh.errors.CountsWarning, match="max_keys=2 times. For distinct units, make a series"):
+        several.release_workload("all", "total()", level=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(sh.errors.CountsWarning):
+            several.release_workload("sums", "prefix()", level=1)
+        assert several.releases()["name"].to_list() == ["all"]
+        assert several.release_workload("cells", "identity()", level=1).metadata["counts"] == "units"
+        one = sh.create(":memory:", log.unique("u"), name="one", max_keys=1, **declared)
+        assert one.release_workload("all", "total()", level=1).metadata["counts"] == "units"

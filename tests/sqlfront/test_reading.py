@@ -178,7 +178,11 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("release from b at level 1", 9, "reserved word FROM"),
         ("release a b", 11, "expected FROM, found b"),
         ("release a from b at lvel 1", 21, "expected AT LEVEL, found lvel"),
-        ("release a from b treshold 1", 18, "expected AT LEVEL, EXPECTING n FALSE KEYS, THRESHOLD, DELTA, TO"),
+        (
+            "release a from b treshold 1",
+            18,
+            "expected AT LEVEL, AT EPSILON … DELTA …, EXPECTING n FALSE KEYS, THRESHOLD, DELTA, TO",
+        ),
         ("release a from b at level", 26, "expected a level such as 0.01 or 1/3, found the end"),
         ("release a from b at level x", 27, "found x"),
         ("release a from b at level 1 at level 2", 29, "second time"),

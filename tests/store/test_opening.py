@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from sparsehist.errors import (
     StoreVersionError,
 )
 from sparsehist.ledger.public_ledger import publish
-from sparsehist.store import adopt, backup, create_store, migrate, open_state, opening
+from sparsehist.store import adopt, backup, create_store, layout, migrate, open_state, opening
 from tests.store.example import Model, add_series, make_store
 
 
@@ -366,3 +369,31 @@ def test_a_store_of_this_format_has_nothing_to_migrate(tmp_path):
     assert migrate(tmp_path / "copy") == 1
     with pytest.raises(StoreRolledBackError), open_state(tmp_path / "copy"):
         pass
+
+
+def test_the_remains_of_a_killed_backup_are_removed_by_the_next_opening(tmp_path):
+    """A run that dies while it copies leaves half a store at another place, with its secrets; a living one stays."""
+    path = make_store(tmp_path / "s")
+    (tmp_path / "disk").mkdir()
+    script = (
+        "import os, sys, pathlib; from sparsehist.store import backup, lifecycle\n"
+        "copy = lifecycle._copy_durably\n"
+        "lifecycle._copy_durably = lambda source, target: (copy(source, target), os.kill(os.getpid(), 9))\n"
+        "backup(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, path, tmp_path / "disk" / "copy"], check=False, timeout=120
+    )
+    assert killed.returncode == -9
+    (left,) = (tmp_path / "disk").iterdir()
+    assert any(file.stat().st_size for file in left.rglob("*") if file.is_file())
+    living = tmp_path / "disk" / ".copy.living.new"
+    lock = layout.make_locked(living)
+    with open_state(path) as state:
+        assert state.removed == (left,)
+    assert list((tmp_path / "disk").iterdir()) == [living]
+    os.close(lock)
+    with open_state(path) as state:
+        assert state.removed == ()
+    backup(path, tmp_path / "disk" / "copy")
+    assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk" / "copy"]

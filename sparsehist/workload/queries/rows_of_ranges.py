@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class RangeRows(Workload):
             if columns[0] > LARGEST:
                 raise DeclarationError(
                     f"{self.word}() adds up cells in the order of the domain, and serves up to 2**31 of them; the "
-                    f"domain has {columns[0]:.3g}: declare a series over integers, dates or a catalogue for it; the "
-                    "sum over all of any domain is marginals([[]])"
+                    f"domain has {Decimal(columns[0]):.3g}: declare a series over integers, dates or a catalogue for "
+                    "it; the sum over all of any domain is marginals([[]])"
                 )
             return type(self)(columns[0])
         if len(columns) != 1:

@@ -148,7 +148,10 @@ def before_after(result: Result) -> str:
         )
     if "waiting" in result:
         found = result["waiting"]
-        said.append(f"{found['processes']} processes at once: all served within {found['wall_s']:.1f} s.\n")
+        said.append(
+            f"{found['processes']} processes at once: all served within {found['wall_s']:.1f} s, with new releases "
+            f"within {found['new_wall_s']:.1f} s.\n"
+        )
     for name, numbers in result.get("synchronised", {}).items():
         said.append(f"Files and directories that a release synchronises, {name}: {', '.join(map(str, numbers))}.\n")
     return "\n".join(said)

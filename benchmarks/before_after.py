@@ -8,8 +8,8 @@ Two processes, one on this tree and one on the other, make the same releases in 
 - of 10^4 and of 10^5 rows, all in all (`sh.open`, `store.series`, `release`, `write_parquet`), the first, second and
   tenth of its series, in a new store each run. Target for 10^4 rows: at most 0.6 of the CPU, in memory;
 - the 50th and the 400th of a series, in turns, at 101 levels in scrambled order. Target: at most 1.5 times as long;
-- one that exists, asked for by as many processes at once as `--waiting` says, each waiting for the store: all have to
-  be served.
+- one that exists, asked for by as many processes at once as `--waiting` says, each waiting for the store, and
+  then one of its own for each of as many processes, at a level of its own: all have to be served.
 
 With `--syncs` (needs strace) the files and directories that a release synchronises are counted as well: on a disk,
 these are what it waits for. Run it once with `--directory` on a file system in memory and once on a disk.
@@ -46,10 +46,10 @@ HERE = Path(__file__).resolve().parent
 TARGET, GROWTH_TARGET = 0.6, 1.5
 WINDOW = 10
 Found = tuple[dict[str, object], dict[str, object]]
-ASK_AGAIN = (
-    "import sys; import sparsehist as sh; "
-    "print(len(sh.open(sys.argv[1], wait=300).series('visits').release('r0')))"
-)  # fmt: skip
+ASK = (
+    "import sys; import sparsehist as sh; series = sh.open(sys.argv[1], wait=300).series('visits'); "
+    "print(len(series.release(sys.argv[2], level=sys.argv[3], threshold=1_000)))"
+)
 
 
 def serve() -> None:
@@ -174,14 +174,14 @@ def synchronised(tree: Path, root: Path) -> list[int]:
     return found
 
 
-def all_wait(tree: Path, store: Path, processes: int) -> Timing:
-    """As many processes as that want a store at the same time, each after the other; all have to be served."""
+def all_wait(tree: Path, store: Path, asked: Sequence[tuple[str, str]]) -> Timing:
+    """A process for each name and level wants a store, all at the same time; all have to be served."""
     begin = time.perf_counter()
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", ASK_AGAIN, str(store)], env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE
+            [sys.executable, "-c", ASK, str(store), *one], env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE
         )
-        for _ in range(processes)
+        for one in asked
     ]
     served = [worker.communicate(timeout=600)[0] for worker in workers]
     assert len(set(served)) == 1 and all(worker.returncode == 0 for worker in workers)
@@ -223,9 +223,12 @@ def compare_waiting(trees: dict[str, Tree], root: Path, tree: Path, processes: i
     place = root / "waited"
     trees["after"].do("make", place, counts=counts_of(100))
     trees["after"].do("release", place, name="r0", level="1")
-    took = all_wait(tree, place / "store", processes)
-    print(f"{processes} processes at once: all served within {took.wall_s:.1f} s")
-    return {"waiting": {"processes": processes, "wall_s": took.wall_s}}, {}
+    again = all_wait(tree, place / "store", [("r0", "1")] * processes)
+    new = all_wait(tree, place / "store", [(f"w{i}", f"{i + 1}/{2 * processes}") for i in range(processes)])
+    print(
+        f"{processes} processes at once: all served within {again.wall_s:.1f} s, with new releases {new.wall_s:.1f} s"
+    )
+    return {"waiting": {"processes": processes, "wall_s": again.wall_s, "new_wall_s": new.wall_s}}, {}
 
 
 def compare_syncs(paths: dict[str, Path], root: Path) -> Found:

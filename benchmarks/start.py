@@ -2,7 +2,9 @@
 
     python benchmarks/start.py --runs 20 --out start.json
 
-Every run is a process of its own, in turns with an empty Python process. Target: help within 0.3 s on the clock.
+Every run is a process of its own, in turns with an empty Python process and one that imports Polars and numpy.
+Targets: help within 0.3 s on the clock; of the CPU of those imports, help 0.5, show, ledger and plan 1, a repeated
+release 1.2.
 """
 
 from __future__ import annotations
@@ -11,11 +13,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from _measure import arguments, context, in_turns, milliseconds, report, seconds, summary, table
+from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
 
 TARGET_S = 0.3
+IMPORTS = "import polars, numpy"
+COMMANDS = {
+    "--help": (["--help"], 0.5),
+    "show": (["show", "STORE"], 1.0),
+    "ledger": (["ledger", "STORE"], 1.0),
+    "plan": (["plan", "STORE", "--series", "visits", "--level", "0.1"], 1.0),
+    "repeated release": (["release", "STORE", "--series", "visits", "--name", "public", "--out", "OUT"], 1.2),
+}
+"""Words, and the CPU they may take as a share of that of the imports."""
 HERE = Path(__file__).resolve().parent.parent
 
 RELEASE = """
@@ -48,16 +60,30 @@ def main() -> None:
         "empty Python process": lambda: python("-c", "pass"),
         "import polars, duckdb, numpy": lambda: python("-c", "import polars, duckdb, numpy"),
         "import sparsehist": lambda: python("-c", "import sparsehist"),
-        "sparsehist --help": lambda: python("-m", "sparsehist", "--help"),
+        IMPORTS: lambda: python("-c", IMPORTS),
         "first release of a small log": first_release,
     }
-    timings = in_turns(contenders, options.runs, warm=1)
+    with tempfile.TemporaryDirectory() as directory:
+        python("-c", RELEASE, directory, str(HERE / "data" / "msweb_1998.csv"))
+        places = {"STORE": directory + "/store", "OUT": directory + "/public.parquet"}
+        for name, (words, _) in COMMANDS.items():
+            told = [places.get(word, word) for word in words]
+            contenders[f"sparsehist {name}"] = partial(python, "-m", "sparsehist", *told)
+        timings = in_turns(contenders, options.runs, warm=1)
     rows = [["", "CPU ms", "wall ms"]]
     for name, runs in timings.items():
         rows.append([name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s"))])
     print(table(rows))
     print(f"target: help within {TARGET_S} s on the clock")
-    result = {"runs": options.runs, "target_s": {"sparsehist --help": TARGET_S}, "medians": summary(timings)}
+    shares = {name: ratio(timings, f"sparsehist {name}", IMPORTS) for name in COMMANDS}
+    for name, (_, target) in COMMANDS.items():
+        print(f"{name}: {figure(shares[name])} of the CPU of {IMPORTS!r}, target {target}")
+    result = {
+        "shares": shares,
+        "runs": options.runs,
+        "target_s": {"sparsehist --help": TARGET_S},
+        "medians": summary(timings),
+    }
     report("time to start", started, result, timings, options.out)
 
 

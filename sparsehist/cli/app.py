@@ -316,12 +316,12 @@ def release_workload(
       sparsehist release-workload logs.sparsehist --series visits --name by_hour \
           --workload 'ranges()' --level 0.1 --out by_hour.parquet
     """
-    from sparsehist.cli.commands import compare_strategies, release_answers
+    from sparsehist.cli.commands import compare_strategies, release_series
 
     if plan:
         return compare_strategies(store, series, workload, level, wait)
-    return release_answers(
-        store, series, name, workload,
+    return release_series(
+        store, series, name, of_workload=True, workload=workload,
         level=level, strategy=strategy, post_processing=post_processing, out=out, sign=sign, head=head, who=who,
         wait=wait,
     )  # fmt: skip

@@ -19,8 +19,6 @@ from sparsehist.series.metadata import CellMetadata, Metadata, WorkloadMetadata,
 from sparsehist.series.release import check_target, refuse_to_replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import RenderableType
 
     from sparsehist.series.declaration import Declaration
@@ -106,65 +104,6 @@ def population_warning(series: Series) -> str | None:
         return unit_warning(Ledger.of(state).of_population(series.declaration.population))
 
 
-def release_series(
-    store: Path,
-    series: str,
-    name: str,
-    *,
-    level: str | None,
-    threshold: float | None,
-    false_keys: float | None,
-    delta: float | None,
-    max_false_keys: float,
-    out: Path | None,
-    sign: Path | None,
-    head: int,
-    who: str | None,
-    wait: float,
-    step: int | None = None,
-) -> Answer:
-    """Release a series, or give back the release of that name, and write it."""
-    from sparsehist.running.running_series import RunningSeries, any_series
-
-    def release(opened: Store) -> Release:
-        known = any_series(opened, series)
-        asked: dict[str, Any] = {"step": step} if isinstance(known, RunningSeries) else {}
-        if step is not None and not asked:
-            raise DeclarationError(f"--step is for running series, and {series} is none")
-        return known.release(
-            name,
-            level=level,
-            threshold=threshold,
-            false_keys=false_keys,
-            delta=delta,
-            max_false_keys=max_false_keys,
-            who=who,
-            **asked,
-        )
-
-    return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
-
-
-def release_answers(
-    store: Path,
-    series: str,
-    name: str,
-    workload: str | None,
-    *,
-    out: Path | None,
-    sign: Path | None,
-    head: int,
-    wait: float,
-    **asked: Any,
-) -> Answer:
-    """Release a workload, or give back the release of that name, and write it."""
-
-    def release(opened: Store) -> Release:
-        return opened.series(series).release_workload(name, workload, **asked)
-
-    return released_answer(store, series, name, release, out=out, sign=sign, head=head, wait=wait)
-
-
 def compare_strategies(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:
     """What each strategy would do; nothing is released."""
     import polars as pl
@@ -177,16 +116,18 @@ def compare_strategies(store: Path, series: str, workload: str | None, level: st
     return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(marked)])
 
 
-def released_answer(
+def release_series(
     store: Path,
     series: str,
     name: str,
-    release: Callable[[Store], Release],
     *,
+    of_workload: bool = False,
+    step: int | None = None,
     out: Path | None,
     sign: Path | None,
     head: int,
     wait: float,
+    **asked: Any,
 ) -> Answer:
     """Make or read a release of a series, write it where that is asked, and show it.
 
@@ -194,26 +135,26 @@ def released_answer(
         store: Directory of the store.
         series: Name of the series.
         name: Of the release.
-        release: Makes it.
+        of_workload: Whether it is of a workload, not of the cells.
+        step: Of a running series.
         out: File to write.
         sign: Private key to sign it with.
         head: Rows to show.
         wait: Seconds to wait for the store.
+        asked: What a release of its kind is asked with.
     """
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
-    if out is not None:
-        check_target("--out", out, store)  # before anything is drawn
-    if sign is not None:
-        if out is None:
-            raise DeclarationError("--sign signs the file that --out names")
-        private_key(sign)
+    _check_destination(store, out, sign)  # before anything is drawn
     with opening(store, wait) as opened:
         opened.declared(series)
         if out is not None:
             with opened._hold() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
-        released = release(opened)
+        if of_workload:
+            released: Release = opened.series(series).release_workload(name, **asked)
+        else:
+            released = _release_of_cells(opened, series, name, step, asked)
     if out is not None:
         write_committed(released, out, sign)
     about = read_metadata(released.metadata)
@@ -239,6 +180,26 @@ def released_answer(
     again = "committed to the store, written nowhere: give --out to write it, now or later"
     shown.append(again if out is None else f"written to {escape(str(out))}")
     return Answer(data, shown)
+
+
+def _check_destination(store: Path, out: Path | None, sign: Path | None) -> None:
+    if out is not None:
+        check_target("--out", out, store)
+    if sign is not None:
+        if out is None:
+            raise DeclarationError("--sign signs the file that --out names")
+        private_key(sign)
+
+
+def _release_of_cells(opened: Store, series: str, name: str, step: int | None, asked: dict[str, Any]) -> Release:
+    from sparsehist.running.running_series import RunningSeries, any_series
+
+    known = any_series(opened, series)
+    if isinstance(known, RunningSeries):
+        return known.release(name, step=step, **asked)
+    if step is not None:
+        raise DeclarationError(f"--step is for running series, and {series} is none")
+    return known.release(name, **asked)
 
 
 def write_committed(released: Release, out: Path, sign: Path | None) -> None:

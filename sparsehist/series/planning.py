@@ -186,37 +186,81 @@ def plan(
     if within is not None:
         shared = _budget_within(within, declaration)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
-    wanted = Wanted(levels, shows, probability, equal)
-    return planned(ledger, _ALONE, declaration, (), wanted, chosen, counts)
+    planner = Planner(ledger, _ALONE, declaration, (), chosen)
+    return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 
 
-def planned(
-    ledger: Ledger,
-    series_id: str,
-    declaration: Declaration,
-    past: Past,
-    wanted: Wanted,
-    chosen: CellRequest,
-    counts: Sequence[int],
-) -> Plan:
-    """The plan of a series after the releases that were made of it; for the package's own use.
+@dataclass(frozen=True)
+class Planner:
+    """Plans further releases of a series; for the package's own use.
 
-    Args:
+    Attributes:
         ledger: Of its store.
         series_id: Of the series.
         declaration: Of the series.
         past: Its levels spent so far, each with the lowest effective threshold it was released at.
-        wanted: Candidate levels, or what they are found by.
         chosen: How the threshold is chosen.
-        counts: True counts to show the error at.
     """
-    found = _levels_wanted(ledger, series_id, declaration, past, wanted, chosen)
-    asked = (
-        replace(chosen, goal=level) if isinstance(level, EpsilonDelta) else replace(chosen, level=level)
-        for level in found
-    )
-    releases = (cell_release(ledger, series_id, declaration, request, past) for request in asked)
-    return plan_of(ledger, declaration, releases, counts)
+
+    ledger: Ledger
+    series_id: str
+    declaration: Declaration
+    past: Past
+    chosen: CellRequest
+
+    def plan(
+        self, counts: Sequence[int], *, levels: Any, shows: int | None, probability: float, equal: int | None
+    ) -> Plan:
+        """The plan at some levels, or at those that answer a question; see `plan`."""
+        found: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
+        if shows is not None:
+            found.append(self._level_that_shows(shows, probability))
+        if equal is not None:
+            found.append(self._cap_of_equal(equal))
+        releases = map(self._release, found or checked_levels(LEVELS))
+        return plan_of(self.ledger, self.declaration, releases, counts)
+
+    def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, Spending]:
+        goal, exact = (level, None) if isinstance(level, EpsilonDelta) else (None, level)
+        request = replace(self.chosen, goal=goal, level=exact)
+        return cell_release(self.ledger, self.series_id, self.declaration, request, self.past)
+
+    def _level_that_shows(self, shows: int, probability: float) -> Fraction:
+        """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
+        (count,) = _checked_counts([shows])
+        if not 0 < probability < 1:
+            raise DeclarationError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+
+        def enough(level: Fraction) -> bool:
+            try:
+                parameters, _ = self._release(level)
+            except LevelError:  # beyond the levels whose noise shares a grid with counts
+                return level > 1
+            family, effective = self.declaration.family, parameters.effective_threshold
+            return float(publication_probability(family, level, effective, [count])[0]) >= probability
+
+        low, high = -_WIDEST, _WIDEST
+        while high - low > _CLOSE:
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
+        level = -rounded_down(-Fraction(math.exp(high)), _DIGITS) if high < _WIDEST - 1 else Fraction(0)
+        if not level:
+            raise LevelError(f"no level shows a key of {count} units with a probability of {probability:g}")
+        return level
+
+    def _cap_of_equal(self, times: int) -> Fraction:
+        """The cap that so many further series of the population may have alike."""
+        if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_EQUAL:
+            raise DeclarationError(f"equal must be a whole number of series from 1 to {_MOST_EQUAL}, got {times!r}")
+        declared = self.declaration
+        cap = self.ledger.largest_equal_cap(declared.population, declared.noise, declared.max_keys, times)
+        if cap is None:
+            raise DeclarationError(
+                "equal= divides a budget: set one for the population, or give within=, an EpsilonDelta or a rho"
+            )
+        if not cap:
+            raise DeclarationError(f"the budget leaves nothing for {times} series of {declared.noise} noise")
+        return cap
 
 
 def plan_of(
@@ -307,86 +351,6 @@ def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
     if isinstance(d, bool) or not isinstance(d, int) or d < 1:
         raise DeclarationError(f"d must be a whole number of cells, 1 or more, got {d!r}")
     return AnyOfSize(d)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Candidate levels of a plan, or a question that has one for its answer.
-
-    Attributes:
-        levels: As they were given; None where there are none.
-        shows: A true count that is to be published with `probability`.
-        probability: For `shows`.
-        equal: How many further series are to have the cap alike.
-    """
-
-    levels: Any = None
-    shows: int | None = None
-    probability: float = 0.95
-    equal: int | None = None
-
-
-def _levels_wanted(
-    ledger: Ledger,
-    series_id: str,
-    declaration: Declaration,
-    past: Past,
-    wanted: Wanted,
-    chosen: CellRequest,
-) -> list[Fraction | EpsilonDelta]:
-    found: list[Fraction | EpsilonDelta] = []
-    if wanted.levels is not None:
-        found += checked_levels(wanted.levels)
-    if wanted.shows is not None:
-        found.append(_level_that_shows(ledger, series_id, declaration, past, wanted, chosen))
-    if wanted.equal is not None:
-        found.append(_cap_of_equal(ledger, declaration, wanted.equal))
-    return found or checked_levels(LEVELS)
-
-
-def _level_that_shows(
-    ledger: Ledger,
-    series_id: str,
-    declaration: Declaration,
-    past: Past,
-    wanted: Wanted,
-    chosen: CellRequest,
-) -> Fraction:
-    """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
-    (count,) = _checked_counts([wanted.shows if wanted.shows is not None else 0])
-    if not 0 < wanted.probability < 1:
-        raise DeclarationError(f"probability must lie strictly between 0 and 1, got {wanted.probability!r}")
-
-    def enough(level: Fraction) -> bool:
-        try:
-            parameters, _ = cell_release(ledger, series_id, declaration, replace(chosen, level=level), past)
-        except LevelError:  # beyond the levels whose noise shares a grid with counts
-            return level > 1
-        family, effective = declaration.family, parameters.effective_threshold
-        return float(publication_probability(family, level, effective, [count])[0]) >= wanted.probability
-
-    low, high = -_WIDEST, _WIDEST
-    while high - low > _CLOSE:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
-    level = -rounded_down(-Fraction(math.exp(high)), _DIGITS) if high < _WIDEST - 1 else Fraction(0)
-    if not level:
-        raise LevelError(f"no level shows a key of {count} units with a probability of {wanted.probability:g}")
-    return level
-
-
-def _cap_of_equal(ledger: Ledger, declaration: Declaration, times: int) -> Fraction:
-    """The cap that so many further series of the population may have alike."""
-    if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_EQUAL:
-        raise DeclarationError(f"equal must be a whole number of series from 1 to {_MOST_EQUAL}, got {times!r}")
-    cap = ledger.largest_equal_cap(declaration.population, declaration.noise, declaration.max_keys, times)
-    if cap is None:
-        raise DeclarationError(
-            "equal= divides a budget: set one for the population, or give within=, an EpsilonDelta or a rho"
-        )
-    if not cap:
-        raise DeclarationError(f"the budget leaves nothing for {times} series of {declaration.noise} noise")
-    return cap
 
 
 def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:

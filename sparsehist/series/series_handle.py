@@ -17,7 +17,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.planning import COUNTS, Plan, Wanted, planned
+from sparsehist.series.planning import COUNTS, Plan, Planner
 from sparsehist.series.release import Release
 from sparsehist.store import SeriesRecord, State
 
@@ -430,7 +430,5 @@ class Series(StoredSeries):
         chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
         with self._hold(wait) as (state, record):
             past = state.past(record.path_id)
-            wanted = Wanted(levels, shows, probability, equal)
-            return planned(
-                Ledger.of(state), record.series_id, self.declaration, past, wanted, chosen, counts
-            )  # fmt: skip
+            planner = Planner(Ledger.of(state), record.series_id, self.declaration, past, chosen)
+            return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)

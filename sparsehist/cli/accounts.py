@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.commands import opening
+from sparsehist.cli.commands import of_any_kind, opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
 from sparsehist.ledger.ledger import Ledger
@@ -129,10 +129,8 @@ def set_budget(
 
 def raise_cap_of(store: Path, series: str, level: str, *, reason: str, who: str | None, wait: float) -> Answer:
     """Raise a cap."""
-    from sparsehist.running.running_series import any_series
-
     with opening(store, wait) as opened:
-        any_series(opened, series).raise_cap(level, reason=reason, who=who)
+        of_any_kind(opened, series).raise_cap(level, reason=reason, who=who)
     shown = [f"the cap of the series {series} is {escape(level)} from now on"]
     return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
 

@@ -21,6 +21,7 @@ from sparsehist.series.release import check_target, refuse_to_replace
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from sparsehist.running.running_series import RunningSeries
     from sparsehist.series.declaration import Declaration
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
@@ -37,6 +38,11 @@ def opening(store: Path, wait: float) -> Store:
     """Open a store on disk."""
     check_place(store, wait)
     return sh.open(store, wait=wait)
+
+
+def of_any_kind(store: Store, name: str) -> Series | RunningSeries:
+    """The series of a name; what running series need is imported for them alone."""
+    return store.series(name) if store.declared(name).steps is None else sh.open_running(store, name)
 
 
 def check_place(store: Path, wait: float) -> None:
@@ -192,14 +198,11 @@ def _check_destination(store: Path, out: Path | None, sign: Path | None) -> None
 
 
 def _release_of_cells(opened: Store, series: str, name: str, step: int | None, asked: dict[str, Any]) -> Release:
-    from sparsehist.running.running_series import RunningSeries, any_series
-
-    known = any_series(opened, series)
-    if isinstance(known, RunningSeries):
-        return known.release(name, step=step, **asked)
+    if opened.declared(series).steps is not None:
+        return sh.open_running(opened, series).release(name, step=step, **asked)
     if step is not None:
         raise DeclarationError(f"--step is for running series, and {series} is none")
-    return known.release(name, **asked)
+    return opened.series(series).release(name, **asked)
 
 
 def write_committed(released: Release, out: Path, sign: Path | None) -> None:
@@ -271,10 +274,8 @@ def _around(max_keys: int) -> list[int]:
 
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
-    from sparsehist.running.running_series import any_series
-
     with opening(store, wait) as opened:
-        every = [any_series(opened, name) for name in opened.series_names()]
+        every = [of_any_kind(opened, name) for name in opened.series_names()]
         found = [(series, series._listing()) for series in every]
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}

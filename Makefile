@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 		echo '$(PYTHON) cannot make virtual environments (Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,report]'
 	@touch $@
 
 demo: $(STAMP)  ## release a real log at three privacy levels, out of order, for the cost of one

@@ -130,6 +130,9 @@ _LENT = {
     "series": {
         "open_queries": "sparsehist.sessions.query_session",
         "plan_queries": "sparsehist.sessions.query_session",
+        "plot_plan": "sparsehist.report.plan_plot",
+        "save_plot": "sparsehist.report.plots",
+        "store_report": "sparsehist.report.store_report",
         "sql": "sparsehist.sqlfront.running",
     },
 }

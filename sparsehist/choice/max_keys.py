@@ -30,13 +30,12 @@ from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise.family import FloatArray
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
 from sparsehist.series.metadata import read_metadata
 from sparsehist.series.spending import cell_release, cells_of
-from sparsehist.series.store_handle import Store
+from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store.layout import spill_directory
 
 BOUNDS = (

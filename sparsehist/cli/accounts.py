@@ -12,16 +12,20 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import of_any_kind, opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
+from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, for_people, ledger_rows
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import UNCHECKED_SOURCE
+from sparsehist.store import write_file
+from sparsehist.store.private_files import PRIVATE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.series.store_handle import Store
 
+_PUBLIC = 0o666  # less the umask
 _LIMITS = ("cap", "budget", "limit_at_first_release")
 
 
@@ -55,6 +59,18 @@ def show_ledger(
         data["out"] = str(out)
         shown.append(f"written to {escape(str(out))}, with all events")
     return Answer(data, shown)
+
+
+def write_report(store: Path, out: Path, *, delta: float, curator: bool, wait: float) -> Answer:
+    """Write the report of a store; the curator's for nobody else to read."""
+    checked_output("--out", out, (".html",))
+    if store.resolve() in out.resolve().parents:
+        raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
+    with opening(store, wait) as opened:
+        page = opened.report(delta=delta, curator=curator)
+    write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else _PUBLIC)
+    told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
+    return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
 
 
 def _rows(opened: Store, delta: float = DEFAULT_DELTA, **chosen: Any) -> list[dict[str, Any]]:

@@ -242,7 +242,7 @@ def check_store(store: Path, *, wait: float) -> Answer:
 def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer:
     """Tell the owner of a log what would be refused, left out or cut."""
     from sparsehist.counting.log_check import checked
-    from sparsehist.report.progress import reporting
+    from sparsehist.series.store_handle import reporting
 
     asked = {"input": log.paths, "unit": declared["unit"], "key": declared["key"], "max_keys": declared["max_keys"]}
     missing = [f"--{name.replace('_', '-')}" for name, value in {**asked, "domain": domain}.items() if not value]

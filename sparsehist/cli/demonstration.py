@@ -18,7 +18,7 @@ from rich.terminal_theme import TerminalTheme
 import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
 from sparsehist.cli.tables import MISSING, escape, printable
-from sparsehist.errors import NameTakenError, StoreError, of_kind
+from sparsehist.errors import NameTakenError, NotFoundError, StoreError, of_kind
 from sparsehist.ledger.arguments import checked_output
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
@@ -32,7 +32,7 @@ RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
 """Name and level in the order they are made: coarse, fine, then between."""
 
 _MARKER = "this-is-a-sparsehist-demo"
-_STORE = "store"
+_STORE, _REPORT = "store", "report.html"
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 _LIGHT = TerminalTheme(
@@ -90,6 +90,7 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
     rows = side_by_side(released).join(catalogue, on="url", how="left", maintain_order="left")
     shown = shown_demo(released, rows, directory, cost=cost)
     written = [directory / f"{release.name}.parquet" for release in released]
+    shown.append(_report(directory))
     if plot:
         written += _plots(released, directory)
         shown.append(f"Plots:               {', '.join(str(path) for path in written[len(released) :])}")
@@ -121,6 +122,16 @@ def _release_log(directory: Path) -> tuple[list[Release], str]:
     return released, str(ledger.filter(pl.col("scope") == "population")["level"].item())
 
 
+def _report(directory: Path) -> str:
+    """Write the report, and say where it is or what it needs."""
+    try:
+        page = sh.open(directory / _STORE).report()
+    except NotFoundError as missing:
+        return escape(str(missing))
+    (directory / _REPORT).write_text(page, encoding="utf-8")
+    return f"Report (public):     {escape(str(directory / _REPORT))}"
+
+
 def _catalogue() -> pl.DataFrame:
     """Titles of the site's areas, published with the log."""
     with as_file(shipped("data") / "msweb_catalogue.csv") as path:
@@ -149,7 +160,7 @@ def _prepare(directory: Path) -> None:
         marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
         shutil.rmtree(directory / _STORE, ignore_errors=True)
         made = [f"{name}.parquet" for name, _ in RELEASES]
-        for name in (f"{_STORE}.generation", "sparsehist-ledger.json", *made, "demo.svg", "demo.png"):
+        for name in (f"{_STORE}.generation", "sparsehist-ledger.json", *made, "demo.svg", "demo.png", _REPORT):
             (directory / name).unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"cannot write {directory}: {problem.strerror}") from None

@@ -105,6 +105,32 @@ def budget(
     )  # fmt: skip
 
 
+def report(
+    store: StorePath,
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="The page: a .html file outside the store.")],
+    delta: Annotated[float, Parameter(help="At which epsilon is shown.")] = 1e-6,
+    curator: Annotated[
+        bool, Parameter(help="Add exact numbers that only the curator may see; the page says that it is secret.")
+    ] = False,
+    wait: Wait = 0.0,
+) -> Answer:
+    """Write a report that a privacy officer can read and sign: one HTML page.
+
+    It says what was promised to whom, what remains, every release with its error,
+    the largest keys, and what is not promised, from public parameters and published
+    rows only. The page asks nothing of any network and runs nothing. Needs
+    sparsehist[report].
+
+    For example:
+      sparsehist report logs.sparsehist --out report.html
+    """
+    from sparsehist.cli.accounts import write_report
+
+    return write_report(store, out, delta=delta, curator=curator, wait=wait)
+
+
 def raise_cap(
     store: StorePath,
     /,

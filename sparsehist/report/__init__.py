@@ -1,1 +1,1 @@
-"""What people look at: progress, tables, plots."""
+"""What people look at: the report of a store, tables, plots."""

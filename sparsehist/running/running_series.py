@@ -21,7 +21,6 @@ from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.report.progress import Progress, reporting
 from sparsehist.running import running_round
 from sparsehist.running.appending import comparable_units, digest_of, new_pairs
 from sparsehist.running.step_files import StepFiles, write_step
@@ -32,7 +31,7 @@ from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, pla
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import Series, StoredSeries
 from sparsehist.series.spending import settled, spending
-from sparsehist.series.store_handle import Store
+from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import (
     NewSeries,
     NewStep,

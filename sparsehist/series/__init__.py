@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,5 +13,8 @@ if TYPE_CHECKING:
 
 open_queries: Callable[..., QuerySession]
 plan_queries: Callable[..., pl.DataFrame]
+plot_plan: Callable[..., Any]
+save_plot: Callable[..., None]
+store_report: Callable[..., str]
 sql: Callable[..., SqlResult]
-"""Lent by the top of the package: stores and series stand below SQL and below sessions of queries."""
+"""Lent by the top of the package: stores and series stand below SQL, sessions of queries, plots and reports."""

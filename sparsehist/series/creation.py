@@ -30,7 +30,6 @@ from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_choice, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
-from sparsehist.report.progress import Progress, reporting
 from sparsehist.series.cell_parameters import LARGEST_COUNT
 from sparsehist.series.declaration import (
     CHECKED_QUERY,
@@ -42,7 +41,7 @@ from sparsehist.series.declaration import (
     write_catalogues,
 )
 from sparsehist.series.series_handle import Series
-from sparsehist.series.store_handle import Store
+from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, create_store, is_store, write_series_files
 from sparsehist.store.layout import spill_directory
 

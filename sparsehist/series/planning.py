@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from sparsehist import series
 from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
@@ -102,9 +103,7 @@ class Plan:
         Raises:
             NotFoundError: If altair is not installed.
         """
-        from sparsehist.report.plan_plot import plot_plan
-
-        return plot_plan(self)
+        return series.plot_plan(self)
 
     def save_plot(self, path: str | Path) -> None:
         """Write the plot as .svg or .png.
@@ -114,9 +113,7 @@ class Plan:
             NotFoundError: If its directory does not exist.
             NotFoundError: If altair is not installed.
         """
-        from sparsehist.report.plots import save_plot
-
-        save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
+        series.save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
 
 
 def plan(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
 
 _MEMORY = ":memory:"
+Progress = bool | Callable[[str], None] | None
+"""Of long work: a function of your own; True for phases on stderr, False for silence, None for a terminal only."""
 
 
 class Store:
@@ -328,6 +332,26 @@ class Store:
         with self._hold() as state:
             state.declare("declare disjoint", who=who, reason=reason, details={"populations": sorted(named)})
 
+    def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+        """Write the report for whoever answers for what was released: one self-contained HTML page.
+
+        It follows the questions of NIST SP 800-226 and holds public parameters and published rows only: what was
+        promised to whom, what remains, every release with its error, the largest keys, what is not promised. Needs
+        the extra `report`.
+
+        Args:
+            delta: At which epsilon is shown.
+            curator: A page for the curator only, which says so: exact numbers of each series are added.
+
+        Returns:
+            The page. It asks nothing of any network and runs nothing.
+
+        Raises:
+            NotFoundError: If jinja2 is not installed.
+            DeclarationError: If delta is not from 0 up to 1.
+        """
+        return series.store_report(self, delta=delta, curator=curator)
+
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
         """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
 
@@ -439,3 +463,42 @@ def _refuse_in_broken_child() -> None:
             "this process was forked after Polars had started its threads, which a fork does not carry over; "
             "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
         )
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
+    """Give a function that is told the name of each phase as it begins.
+
+    Args:
+        progress: A function of your own; True to show phases on stderr, False never, None on a terminal only.
+    """
+    if callable(progress):
+        yield progress
+    elif progress or (progress is None and sys.stderr.isatty()):
+        with _on_terminal() as tell:
+            yield tell
+    else:
+        yield lambda _: None
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Callable[[str], None]]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    begun: list[tuple[str, float]] = []
+
+    def finish() -> None:
+        if begun:
+            phase, since = begun.pop()
+            console.print(f"  [green]✓[/] {phase} [dim]{time.perf_counter() - since:.1f} s[/]")
+
+    with console.status("starting") as status:
+
+        def tell(phase: str) -> None:
+            finish()
+            begun.append((phase, time.perf_counter()))
+            status.update(phase)
+
+        yield tell
+        finish()

@@ -156,7 +156,7 @@ def check_open_session(path: Path) -> None:
     assert series.store.ledger().filter(scope="path")["path"].to_list()[1:] == [
         f"interactive {name} multiplicative_weights" for name in names
     ]
-    for name in names:
+    for name in names[-1:]:
         answer = series.interactive(name).ask(pl.col("page") < 8)
         assert not answer.fresh and abs(answer.value - 100_000) < answer.error
     with open_state(path) as state:

@@ -1,0 +1,282 @@
+"""The report of a store: what was promised, to whom, and what was released, as one page that asks nothing of anybody.
+
+Everything on it is a public parameter or was published: declarations, the ledger, events, metadata and rows of
+releases. Its outline follows the questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy
+Guarantees, 2025): how strong the guarantee is and of whom, what was released and how good it is, by which mechanism,
+who is trusted, and what was exposed besides. The curator's page adds what only the curator may see, and says so.
+
+The page is self-contained: no script, no request; its policy allows the one style sheet by hash and nothing else. All
+text that comes from a store is escaped by the template, control and bidirectional characters before that.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from sparsehist import __version__
+from sparsehist.errors import NotFoundError, SparsehistError, printable
+from sparsehist.histogram.publication import mean_error, publication_probability
+from sparsehist.histogram.slack import law_slack
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
+from sparsehist.privacy import as_level, level_text
+from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
+from sparsehist.report.side_by_side import side_by_side
+from sparsehist.running.running_series import open_running
+from sparsehist.series.declaration import Declaration, declaration_of, load_family
+from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
+from sparsehist.series.pipeline import ANSWER
+
+if TYPE_CHECKING:
+    from sparsehist.series.release import Release
+    from sparsehist.series.store_handle import Store
+    from sparsehist.store import SeriesRecord, State
+
+COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+CONFIDENCE = 0.95
+_SMOOTH = tuple(sorted({round(3 * 10 ** (step / 8)) for step in range(30)}))
+_LARGEST = 15
+_LIMITS = {"set budget": "budget set", "raise cap": "cap raised", "declare disjoint": "populations declared disjoint"}
+_OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse": "request refused"}
+
+
+@dataclass(frozen=True)
+class SeriesPart:
+    """What the page says of one series.
+
+    Attributes:
+        releases: Metadata of its releases, in order.
+        errors: Of each release of cells, for each of `COUNTS`: probability of being published, and mean error.
+        keys: Of the largest keys: the key, and for each release (low, noisy count, high) or None.
+        names: Of the releases in `keys`: the finest ones, the most private first.
+        secret: Of the curator's page: what each line says and its value.
+    """
+
+    declaration: Declaration
+    releases: list[Metadata]
+    errors: list[tuple[str, list[tuple[float, float]]]]
+    keys: list[tuple[str, list[tuple[float, float, float] | None]]]
+    names: list[str]
+    charts: list[Chart]
+    secret: list[tuple[str, str]]
+
+
+def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+    """The report of a store as HTML; see `Store.report`."""
+    template = _template()
+    with store._hold() as state:
+        ledger = Ledger.of(state)
+        rows = ledger_rows(ledger, delta)
+        events = [_told(event) for event in state.events()]
+        records = state.all_series()
+        made = {record.name: _releases(state, record) for record in records}
+        secrets = {record.name: _secrets(state, record) if curator else [] for record in records}
+        store_id, generation = state.store_id, state.generation
+    parts = [_part(store, declaration_of(record), made[record.name], secrets[record.name]) for record in records]
+    style = files("sparsehist.report").joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    page: str = template.render(
+        curator=curator,
+        version=__version__,
+        store_id=store_id,
+        generation=generation,
+        made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        delta=delta,
+        style=style,
+        digest=digest,
+        populations=[row for row in rows if row["scope"] == "population"],
+        everybody=next((row for row in rows if row["scope"] == "everybody"), None),
+        spent_by_series=[row for row in rows if row["scope"] == "series"],
+        paths=[row for row in rows if row["scope"] == "path" and row["releases"]],
+        warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
+        spending=_spending_chart(rows, delta),
+        limits=[event for event in events if event["what"] in _LIMITS.values()],
+        others=[event for event in events if event["what"] in _OTHER.values()],
+        disjoint=ledger.limits.disjoint,
+        parts=parts,
+        counts=COUNTS,
+        confidence=CONFIDENCE,
+    )
+    return page
+
+
+def _template() -> Any:
+    """The template, with everything it is given escaped.
+
+    Raises:
+        NotFoundError: If jinja2 is not installed; names the extra.
+    """
+    try:
+        import jinja2
+    except ImportError:
+        raise NotFoundError("reports need jinja2: install the extra, pip install 'sparsehist[report]'") from None
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )  # fmt: skip
+    environment.filters |= {"shown": _shown, "style_sheet": _style_sheet}
+    return environment.from_string(files("sparsehist.report").joinpath("page.html.jinja").read_text(encoding="utf-8"))
+
+
+def _style_sheet(text: str) -> Any:
+    """The package's own style sheet, as it is: the one text that is not escaped."""
+    import markupsafe
+
+    return markupsafe.Markup(text)  # noqa: S704 - a file of this package
+
+
+def _shown(value: float | str | None, digits: int = 4) -> str:
+    """A number for people; a dash where there is none."""
+    if value is None:
+        return "—"
+    if isinstance(value, str):
+        return value
+    size = abs(value)
+    if size >= 10**15 or 0 < size < 1e-3:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 1000 or value == int(value) else f"{value:.{digits}g}"
+
+
+def _releases(state: State, record: SeriesRecord) -> list[Metadata]:
+    made = (release for release in state.series_releases(record) if ANSWER not in release.name)
+    return [read_metadata(release.metadata) for release in made]
+
+
+def _part(store: Store, declaration: Declaration, made: list[Metadata], secret: list[tuple[str, str]]) -> SeriesPart:
+    cells = sorted(
+        (about for about in made if isinstance(about, CellMetadata)), key=lambda about: as_level(about.level)
+    )
+    errors = [(about.name, found) for about in cells if (found := _errors(about, COUNTS))]
+    curves = [(about.name, _errors(about, _SMOOTH)) for about in cells[-MOST_LINES:]]
+    named = store.series if declaration.steps is None else partial(open_running, store)
+    series = named(declaration.name)
+    released = [series.release(about.name) for about in cells[-MOST_LINES:]]
+    keys = _largest_keys(released, list(declaration.key))
+    names = [release.name for release in released]
+    name = declaration.name
+    charts = [
+        line_chart(
+            f"Probability that a key of {name} is published",
+            "One line for each release, over the true number of units with the key; the table below has the numbers.",
+            "true count (units, logarithmic)",
+            "probability",
+            [(about, _curve(found, 0)) for about, found in curves],
+            log_y=False,
+        ),
+        line_chart(
+            f"Mean error of a published count of {name}",
+            "One line for each release, over the true number of units with the key; the table below has the numbers.",
+            "true count (units, logarithmic)",
+            "mean error (units)",
+            [(about, _curve(found, 1)) for about, found in curves],
+            log_y=True,
+        ),
+        interval_chart(
+            f"The largest keys of {name}",
+            f"A row for each key, with noisy count and {CONFIDENCE:.0%} interval of each release; the table below "
+            "has the numbers.",
+            "units",
+            names,
+            keys,
+        ),
+    ]
+    return SeriesPart(
+        declaration, made, errors, keys, names, [chart for chart in charts if chart is not None], secret
+    )  # fmt: skip
+
+
+def _curve(found: Sequence[tuple[float, float]], which: int) -> list[tuple[float, float]]:
+    return [(count, each[which]) for count, each in zip(_SMOOTH, found, strict=False)]
+
+
+def _errors(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:
+    """Probability of being published and mean error; nothing for a family that this process does not know."""
+    try:
+        family = about.family
+    except SparsehistError:
+        return []
+    level, threshold = as_level(about.level), about.effective_threshold
+    probabilities = publication_probability(family, level, threshold, counts).tolist()
+    return [
+        (probability, mean_error(family, level, threshold, count))
+        for probability, count in zip(probabilities, counts, strict=True)
+    ]
+
+
+def _largest_keys(
+    released: list[Release], columns: list[str]
+) -> list[tuple[str, list[tuple[float, float, float] | None]]]:
+    if not released:
+        return []
+    largest = side_by_side(released).head(_LARGEST).select(columns)
+    found: list[list[tuple[float, float, float] | None]] = [[] for _ in range(largest.height)]
+    for release in released:
+        try:
+            known = release.intervals(CONFIDENCE)
+        except SparsehistError:
+            known = release.frame.with_columns(low="noisy_count", high="noisy_count")
+        joined = largest.join(known, on=columns, how="left", maintain_order="left")
+        limits = joined.select("low", "noisy_count", "high").iter_rows()  # a handful, published
+        for row, (low, value, high) in zip(found, limits, strict=True):
+            row.append(None if value is None else (low, value, high))
+    labels = [" · ".join(map(str, key)) for key in largest.iter_rows()]
+    return list(zip(labels, found, strict=True))
+
+
+def _spending_chart(rows: Sequence[Row], delta: float) -> Chart | None:
+    bars = [
+        (f"{row['series']}: {row['path'] or ''}", row["epsilon"])
+        for row in rows
+        if row["scope"] == "path" and row["epsilon"]
+    ]
+    about = "A bar for each noise path on its own; together they cost less than the sum. The table has the numbers."
+    return bar_chart("Epsilon of each noise path", about, f"epsilon at delta {delta:g}", bars)
+
+
+def _told(event: dict[str, Any]) -> dict[str, str]:
+    """An event in words."""
+    details = json.loads(event["details"]) if event["details"] else {}
+    happened: datetime = event["happened"]
+    about = event["series"] or event["population"] or ", ".join(details.get("populations", ())) or ""
+    budget = details.get("route") and " ".join(
+        f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name)
+    )
+    return {
+        "when": happened.strftime("%Y-%m-%d %H:%M"),
+        "who": event["who"],
+        "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
+        "about": about + (f", {event['release']}" if event["release"] else ""),
+        "to": event["level"] or budget or "",
+        "why": event["reason"] or details.get("because", ""),
+    }
+
+
+def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
+    """What only the curator may see of a series: exact sizes, and the slack of a round's whole law."""
+    declaration = declaration_of(record)
+    if declaration.steps is not None:  # its counts differ from step to step
+        return []
+    count, _, cells = state.series_files(record).groups
+    past = state.past(record.path_id)
+    lines = [
+        ("keys with a count", f"{int(cells.sum()):,}"),
+        ("sum of all bounded counts", f"{int((count * cells).sum()) / declaration.unit_of_counts:,.0f}"),
+        ("groups of equal count", f"{len(count):,}"),
+        ("cells whose noise was drawn", f"{len(state.tracked(record.path_id).position):,}"),
+    ]
+    try:
+        family = load_family(declaration.noise, declaration.max_keys)
+    except SparsehistError:
+        return lines
+    for i, (level, _) in enumerate(past):
+        slack = law_slack(family, past[:i], level, len(count) + 1, int(cells.sum()))
+        lines.append((f"slack of the whole law, round at level {level_text(level)}", f"{slack:.3g}"))
+    return lines

@@ -1,0 +1,262 @@
+"""The report of a store: what is on it, that nothing on it runs, and how it looks in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.report.charts_as_svg import bar_chart, interval_chart, line_chart
+from sparsehist.report.store_report import COUNTS
+
+pytest.importorskip("jinja2", reason="reports need the extra `report`")
+
+PLANTED = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "javascript:alert(1)",
+    "=cmd|' /C calc'!A0",
+    "a\u202eb\u2066c",
+    "{{ 7 * 7 }}",
+    "]]></svg><script>alert(2)</script>",
+)
+BOUNDED = 5728
+REASON = "<b>for</b> </style><script>alert(3)</script> the study"
+TAGS = set(
+    "a bdi body caption circle desc em figcaption figure h1 h2 h3 head header html li line link main meta nav ol p "
+    "path section span strong style svg table tbody td text th thead title tr ul".split()
+)
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page as a browser reads them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.told = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += [(tag, *attribute) for attribute in attrs]
+
+    def handle_data(self, data):
+        self.told.append(data)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Two series with keys that strangers chose, three releases, a workload, a session, a raised cap."""
+    path = tmp_path_factory.mktemp("report") / "s"
+    keys = [*PLANTED * 3, *(f"/page{i}" for i in range(12))]
+    urls = [keys[(user * step) % len(keys)] for user in range(3000) for step in (1, 7)]
+    log = pl.DataFrame(
+        {
+            "user": [*(user for user in range(3000) for _ in range(2)), 77_777_001],
+            "url": [*urls, "only-one-has-this"],
+        }
+    )
+    assert log.unique().height == BOUNDED
+    series = sh.create(
+        path, log, name="visits", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=60), cap=2
+    )
+    for name, level in (("public", "0.1"), ("partner", 1), ("internal", "0.5")):
+        series.release(name, level=level, false_keys=0.001 if name == "public" else None)
+    series.raise_cap(3, reason=REASON, who="<i>office</i>")
+    hours = sh.create(
+        path, pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]}), name="hours", unit="user",
+        key="hour", max_keys=1, domain=sh.Integers(24), population="staff",
+    )  # fmt: skip
+    hours.release_workload("ranges", sh.Prefix(), level="0.2")
+    hours.interactive("ad_hoc", level="0.1", accuracy="0.3")
+    daily = sh.create_running(
+        path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7,
+        population="staff",
+    )  # fmt: skip
+    daily.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
+    daily.release("day_one", step=1, level="0.5")
+    opened = sh.open(path)
+    opened.declare_disjoint(["default", "staff"], reason="visitors are no staff")
+    with pytest.raises(sh.errors.CapExceededError):
+        series.release("finer", level=5)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def page(store):
+    """The public page."""
+    return store.report()
+
+
+def test_it_says_what_was_promised_and_released(store, page):
+    """Costs as the ledger has them, every release with its error, limits with who and why, refusals."""
+    told = " ".join("".join(Page(page).told).split())
+    everybody = store.ledger().filter(scope="everybody").row(0, named=True)
+    assert f"({everybody['epsilon']:.4g}, 1e-06)-differentially private" in told
+    for name in ("public", "partner", "internal", "ranges", "ad_hoc", "daily", "day_one", "/home"):
+        assert name in told
+    for words in ("ex post", "default and staff", "visitors are no staff", "request refused", "cap raised", "user"):
+        assert words in told
+    release = store.series("visits").release("public")
+    assert f"{release.metadata['std']:.4g}" in told
+    low, value, high = release.intervals().select("low", "noisy_count", "high").row(0)
+    assert f"({low:.6g} to {high:.6g})" in told or f"({low:,.0f} to {high:,.0f})" in told
+    for words in ("probability of being published", f"{max(COUNTS):,}", f"{value:,.0f}"):
+        assert words in told
+
+
+def test_nothing_on_it_runs_or_asks(page):
+    """Planted markup is text, the policy allows one style sheet by hash, nothing is fetched, no tag is unknown."""
+    read = Page(page)
+    assert read.tags <= TAGS
+    assert not [
+        attribute for attribute in read.attributes if attribute[1].startswith("on") or attribute[1] == "style"
+    ]
+    links = [value for _, name, value in read.attributes if name in ("href", "src", "xlink:href", "action")]
+    assert all(link == "data:," or link.startswith("#") for link in links)
+    assert not re.search(r"url\(|@import|https?:", page)
+    (policy,) = [value for _, name, value in read.attributes if name == "content" and "src" in value]
+    style = page.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    told = "".join(read.told)
+    for planted in (PLANTED[0], PLANTED[1], PLANTED[5], REASON, "<i>office</i>"):
+        assert planted in told
+    assert not set("\u202e\u2066") & set(page)
+    assert r"a\u202eb\u2066c" in told
+
+
+def test_secrets_are_on_the_curators_page_only(store, page):
+    """Keys below every threshold are on neither; exact sums on the curator's, whose title and first words say so."""
+    secret = store.report(curator=True)
+    for text in (page, secret):
+        assert "only-one-has-this" not in text
+        assert "77777001" not in text
+    assert "SECRET" not in page
+    assert "<title>SECRET: curator's privacy report" in secret
+    assert "Do not publish it" in secret
+    assert f"<bdi>{BOUNDED:,}</bdi>" in secret
+    assert f"{BOUNDED:,}" not in page
+    assert "slack of the whole law, round at level 0.5" in "".join(Page(secret).told)
+
+
+def test_an_empty_store_has_a_report(tmp_path):
+    """Nothing released, no series: it says so."""
+    page = sh.open(tmp_path / "s", create=True).report()
+    assert "Nothing was released from this store" in page
+    assert "The store holds no series" in page
+
+
+def test_charts_draw_what_there_is():
+    """Places follow the values; nothing to draw is no chart; labels are shortened."""
+    assert line_chart("t", "a", "x", "y", [], log_y=True) is None
+    assert bar_chart("t", "a", "x", [("p", 0.0)]) is None
+    assert interval_chart("t", "a", "x", ["r"], [("k", [None])]) is None
+    lines = line_chart("t", "a", "x", "y", [("one", [(1, 1), (10, 10), (100, 100)])], log_y=True)
+    (x1, y1), (x2, y2), (x3, y3) = lines.lines[0].points
+    assert x2 - x1 == pytest.approx(x3 - x2)
+    assert y1 - y2 == pytest.approx(y2 - y3)
+    assert y1 == pytest.approx(lines.bottom)
+    assert lines.lines[0].path.startswith("M46.0 180.0 L")
+    spans = interval_chart("t", "a", "x", ["r"], [("k" * 50, [(0.0, 5.0, 10.0)])])
+    (row,) = spans.rows
+    assert row.label == "k" * 16 + "…"
+    assert row.spans[0].at == pytest.approx((row.spans[0].low + row.spans[0].high) / 2)
+    assert [tick.text for tick in spans.x_ticks] == ["0", "5", "10"]
+
+
+def test_the_command_writes_it(store, tmp_path):
+    """A page outside the store; the curator's for nobody else to read."""
+    for words, mode in (([], 0o644), (["--curator"], 0o600)):
+        out = tmp_path / f"report{mode:o}.html"
+        done = subprocess.run(
+            [sys.executable, "-m", "sparsehist", "report", str(store.path), "--out", str(out), *words],
+            capture_output=True, text=True, check=False, umask=0o022, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert out.stat().st_mode & 0o777 == mode
+        assert ("SECRET" in out.read_text()) == bool(words)
+    for wrong in (store.path / "report.html", tmp_path / "report.txt"):
+        words = [sys.executable, "-m", "sparsehist", "report", str(store.path), "--out", str(wrong)]
+        assert subprocess.run(words, capture_output=True, check=False, timeout=60).returncode == 2
+        assert not wrong.exists()
+
+
+# In a browser: Debian's chromium by its path, playwright, and axe-core where it was installed
+# (`npm install` in this directory, or AXE_CORE=path/to/axe.min.js).
+CHROMIUM = shutil.which("chromium")
+AXE = Path(os.environ.get("AXE_CORE", Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"))
+CLIPPED = """() => [...document.querySelectorAll('body *')].filter(
+    e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !(e instanceof SVGElement)
+        && getComputedStyle(e).display != 'inline').map(e => e.outerHTML.slice(0, 80))"""
+OUTSIDE = """() => [...document.querySelectorAll('svg text')].filter(e => {
+    const [inner, outer] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1
+}).map(e => e.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="pages are looked at with playwright")
+    if CHROMIUM is None:
+        pytest.skip("pages are looked at with chromium: apt-get install chromium")
+    with api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_a_browser_shows_it_whole(browser, store, tmp_path, width, scheme):
+    """No console message, no request, no text clipped or beside the page, charts drawn, planted markup inert."""
+    place = tmp_path / "report.html"
+    place.write_text(store.report(curator=True))
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    tab, told, asked = context.new_page(), [], []
+    tab.on("console", lambda message: told.append(message.text))
+    tab.on("pageerror", lambda error: told.append(str(error)))
+    tab.on("dialog", lambda dialog: told.append(dialog.message))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(place.as_uri())
+    assert told == []
+    assert asked == [place.as_uri()]
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate(CLIPPED) == []
+    assert tab.evaluate(OUTSIDE) == []
+    charts = tab.locator("figure svg[role=img]")
+    assert charts.count() >= 4
+    assert all(charts.nth(i).bounding_box()["height"] > 60 for i in range(charts.count()))
+    assert tab.locator("script").count() == 0
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_has_no_serious_accessibility_fault(browser, store, tmp_path, scheme):
+    """By axe-core: contrast, headings, tables, names of pictures."""
+    if not AXE.is_file():
+        pytest.skip("accessibility is checked by axe-core: npm install in tests/report, or set AXE_CORE")
+    place = tmp_path / "report.html"
+    place.write_text(store.report())
+    for width in (360, 1280):
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+        tab = context.new_page()
+        tab.goto(place.as_uri())
+        tab.add_script_tag(path=str(AXE))
+        found = tab.evaluate("axe.run()")
+        assert [fault["id"] for fault in found["violations"] if fault["impact"] in ("serious", "critical")] == []
+        assert len(found["passes"]) > 20
+        context.close()

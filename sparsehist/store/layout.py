@@ -96,8 +96,9 @@ def make_spill(store: Path) -> Path:
     spill = store / SPILL
     with disk_errors(spill):
         spill.mkdir(mode=0o700, exist_ok=True)
+        remove_dead(spill, f"{_SPILL_NAME}*")
         for place in spill.iterdir():
-            if not _is_held(place):
+            if not (place / LOCK).exists():  # they are made while the store is held
                 _remove(place)
     return spill
 
@@ -105,37 +106,58 @@ def make_spill(store: Path) -> Path:
 def make_locked(directory: Path) -> int:
     """Make a private directory and hold its lock: other runs know by it that this one is alive."""
     with disk_errors(directory.parent):
-        directory.mkdir(mode=0o700)
-        try:
-            lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-    return lock
+        while True:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            try:
+                lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            except FileNotFoundError:  # it was taken for dead while it was empty
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if _still_at(directory / LOCK, lock):
+                    return lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)  # or before it was locked
 
 
 def remove_dead(parent: Path, pattern: str) -> list[Path]:
-    """Remove directories of this user's whose makers died; the lock file goes last, as it came first.
+    """Remove directories of this user's whose makers died, each while its lock is held.
 
     Returns:
         What was removed.
     """
     removed = []
     for directory in parent.glob(pattern):
-        if directory.is_symlink() or not directory.is_dir() or directory.stat().st_uid != os.geteuid():
+        try:
+            if directory.is_symlink() or not directory.is_dir() or directory.stat().st_uid != os.geteuid():
+                continue
+            lock = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            with suppress(OSError):  # of one that died before it had a lock
+                directory.rmdir()
+                removed.append(directory)
             continue
-        held = _is_held(directory)
-        if held or (held is None and any(directory.iterdir())):
-            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _still_at(directory / LOCK, lock):
+                remove_locked(directory)
+                removed.append(directory)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+    return removed
+
+
+def remove_locked(directory: Path) -> None:
+    """Remove what `make_locked` made; the lock goes last, so that who dies in between leaves a dead directory."""
+    with suppress(OSError):
         for place in directory.iterdir():
             if place.name != LOCK:
                 _remove(place)
-        (directory / LOCK).unlink(missing_ok=True)
-        with suppress(OSError):  # whoever began to build in it at this very moment begins anew
-            directory.rmdir()
-        removed.append(directory)
-    return removed
+        _remove(directory)
 
 
 def _remove(place: Path) -> None:
@@ -148,22 +170,6 @@ def _remove(place: Path) -> None:
 def remove_dead_buildings(place: Path) -> list[Path]:
     """Remove what runs that died while they made or copied a store left beside its place."""
     return remove_dead(place.parent, f".{glob.escape(place.name)}.*.new")
-
-
-def _is_held(directory: Path) -> bool | None:
-    """Whether somebody holds the lock of a directory; None if it has none."""
-    try:
-        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -179,7 +185,7 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_locked(directory)
         os.close(lock)
 
 

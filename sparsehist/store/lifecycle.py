@@ -22,6 +22,7 @@ from sparsehist.store.layout import (
     exclusive_lock,
     make_locked,
     remove_dead_buildings,
+    remove_locked,
     write_format,
 )
 from sparsehist.store.opening import (
@@ -57,7 +58,7 @@ def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True
         _fill(building, path, anchor=_checked_anchor(anchor, path), durable=durable)
         _put_in_place(building, path, durable=durable)
     except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
+        remove_locked(building)
         raise
     finally:
         os.close(lock)
@@ -89,7 +90,7 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
                     sync_directory(directory)
             _put_in_place(building, destination, durable=True)
         except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
+            remove_locked(building)
             raise
         finally:
             os.close(lock)

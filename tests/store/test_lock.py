@@ -155,3 +155,19 @@ def test_waiting_ends(tmp_path):
         with pytest.raises(StoreInUseError), exclusive_lock(lock, wait=0.1):
             pass
         assert time.monotonic() - before >= 0.1
+
+
+def test_directories_of_living_runs_are_never_taken_for_dead(tmp_path):
+    """Processes that make and clear spill at once never lose a directory that somebody is in."""
+    script = (
+        "import sys, pathlib; from sparsehist.store.layout import remove_dead, spill_directory\n"
+        "place = pathlib.Path(sys.argv[1])\n"
+        "for i in range(400):\n"
+        "    with spill_directory(place) as directory:\n"
+        "        (directory / 'secret').write_text('x')\n"
+        "        remove_dead(place, '*')\n"
+        "        assert (directory / 'secret').read_text() == 'x'"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", script, tmp_path], stderr=subprocess.PIPE) for _ in range(4)]
+    assert [(run.communicate(timeout=120)[1], run.returncode) for run in runs] == [(b"", 0)] * 4
+    assert list(tmp_path.iterdir()) == []

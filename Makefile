@@ -45,10 +45,12 @@ format: $(STAMP)  ## let ruff format and repair what it can
 test-slow: $(STAMP)  ## the tests of more than ten seconds
 	$(BIN)/python -m pytest -q -n 2 -m slow
 
-test-faults: $(STAMP)  ## kill the process at every write, fsync and rename; needs strace (Linux)
+KILLS ?= 200
+CUTS ?= 100
+test-faults: $(STAMP)  ## kill it at every write, fsync and rename, cut the power; KILLS=1000 for all; needs strace
 	@command -v strace >/dev/null || apt-get install -y --no-install-recommends strace || \
 		{ echo 'strace is missing and could not be installed; install it and try again' >&2; exit 1; }
-	$(BIN)/python -m pytest -q -m faults
+	SPARSEHIST_KILLS=$(KILLS) SPARSEHIST_CUTS=$(CUTS) $(BIN)/python -m pytest -q -m faults
 
 # A script that answers a question takes --out; the others there only make its input, or are run by one of these.
 # Peers need environments of their own and Java 17 for Spark, so they come with bench-full only.

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,7 +32,7 @@ from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.store import open_state, write_file
+from sparsehist.store import open_state, write_published
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 _METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
-_PUBLIC = 0o666  # less what the umask takes away
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv",)
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
@@ -266,7 +264,7 @@ class Release:
         stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        _write_public(target, content.getbuffer())
+        write_published(target, content.getbuffer())
 
     def write_csv(
         self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, spreadsheet_safe: bool = True
@@ -295,7 +293,7 @@ class Release:
         content = frame.write_csv(quote_style="non_numeric").encode()
         refuse_to_replace(target, self._metadata, content)
         self._announced(target, sign)
-        _write_public(target, content)
+        write_published(target, content)
 
     def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
         """Write the release as the file's name says: `write_parquet` or `write_csv`."""
@@ -497,7 +495,7 @@ def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
     return target
 
 
-def _write_public(target: Path, content: bytes | memoryview) -> None:
+def write_published(target: Path, content: bytes | memoryview) -> None:
     # Nobody holds a lock on the directory, so the temporary name is a new one each time.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     write_file(target, content, durable=True, mode=_PUBLIC, temporary=temporary)

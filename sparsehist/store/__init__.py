@@ -20,7 +20,7 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger
+from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -47,5 +47,6 @@ __all__ = [
     "open_state",
     "read_json",
     "write_file",
+    "write_published",
     "write_series_files",
 ]

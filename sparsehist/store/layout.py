@@ -207,6 +207,8 @@ def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> li
     with disk_errors(store):
         directories = list((store / SERIES).iterdir())
         return [
+            *store.glob("*.new"),
+            *store.glob(f"{STATE}-journal"),  # a hot one was rolled back when the state was read
             *(directory for directory in directories if directory.name not in series),
             *(
                 directory / name

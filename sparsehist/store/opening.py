@@ -121,6 +121,8 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
         make_spill(path)
+        with disk_errors(path):
+            mark_path(path).with_name(f"{mark_path(path).name}.new").unlink(missing_ok=True)
         if durable and has_journal(path) and (store_id := store_id_at(path)) is not None:
             # What is rolled back has another time of change; a run may die between that and noting it.
             raise_mark(path, store_id, read_mark(path, store_id)._replace(changed=None))
@@ -164,7 +166,7 @@ def _remove_leftovers(path: Path, database: Database) -> list[Path]:
             if place.is_dir():
                 shutil.rmtree(place)
             else:
-                place.unlink()
+                place.unlink(missing_ok=True)  # a journal goes when the state is written anew
     return copies
 
 

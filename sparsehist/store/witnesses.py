@@ -25,6 +25,7 @@ MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 CLAIMS = "claims"
 """File of a store: the texts by which it claimed its last generations at its anchor."""
+_UNFINISHED = ".sparsehist-new"
 _PUBLIC = 0o666  # less the umask of whoever publishes
 _FORMAT = 1
 
@@ -191,6 +192,14 @@ def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
             write_file(path, text.encode(), durable=True, mode=_PUBLIC)
 
 
+def write_published(target: Path, content: bytes | memoryview) -> None:
+    """Write a file for everybody, whole or not at all; remains of runs that died in its directory are removed."""
+    with _locked(target.parent):
+        write_file(
+            target, content, durable=True, mode=_PUBLIC, temporary=target.with_name(f".{target.name}{_UNFINISHED}")
+        )
+
+
 def published_generation(directory: Path, store_id: str) -> int:
     """The newest generation of a store that a directory knows of; -1 where there is no ledger, or none to be read.
 
@@ -279,11 +288,14 @@ def _no_ledger(path: Path) -> StoreError:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Wait for whoever writes the ledger of this directory; nobody holds it for long."""
+    """Wait for whoever publishes in this directory; what a run that died left half written there is removed."""
     with disk_errors(directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with disk_errors(directory):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            for place in (*directory.glob(f".*{_UNFINISHED}"), directory / f"{LEDGER_NAME}.new"):
+                place.unlink(missing_ok=True)
         yield
     finally:
         os.close(descriptor)

@@ -187,16 +187,21 @@ class Disk:
         return True
 
     def renamed(self, call: Call) -> bool:
-        """Rename within a directory, in one step."""
+        """Rename: in one step within a directory, in two that may be lost apart between directories."""
         old, new = (call.arguments[:2], call.arguments[2:4]) if call.name != "rename" else (
             ("AT_FDCWD", call.arguments[0]), ("AT_FDCWD", call.arguments[1])
         )  # fmt: skip
         before, after = self._find(*old), self._find(*new)
         if before is None and after is None:
             return False
-        assert before is not None and after is not None and before[0] is after[0], "renamed across directories"
-        directory = before[0]
-        directory.pending.append({before[1]: None, after[1]: directory.entries()[before[1]]})
+        assert before is not None and after is not None, "renamed into or out of what is watched"
+        (source, name), (target, new) = before, after
+        node = source.entries()[name]
+        if source is target:
+            source.pending.append({name: None, new: node})
+        else:
+            target.pending.append({new: node})
+            source.pending.append({name: None})
         return True
 
     def removed(self, call: Call) -> bool:

@@ -1,0 +1,432 @@
+"""Work that is killed or refused by the system at chosen calls: `python -m tests.faults.campaign PLACE --kills 100`.
+
+One process imports everything and starts no thread. Every attempt is a fork of it that has itself traced by strace,
+which kills it as it enters a call of one kind for the n-th time, or lets that call fail. After every attempt a
+second fork runs the next command and looks at all there is: the store is whole, every release has the numbers it was
+first seen with, what left is in the state and in both ledgers, and nothing else is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import sparsehist as sh
+from sparsehist.errors import SparsehistError
+from sparsehist.privacy import as_level
+
+# All that the work imports on its way, so that an attempt makes its own calls only.
+from sparsehist.sqlfront.running import sql as _sql  # noqa: F401
+
+KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
+LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
+REFUSED, FAILED = 3, 1
+SCRIPT = """
+create series if not exists by_script with (unit = user, key = key, max_keys = 3, domain = 'strings(max_bytes=8)')
+  as select "user", key from log;
+release {name} from by_script at level {level} expecting 5 false keys to '{file}';
+"""
+
+
+def log() -> pl.DataFrame:
+    """A small log, the same in every process."""
+    rng = np.random.default_rng(5)
+    return pl.DataFrame({"user": np.repeat(np.arange(800), 3), "key": [f"k{k}" for k in rng.zipf(1.4, 2400) % 60]})
+
+
+class Place:
+    """Where the work is done: a store, a directory to publish in, and what was seen so far.
+
+    Attributes:
+        root: Holds all of it.
+        store: The store.
+        out: What is published.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.store, self.out = root, root / "store", root / "out"
+        self.out.mkdir(parents=True, exist_ok=True)
+        self._seen = root / "seen.json"
+
+    def create(self, name: str = "visits", **more: object) -> sh.Series:
+        """Create a series, or go on where a killed run left off."""
+        return sh.create(
+            self.store, log(), name=name, unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)",
+            if_exists="reuse", engine="polars", wait=20, **more,
+        )  # fmt: skip
+
+    def number(self) -> int:
+        """How many releases the store has made."""
+        with sh.open(self.store, wait=20) as opened:
+            return sum(event["what"] == "release" for event in _rows(opened.events()))
+
+    def keep(self, found: dict[str, str]) -> None:
+        """Compare releases with those seen before, and remember them."""
+        known = json.loads(self._seen.read_text()) if self._seen.exists() else {}
+        changed = {name for name in found if known.get(name, found[name]) != found[name]}
+        assert not changed, f"drawn twice: {changed}"
+        self._seen.write_text(json.dumps(known | found))
+
+
+def digest(release: sh.Release) -> str:
+    """What tells the numbers of one release from those of another."""
+    return hashlib.sha256(json.dumps([release.frame.rows(), release.metadata], default=str).encode()).hexdigest()
+
+
+def inspect(place: Place) -> None:
+    """Run the next command, and look at everything."""
+    opened = sh.open(place.store, wait=20)
+    with opened._hold() as state:
+        state.verify()
+        registered = {str(Path(*file)) for file in state._database.rows("read_registered_files")}
+        store_id = state.store_id
+    found, by_round = {}, {}
+    for name in opened.series_names():
+        series = opened.series(name)
+        for row in _rows(series.releases()):
+            again = series.release_workload if row["workload"] else series.release
+            release = again(row["name"])
+            found[str(release.metadata["round"])] = digest(release)
+            by_round[release.metadata["round"]] = release
+    place.keep(found)
+    for path in place.out.glob("*.parquet"):
+        left = sh.read(path)
+        if left.metadata["series"] in opened.series_names():
+            assert by_round[left.metadata["round"]].frame.equals(left.frame), f"{path.name} is not in the state"
+    ledger = place.out / "sparsehist-ledger.json"
+    entries = (
+        json.loads(ledger.read_text())["stores"].get(store_id, {"releases": []})["releases"]
+        if ledger.exists()
+        else []
+    )
+    assert {entry["round"] for entry in entries if entry["series"] in opened.series_names()} <= set(by_round)
+    spent = {
+        row["series"]: row["level"]
+        for row in _rows(opened.ledger())
+        if row["scope"] == "path" and row["path"] == "cells"
+    }
+    for release in by_round.values():
+        if release.metadata["kind"] == "cells":
+            assert as_level(spent[release.metadata["series"]]) >= release.level, (
+                "the ledger shows less than what left"
+            )
+    _check_remains(place, registered)
+
+
+def _rows(frame: object) -> list[dict[str, object]]:
+    return frame.to_dicts() if isinstance(frame, pl.DataFrame) else list(frame)  # type: ignore[call-overload]
+
+
+def _check_remains(place: Place, registered: set[str]) -> None:
+    """Nothing is there but what is meant to be."""
+    top = {path.name for path in place.root.iterdir()} - {"seen.json", "anchor"}
+    assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
+    inside = {path.name for path in place.store.iterdir()}
+    assert inside <= {"format", "lock", "state.sqlite", "series", "tmp", "claims"}, inside
+    assert not list((place.store / "tmp").iterdir()), "spill"
+    files = {
+        str(path.relative_to(place.store / "series"))
+        for path in (place.store / "series").rglob("*")
+        if path.is_file()
+    }
+    assert files == registered, files ^ registered
+
+
+def released(place: Place) -> None:
+    """Release at a level and publish."""
+    n = place.number()
+    release = place.create().release(f"r{n}", level=LEVELS[n % len(LEVELS)], threshold=42.0 + n % 5)
+    release.write_parquet(place.out / f"r{n}.parquet")
+
+
+def workload(place: Place) -> None:
+    """Open the noise path of a workload, or release from it again, and publish."""
+    n = place.number()
+    release = place.create().release_workload(f"w{n}", "marginals([[]])", level=LEVELS[n % len(LEVELS)])
+    release.write_parquet(place.out / f"w{n}.parquet")
+
+
+def created(place: Place) -> None:
+    """Create a store with a series."""
+    place.create("new")
+
+
+def uncreate(place: Place) -> None:
+    """The same creation again gives the whole series; then make room for the next attempt."""
+    place.create("new").release("all", level=100, threshold=2.0)
+    inspect(place)
+    shutil.rmtree(place.store)
+    Path(f"{place.store}.generation").unlink()
+
+
+def dropped(place: Place) -> None:
+    """Drop a series."""
+    sh.open(place.store).drop("more")
+
+
+def undrop(place: Place) -> None:
+    """What was spent stays in the ledger; give the next attempt a series to drop."""
+    inspect(place)
+    opened = sh.open(place.store)
+    levels = [row["level"] for row in _rows(opened.ledger()) if row["scope"] == "path" and row["series"] == "more"]
+    if "more" in opened.series_names():
+        opened.drop("more")
+        inspect(place)
+    known = json.loads((place.root / "seen.json").read_text())
+    assert len(levels) >= known.get("drops", 0), "the ledger lost what a dropped series spent"
+    (place.root / "seen.json").write_text(json.dumps(known | {"drops": len(levels)}))
+    prepare_drop(place)
+
+
+def prepare_drop(place: Place) -> None:
+    """A series with a release."""
+    place.create()
+    place.create("more").release("once", level="0.1", false_keys=5)
+
+
+def budget(place: Place) -> None:
+    """Raise the budget."""
+    with sh.open(place.store, wait=20) as opened:
+        opened.set_budget("default", rho=str(10 + len(_rows(opened.events()))), reason="more is needed")
+
+
+def backed_up(place: Place) -> None:
+    """Make a backup."""
+    sh.open(place.store, wait=20).backup(place.root / "kept")
+
+
+def unbackup(place: Place) -> None:
+    """The backup is whole or not there, and not to be used beside the store; then make room."""
+    inspect(place)
+    kept = place.root / "kept"
+    if kept.exists():
+        try:
+            sh.adopt(kept)
+        except SparsehistError:
+            shutil.rmtree(kept)
+        else:
+            raise AssertionError("a backup was adopted beside the store")
+
+
+def adopted(place: Place) -> None:
+    """Adopt a backup whose original is gone."""
+    sh.adopt(place.root / "kept")
+
+
+def unadopt(place: Place) -> None:
+    """The backup can be adopted, and then no other copy can; it is the store from then on."""
+    kept, other = place.root / "kept", place.root / "other"
+    sh.adopt(kept)
+    try:
+        sh.adopt(other)
+    except SparsehistError:
+        shutil.rmtree(other)
+    else:
+        raise AssertionError("two copies were adopted")
+    kept.rename(place.store)
+    sh.open(place.store)
+    inspect(place)
+    prepare_adopt(place)
+
+
+def prepare_adopt(place: Place) -> None:
+    """Two backups of a store that is gone."""
+    place.create().release("first", level="0.1", false_keys=5)
+    for name in ("kept", "other"):
+        sh.open(place.store).backup(place.root / name)
+    inspect_and_forget(place)
+
+
+def inspect_and_forget(place: Place) -> None:
+    """The original goes."""
+    shutil.rmtree(place.store)
+
+
+def moved(place: Place) -> None:
+    """Open a store that was moved."""
+    sh.open(place.root / "kept")
+
+
+def unmove(place: Place) -> None:
+    """It opens at its new place, and back at the old one; then move it again."""
+    sh.open(place.root / "kept")
+    (place.root / "kept").rename(place.store)
+    inspect(place)
+    place.store.rename(place.root / "kept")
+
+
+def prepare_move(place: Place) -> None:
+    """A store that was moved."""
+    place.create().release("first", level="0.1", false_keys=5)
+    place.store.rename(place.root / "kept")
+
+
+def script(place: Place) -> None:
+    """Run a script that makes a series, releases and publishes."""
+    n = place.number() if place.store.exists() else 0
+    text = SCRIPT.format(name=f"s{n}", level=LEVELS[n % len(LEVELS)], file=place.out / f"s{n}.parquet")
+    sh.sql(text, store=place.store, tables={"log": log().to_arrow()})
+
+
+def unscript(place: Place) -> None:
+    """The same script again does what is left; now and then the series goes."""
+    script(place)
+    inspect(place)
+    if place.number() % 5 == 4 and "by_script" in sh.open(place.store).series_names():
+        sh.open(place.store).drop("by_script")
+        shutil.rmtree(place.out)
+        place.out.mkdir()
+
+
+def prepare(place: Place) -> None:
+    """A store with a series and a release."""
+    place.create().release("first", level="0.1", false_keys=5)
+
+
+def prepare_anchored(place: Place) -> None:
+    """The same, anchored."""
+    (place.root / "anchor").mkdir(exist_ok=True)
+    place.create(anchor=place.root / "anchor").release("first", level="0.1", false_keys=5)
+
+
+def nothing(place: Place) -> None:
+    """Nothing is there yet."""
+
+
+Step = Callable[[Place], None]
+STEPS = {"prepare": 0, "work": 1, "check": 2}
+WORK: dict[str, tuple[Step, Step, Step]] = {
+    "create": (nothing, created, uncreate),
+    "release": (prepare, released, inspect),
+    "anchored": (prepare_anchored, released, inspect),
+    "workload": (prepare, workload, inspect),
+    "drop": (prepare_drop, dropped, undrop),
+    "budget": (prepare, budget, inspect),
+    "backup": (prepare, backed_up, unbackup),
+    "adopt": (prepare_adopt, adopted, unadopt),
+    "move": (prepare_move, moved, unmove),
+    "script": (nothing, script, unscript),
+}
+
+
+def forked(step: Callable[[], None]) -> int:
+    """Run something in a fork; its exit code, negative when it was killed."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        code = FAILED
+        try:
+            step()
+            code = 0
+        except SparsehistError:
+            code = REFUSED
+            if os.environ.get("SPARSEHIST_SHOW"):
+                sys.excepthook(*sys.exc_info())
+        except BaseException:  # noqa: BLE001  shown, and then the child ends
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def traced(injection: str, trace: Path) -> None:
+    """Have this process traced from here on."""
+    call = injection.partition(":")[0]
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # its own child may trace it
+    words = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}", "-e", f"inject={injection}"]
+    subprocess.Popen([*words, "-p", str(os.getpid())], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    status = Path("/proc/self/status")
+    for _ in range(2000):
+        if "TracerPid:\t0\n" not in status.read_text():
+            return
+        time.sleep(0.005)
+    raise TimeoutError("strace did not attach")
+
+
+def attempts(
+    name: str,
+    root: Path,
+    injection: Callable[[str, int], str],
+    *,
+    most: int,
+    once: bool = False,
+    report: Counter[str],
+) -> None:
+    """Attempt a piece of work at every call of every kind in turn, and check after each; in rounds, up to so many."""
+    place = Place(root)
+    before, work, check = WORK[name]
+    assert forked(lambda: before(place)) == 0, f"{name}: not prepared"
+    trace = root.parent / f"{name}.trace"
+    done, n, kinds, came_before = 0, 0, list(KINDS), True
+    while done < most and (kinds or came_before):
+        if not kinds:  # every kind has come to its end: once more from the first call
+            n, kinds, came_before = 0, list(KINDS), False
+        n += 1
+        for kind in list(kinds):
+            trace.write_text("")
+
+            def attempt(injected: str = injection(kind, n)) -> None:
+                traced(injected, trace)
+                work(place)
+
+            ended = forked(attempt)
+            came = ended == -signal.SIGKILL or "(INJECTED)" in trace.read_text(errors="replace")
+            assert ended in ((0, REFUSED, -signal.SIGKILL) if came else (0,)), f"{name}: {kind} {n}: ended {ended}"
+            assert forked(lambda: check(place)) == 0, f"{name}: {injection(kind, n)}: ended {ended}, check failed"
+            if not came:
+                kinds.remove(kind)
+                continue
+            came_before = True
+            done += 1
+            ending = "refused" if ended == REFUSED else "killed" if ended < 0 else "succeeded"
+            report.update((kind, f"of {name}", ending))
+            if done >= most:
+                return
+        if once and not kinds:
+            return
+
+
+def main() -> None:
+    """Run what the command line says, and print how many of each kind there were."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("place", type=Path)
+    parser.add_argument("--work", nargs="*", default=list(WORK))
+    parser.add_argument("--step", choices=[*STEPS, "for ever"])
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--errors", nargs="*", default=[])
+    asked = parser.parse_args()
+    if asked.step:
+        place, (name,) = Place(asked.place), asked.work
+        while True:
+            WORK[name][STEPS.get(asked.step, 1)](place)
+            if asked.step in STEPS:
+                return
+    report: Counter[str] = Counter()
+    for name in asked.work:
+        share = -(-asked.kills // len(asked.work))
+        if share:
+            kill = lambda kind, n: f"{kind}:signal=SIGKILL:when={n}"  # noqa: E731
+            attempts(name, asked.place / f"{name}-kill" / "w", kill, most=share, report=report)
+        for error in asked.errors:
+            fail = lambda kind, n, error=error: f"{kind}:error={error}:when={n}"  # noqa: E731
+            attempts(name, asked.place / f"{name}-{error}" / "w", fail, most=1000, once=True, report=report)
+        print(json.dumps({"after": name, **report}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

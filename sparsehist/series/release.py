@@ -495,12 +495,6 @@ def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
     return target
 
 
-def write_published(target: Path, content: bytes | memoryview) -> None:
-    # Nobody holds a lock on the directory, so the temporary name is a new one each time.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    write_file(target, content, durable=True, mode=_PUBLIC, temporary=temporary)
-
-
 def read(
     path: str | os.PathLike[str], *, noise: type | Family | None = None, verify: PublicKeys | None = None
 ) -> Release:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import InputError
 from sparsehist.noise.staircase import LEAST_VARIANCE, propose, rows_and_widths, staircases
+from sparsehist.privacy.poisson_pmf import saddle_point, stirling_error
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -37,8 +38,6 @@ _LARGEST_MEAN = 2.0**50
 _MOST_TRIALS = 2.0**900
 # Of means below 32 less than 2**-200 lies beyond.
 _FARTHEST = 180
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-_SERIES_FROM = 16
 
 
 class Number(NamedTuple):
@@ -281,65 +280,7 @@ def _mass(step: IntArray, mode: FloatArray, past_mean: FloatArray, mean: FloatAr
     possible = np.minimum(*both) >= 0.0
     np.maximum(both, 0.0, out=both)
     parts = saddle_point(both, np.stack([mean, n - mean]), np.stack([distance, -distance]))
-    return np.where(possible, np.exp(_stirling_error(n) - parts[0] - parts[1]), 0.0)
-
-
-def saddle_point(value: FloatArray, mean: FloatArray, distance: FloatArray) -> FloatArray:
-    """-ln of a Poisson mass times sqrt(2 pi mean).
-
-    Args:
-        value: Whole, at least 0; any shape.
-        mean: Positive; of a shape that is broadcast to that.
-        distance: value - mean to all its digits.
-
-    Returns:
-        Deviance, Stirling's error and half the logarithm of value / mean; of the shape of `value`.
-    """
-    ratio = distance / (value + mean)
-    square = ratio * ratio
-    # ln(value/mean) = 2 ratio (1 + series); the series ends where square**10 / 21 is below 2**-60 of it.
-    series = square * (1.0 / 19.0)
-    for term in range(17, 2, -2):
-        series += 1.0 / term
-        series *= square
-    result: FloatArray = (2.0 * value + 1.0) * series
-    result += distance
-    result += 1.0
-    result *= ratio
-    result += _stirling_error(np.maximum(value, _SERIES_FROM))
-    apart = np.nonzero((value < _SERIES_FROM) | (square > 1.0 / 64.0))
-    if apart[0].size:
-        few, average = value[apart], np.broadcast_to(mean, value.shape)[apart]
-        direct = (few + 0.5) * np.log(np.maximum(few, 1.0) / average) - distance[apart]
-        small = np.minimum(few, _SERIES_FROM).astype(np.intp)
-        direct += np.where(few < _SERIES_FROM, _SMALL_ERRORS[small], _stirling_error(np.maximum(few, _SERIES_FROM)))
-        result[apart] = np.where(few == 0.0, average - 0.5 * np.log(average) - _HALF_LOG_2PI, direct)
-    return result
-
-
-def _stirling_error(value: FloatArray) -> FloatArray:
-    """ln value! less Stirling's formula for it, for values from 16 on: the first term left out is below 2e-16."""
-    inverse = 1.0 / value
-    square = inverse * inverse
-    series: FloatArray = square * (1.0 / 1188.0)
-    for coefficient in (-1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0):
-        series += coefficient
-        series *= square
-    series += 1.0 / 12.0
-    series *= inverse
-    return series
-
-
-def _small_errors() -> FloatArray:
-    """Stirling's errors of 0 (which belongs to another formula) to 16, downwards from the series."""
-    k, j = np.arange(1.0, _SERIES_FROM)[:, np.newaxis], np.arange(1.0, 20.0)
-    # (k + 1/2) ln(1 + 1/k) - 1, without cancellation.
-    falls = np.sum(1.0 / ((2.0 * j + 1.0) * (2.0 * k + 1.0) ** (2.0 * j)), axis=1)
-    last = _stirling_error(np.array([float(_SERIES_FROM)]))
-    return np.concatenate([[0.0], last + np.cumsum(falls[::-1])[::-1], last])
-
-
-_SMALL_ERRORS = _small_errors()
+    return np.where(possible, np.exp(stirling_error(n) - parts[0] - parts[1]), 0.0)
 
 
 def product_error(a: FloatArray, b: FloatArray, product: FloatArray) -> FloatArray:

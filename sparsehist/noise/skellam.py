@@ -24,7 +24,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error, saddle_point
+from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error
 from sparsehist.noise.family import FloatArray, coarser, finer
 from sparsehist.noise.integer_tails import (
     Uniforms,
@@ -37,6 +37,7 @@ from sparsehist.noise.integer_tails import (
 from sparsehist.noise.poisson import FARTHEST, poisson_mean, share_between, thinned
 from sparsehist.privacy import skellam as guarantee
 from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
+from sparsehist.privacy.poisson_pmf import saddle_point
 from sparsehist.privacy.special_functions import ndtri_exp
 
 IntArray = NDArray[np.int64]

@@ -126,7 +126,7 @@ class SeriesDiffersError(NameTakenError):
 
 
 class SignatureError(InputError):
-    """A release or public ledger that is not signed by a trusted key, or was changed after; or a key that is none."""
+    """A release or public ledger that no trusted key signed, or was changed after; or a file that holds no key."""
 
 
 class NotFoundError(InputError):
@@ -194,7 +194,7 @@ def present(value: _Value | None) -> _Value:
         LawError: If it is not.
     """
     if value is None:
-        raise LawError("something is missing that was to be there")
+        raise LawError("something that must be there is missing")
     return value
 
 
@@ -209,7 +209,7 @@ def of_kind(value: object, kind: type[_Value]) -> _Value:
         LawError: If it is not; names the kinds.
     """
     if not isinstance(value, kind):
-        raise LawError(f"{type(value).__name__} where only {kind.__name__} was to be")
+        raise LawError(f"got {type(value).__name__} where only {kind.__name__} can be")
     return value
 
 

@@ -308,7 +308,7 @@ def release_workload(
 
     Each workload is a noise path of its own: all its releases together cost what
     the finest costs, and that adds to the cost of the cells. All ranges are
-    published as one row a key, from which any range is answered later with its
+    published as one row per key, from which any range is answered later with its
     standard deviation (`sh.read(file).answer(low, high)` in Python). --plan
     spends nothing.
 

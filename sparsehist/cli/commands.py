@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1000
 _ABOUT_PLAN = (
     "Nothing was released. std: root of the mean variance of a query, in units.\n"
-    "lower_bound: what no factorization goes below at one key a unit; ratio: of the variances."
+    "lower_bound: what no factorization goes below at one key per unit; ratio: of the variances."
 )
 
 

@@ -32,7 +32,7 @@ _WIDEST = 2.0**20
 class DenseState:
     """A vector and its noise at every level drawn; not printable, as all arrays are secret until sealed.
 
-    Memory: 8 bytes an entry for the anchor and for each level.
+    Memory: 8 bytes per entry for the anchor and for each level.
 
     Attributes:
         family: The noise.

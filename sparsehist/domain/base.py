@@ -174,7 +174,7 @@ class Domain(abc.ABC):
 
     def _require_indexable(self) -> None:
         if self.size >= INDEXABLE:
-            raise DomainError(f"only domains below 2**63 cells number them; {self.describe()} has {self.size}")
+            raise DomainError(f"only fewer than 2**63 cells are numbered; {self.describe()} has {self.size}")
 
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:

@@ -31,7 +31,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
-        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value a line), read now.
+        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value per line), read now.
             In text files integers, dates (2014-05-01) and true/false are recognised where all values are so
             written; anything else is strings.
         column: Column of the file; may be left out when there is only one.

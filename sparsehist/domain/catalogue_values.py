@@ -49,7 +49,7 @@ def read_file(path: Path, column: str | None, kind: str | None) -> pl.Series:
     if reader is None:
         raise DomainError(f"catalogue file {str(path)!r} must end in .parquet, .csv or .txt")
     if not path.is_file():
-        raise DomainError(f"catalogue file {str(path)!r} does not exist or is no file")
+        raise DomainError(f"catalogue file {str(path)!r} does not exist or is not a file")
     try:
         frame = reader(path)
     except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
@@ -97,7 +97,7 @@ def _dtype(kind: str) -> type[pl.DataType]:
 def _typed_series(listed: list[Any]) -> pl.Series:
     kinds = set(map(type, listed))
     if kinds and all(issubclass(kind, float | np.floating) for kind in kinds):
-        raise DomainError(f"{listed[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})")
+        raise DomainError(f"{listed[0]!r} is a float, which cannot be a key; write integers or strings ({_ONE_TYPE})")
     if type(None) in kinds:
         return pl.Series([None])
     for name, fitting in _PYTHON_TYPES.items():
@@ -136,7 +136,7 @@ def _canonical(series: pl.Series) -> pl.Series:
     if dtype in (pl.Date, pl.Boolean):
         return series
     if dtype.is_float():
-        raise DomainError(f"{series[0]!r} is a float, which is no key; write integers or strings ({_ONE_TYPE})")
+        raise DomainError(f"{series[0]!r} is a float, which cannot be a key; write integers or strings ({_ONE_TYPE})")
     raise DomainError(f"{_ONE_TYPE}; got a column of {dtype}")
 
 

@@ -24,7 +24,7 @@ def draw_free(
     """Draw n distinct free cells, every set and order of them equally likely.
 
     While at most half of the domain is taken or wanted, cells are drawn, and those taken or seen before are
-    thrown away: at most two draws a cell on average. Otherwise the domain is no larger than twice what the
+    thrown away: at most two draws per cell on average. Otherwise the domain is no larger than twice what the
     caller holds, and its free cells are ranked.
 
     Args:

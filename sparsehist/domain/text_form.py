@@ -135,7 +135,7 @@ def _refuse_joined_text(text: str) -> None:
         token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in ignored
     ]
     if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
-        raise DomainError(f"in {show(text)} two texts stand side by side; put a comma between them")
+        raise DomainError(f"{show(text)} has two texts side by side; put a comma between them")
 
 
 def _source(node: ast.expr) -> str:

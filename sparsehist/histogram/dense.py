@@ -47,7 +47,7 @@ def release_dense(
         family: The noise.
         counts: True counts; shape (d,). Secret.
         levels: In the order released; any order, repeats share their noise.
-        thresholds: Effective thresholds, in counts; one a level. A cell is published when count + noise > it.
+        thresholds: Effective thresholds, in counts; one per level. A cell is published when count + noise > it.
         rng: Randomness.
 
     Returns:

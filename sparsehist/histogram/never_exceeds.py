@@ -207,7 +207,8 @@ def threshold_for_exceedance(
         The threshold to declare, in counts; a multiple of the grid's step.
 
     Raises:
-        DeclarationError: If the probability is none, or so small that no threshold is known to keep to it.
+        DeclarationError: If the probability is not between 0 and 1, or so small that no threshold is known to
+            keep to it.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -48,7 +48,7 @@ def checked_number(what: str, value: float) -> float:
     """Return a finite number.
 
     Raises:
-        DeclarationError: If it is none.
+        DeclarationError: If it is not a finite number.
     """
     try:
         number = float(value)
@@ -63,7 +63,7 @@ def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait.
 
     Raises:
-        DeclarationError: If it is negative or no number.
+        DeclarationError: If it is negative or not a number.
     """
     if not (isinstance(wait, int | float) and wait >= 0):  # not a number is not above 0 either
         raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {wait!r}")

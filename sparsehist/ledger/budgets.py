@@ -197,7 +197,7 @@ def budget(
         DeclarationError: If it is no budget, or leaves room for nothing.
     """
     if (rho is None) == (epsilon is None):
-        raise DeclarationError("a budget is rho=, or epsilon= and delta=: give one of them")
+        raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
     if route is not None and route not in ROUTES:
         raise DeclarationError(f"route must be one of {', '.join(map(repr, ROUTES))}, got {route!r}")
     if order is not None and route != RENYI_ROUTE:
@@ -227,7 +227,7 @@ def _without_share(
     if route == POISSON_ROUTE:
         raise DeclarationError("poisson= is a share apart beside another route; route='poisson' is all of it")
     if not isinstance(poisson, EpsilonDelta):
-        raise DeclarationError(f"poisson= is an EpsilonDelta, got {poisson!r}")
+        raise DeclarationError(f"poisson= must be an EpsilonDelta, got {poisson!r}")
     ours, left = epsilon - poisson.epsilon, delta - poisson.delta
     if ours <= 0 or left < 0 or (left == 0 and route != PURE_ROUTE):
         raise DeclarationError(f"poisson={poisson} leaves nothing of the budget for other noise")
@@ -254,8 +254,8 @@ def _in_rho(
 ) -> Budget:
     if route not in (None, RHO_ROUTE) or poisson is not None or (delta_open, delta_slack) != (None, None):
         raise DeclarationError(
-            "a budget in rho has its own route, and its delta is for open domains: routes, splits and a share for "
-            "Poisson noise belong to epsilon= and delta="
+            "a budget in rho has a route of its own, and its delta is for open domains; give route=, delta_open=, "
+            "delta_slack= and poisson= with epsilon= and delta= only"
         )
     total = _probability("delta", delta or 0)
     exact = as_level(rho)
@@ -265,7 +265,9 @@ def _in_rho(
 def _split(delta: Fraction, route: str, delta_open: Level | None, delta_slack: Level | None, *, opens: bool) -> Split:
     if route == PURE_ROUTE:
         if delta_open is not None or delta_slack is not None:
-            raise DeclarationError("on the pure route open domains and slack share delta: give no split of it")
+            raise DeclarationError(
+                "on the pure route open domains and slack share one delta: leave out delta_open= and delta_slack="
+            )
         return Split(_NOTHING, delta, delta or None)
     slack = delta * _SLACK_SHARE if delta_slack is None else _probability("delta_slack", delta_slack)
     if delta_open is None:

@@ -4,8 +4,8 @@ Schema version 1. JSON: one object with
 
 - `schema` "sparsehist ledger", `schema_version`, `store` (its random id), `generation` (raised by every change),
   `exported_at` (UTC), `delta` (at which epsilon is shown), `columns` (what each column means);
-- `spent`: one object a noise path, series and population, and one for everybody, with the columns of `COLUMNS`;
-- `events`: one object an event, in order, with the columns of `EVENT_COLUMNS`; they are only ever appended to.
+- `spent`: one object per noise path, series and population, and one for everybody, with the columns of `COLUMNS`;
+- `events`: one object per event, in order, with the columns of `EVENT_COLUMNS`; they are only ever appended to.
 
 Parquet: one table of both; its column `entry` is "spent" or "event", its metadata `sparsehist_ledger` is the head of
 the JSON. Times are UTC, levels and limits exact text (decimal or fraction), a missing value says that there is none.

@@ -1,4 +1,4 @@
-"""Families of noise, one a file, and the protocol they share. Core: numpy and scipy only, no I/O."""
+"""Families of noise, one per file, and the protocol they share. Core: numpy and scipy only, no I/O."""
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.discrete_laplace import DiscreteLaplace

@@ -63,7 +63,7 @@ class RandomisedResponse:
     monotone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of categories or no sensitivity."""
+        """Refuse a wrong number of categories and a wrong sensitivity."""
         k = self.categories
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 2 <= k <= _MOST_CATEGORIES:
             raise DeclarationError(f"categories must be a whole number from 2 to 2**31, got {k!r}")

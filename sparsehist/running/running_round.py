@@ -279,7 +279,7 @@ def at_step(cells: CellRequest, step: int | None, steps: int) -> RunningRequest:
     """The same request of a running count.
 
     Raises:
-        DeclarationError: If the step is none of the series.
+        DeclarationError: If the series has no such step.
     """
     given = {field.name: getattr(cells, field.name) for field in fields(cells)}
     return RunningRequest(**given, step=None if step is None else checked_step(step, steps))

@@ -104,7 +104,7 @@ class RunningSeries(StoredSeries):
             wait: Seconds to wait for the store; the store's own by default.
 
         Raises:
-            DeclarationError: If the step is none of the series, or not the next one.
+            DeclarationError: If the series has no such step, or it is not the next one.
             DataError: If the log breaks a rule; never quotes a key or a unit.
             NameTakenError: If the step was appended with other pairs.
             RefusedError: If the series is finished.
@@ -204,7 +204,7 @@ class RunningSeries(StoredSeries):
             The release.
 
         Raises:
-            DeclarationError: If the step is none of the series.
+            DeclarationError: If the series has no such step.
             NotFoundError: If the step was not appended yet, or nothing is given and there is no release of that name.
             LevelError: If the level cannot be served, or nearly is one that was released.
             CapExceededError: If the finest level would exceed the cap.

@@ -68,7 +68,7 @@ class Shares:
     norm: Norm
 
     def __post_init__(self) -> None:
-        """Refuse a cap that is none."""
+        """Refuse a most_keys that is too small or too large."""
         if self.most_keys < self.max_keys:
             raise DeclarationError(f"most_keys={self.most_keys} is less than max_keys={self.max_keys}")
         largest = self.max_keys * UNITS_PER_COUNT ** (2 if self.norm == "l2" else 1)
@@ -358,7 +358,7 @@ def _checked_cap(cap: Level) -> Fraction:
     try:
         return as_level(cap)
     except LevelError as problem:
-        raise LevelError(f"cap is a level: {problem}") from None
+        raise LevelError(f"cap must be a level: {problem}") from None
 
 
 def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:
@@ -386,8 +386,8 @@ def checked_noise(noise: NoiseChoice, max_keys: int) -> str:
     family = load_family(name, max_keys)
     if not isinstance(noise, type) and noise != family:
         raise DeclarationError(
-            f"noise={noise!r} is not what units of max_keys={max_keys} need, which is {family!r} (both have to be "
-            f"equal, as dataclasses are); the class alone would do"
+            f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; pass the class "
+            f"alone, or an instance that is equal to that one, as dataclasses are"
         )
     return name
 

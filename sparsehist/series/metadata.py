@@ -251,7 +251,7 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata 
             value = stored[field.name]
             given[field.name] = tuple(value) if isinstance(value, list) else value
             if not _fits(given[field.name], str(field.type)):
-                raise InputError(f"the metadata of a release has a {field.name!r} that is no {field.type}")
+                raise InputError(f"the metadata of a release has a {field.name!r} that is not of type {field.type}")
         elif field.default is MISSING:
             raise InputError(f"the metadata of a release has no {field.name!r}: another version wrote it")
     return record(**given)
@@ -271,7 +271,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 
 def _fits(value: object, declared: str) -> bool:
-    """Whether a value is of the type a field declares; true is no number."""
+    """Whether a value is of the type a field declares; True is not a number here."""
     kinds = [_KINDS[kind] for kind in declared.split(" | ")]
     if isinstance(value, bool):
         return bool in kinds

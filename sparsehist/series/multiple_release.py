@@ -96,7 +96,7 @@ class MultipleRelease:
     release. Threads may share one object. A new level is refused in a forked process, as parent and child
     would draw different noise for it.
 
-    Memory: 8 bytes an entry for the vector, for each level drawn, and for each release the caller keeps;
+    Memory: 8 bytes per entry for the vector, for each level drawn, and for each release the caller keeps;
     everything else works on pieces of 65,536 entries.
 
     What is exact: for discrete Laplace everything is, and each number of Poisson or Skellam noise is within

@@ -340,7 +340,7 @@ def finite_or_none(epsilon: float) -> float | None:
 
 def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
     if (d is None) == (domain is None):
-        raise DeclarationError("plan takes d= (the number of cells) or domain=, one of them")
+        raise DeclarationError("plan takes either d= (the number of cells) or domain=")
     if domain is not None:
         return Domain.parse(domain) if isinstance(domain, str) else domain
     if isinstance(d, float) and d.is_integer():
@@ -356,7 +356,7 @@ def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Bu
         return budget(rho=within)
     goal = level_or_goal(within)
     if not isinstance(goal, EpsilonDelta):
-        raise DeclarationError(f"within is an EpsilonDelta or a rho, got {within!r}")
+        raise DeclarationError(f"within must be an EpsilonDelta or a rho, got {within!r}")
     law = law_of(declaration.noise)
     route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
     return budget(epsilon=goal.epsilon, delta=goal.delta, route=route, opens=declaration.domain.is_open)
@@ -384,5 +384,7 @@ def _checked_counts(counts: Sequence[int]) -> list[int]:
         {count for count in counts if not isinstance(count, bool) and isinstance(count, int) and count > 0}
     )
     if not 0 < len(shown) == len(set(counts)) <= _MOST_COUNTS:
-        raise DeclarationError(f"counts are up to {_MOST_COUNTS} whole numbers from 1 up, got {list(counts)[:10]!r}")
+        raise DeclarationError(
+            f"counts must be up to {_MOST_COUNTS} different positive whole numbers, got {list(counts)[:10]!r}"
+        )
     return shown

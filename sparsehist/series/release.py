@@ -188,7 +188,7 @@ class Release:
             domain), and `high`. Float64.
 
         Raises:
-            DeclarationError: If the confidence is none.
+            DeclarationError: If the confidence does not lie strictly between 0 and 1.
             InputError: If a key column is called low or high.
 
         Example:
@@ -592,7 +592,7 @@ def _with_intervals(
         simultaneous: Whether it is that of all together.
 
     Raises:
-        DeclarationError: If the confidence is none.
+        DeclarationError: If the confidence does not lie strictly between 0 and 1.
     """
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not (number and 0 < confidence < 1):

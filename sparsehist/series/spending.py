@@ -181,10 +181,11 @@ def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: flo
     if goal.delta and split.slack is not None and slack > split.slack:
         raise LevelError(
             f"the numerical slack of a release at level {level_text(release.level)} would take {float(slack):.3g} of "
-            f"delta, of which {float(split.slack):.3g} are for it: no level keeps to {goal}"
+            f"delta, but only {float(split.slack):.3g} of it is set aside for slack: no level keeps to {goal}"
         )
     if release.delta_infinity - before > float(split.open) * (1 + 1e-9):
         raise BudgetExceededError(
-            f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, and "
-            f"{float(split.open):.6g} of {goal} are for it; give no threshold, or a smaller delta. Nothing was spent"
+            f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, but "
+            f"{float(split.open):.6g} of {goal} is set aside for that; give no threshold, or a "
+            "smaller delta. Nothing was spent"
         )

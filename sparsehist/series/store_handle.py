@@ -229,7 +229,7 @@ class Store:
 
         Returns:
             number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
-            reason, details (JSON); one row an event, refusals included.
+            reason, details (JSON); one row per event, refusals included.
         """
         with self._hold() as state:
             return pl.DataFrame(state.events(), schema=EVENTS)
@@ -326,7 +326,7 @@ class Store:
         """
         named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
         if len(named) < 2 or len(set(named)) < len(named):
-            raise DeclarationError(f"disjoint are two populations or more, each named once, got {populations!r}")
+            raise DeclarationError(f"give two or more populations, each named once; got {populations!r}")
         checked_text("reason", reason, needed=True)
         checked_text("who", who)
         with self._hold() as state:

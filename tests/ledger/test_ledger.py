@@ -170,7 +170,7 @@ def test_a_level_is_reckoned_after_the_shares_of_delta(store):
     made = opened.release("a", level=sh.EpsilonDelta(1, 1e-6))
     assert float(made.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.5e-6), rel=1e-11)
     assert made.metadata["delta_infinity"] <= 0.25e-6
-    with pytest.raises(BudgetExceededError, match="are for it"):
+    with pytest.raises(BudgetExceededError, match="is set aside"):
         opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=0.3e-6)
 
 
@@ -301,9 +301,9 @@ def test_limits_are_refused_where_they_make_no_sense(store):
         (lambda: store.set_budget("default", epsilon=1, delta=2), "below 1"),
         (lambda: store.set_budget("No", rho=1), "population"),
         (lambda: store.set_budget("default", rho=1, who=""), "who"),
-        (lambda: store.declare_disjoint(["a"], reason="x"), "two populations"),
-        (lambda: store.declare_disjoint("ab", reason="x"), "two populations"),
-        (lambda: store.declare_disjoint(["a", "a"], reason="x"), "two populations"),
+        (lambda: store.declare_disjoint(["a"], reason="x"), "two or more populations"),
+        (lambda: store.declare_disjoint("ab", reason="x"), "two or more populations"),
+        (lambda: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),
         (lambda: store.ledger(delta=1), "delta"),
         (lambda: a_series(store, "more", who=5), "who"),
         (lambda: series.release("a", level=1, who="x" * 2000), "who"),

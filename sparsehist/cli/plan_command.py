@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparsehist.series.store_handle import Store
 
 _SELDOM = 0.0005
+_BY_COUNT = "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
 _SHORT = {
     "expected_false_keys": "false keys",
     "population_epsilon": "epsilon",
@@ -38,7 +39,10 @@ def plan(
     cells: Annotated[
         str | None, Parameter(name="--cells", help="Without a store: number of keys that could occur, such as 1e9.")
     ] = None,
-    domain: Annotated[str | None, Parameter(help="Instead: the domain, such as strings(max_bytes=32).")] = None,
+    domain: Annotated[
+        list[str] | None,
+        Parameter(help="Instead: the domain, such as strings(max_bytes=32); repeat it to compare some."),
+    ] = None,
     max_keys: Annotated[int | None, Parameter(help="Without a store: distinct keys one unit counts towards.")] = None,
     noise: Annotated[str, Parameter(help="Without a store: family of noise.")] = "gaussian",
     bounding: Bounding = "keep",
@@ -113,7 +117,8 @@ def plan(
         import sparsehist as sh
 
         asked |= {"noise": noise, "bounding": bounding, "most_keys": most_keys}
-        made = sh.plan(d=_whole(cells), domain=domain, max_keys=max_keys, **asked)
+        domains = domain[0] if domain and len(domain) == 1 else domain
+        made = sh.plan(d=_whole(cells), domain=domains, max_keys=max_keys, **asked)
     if plot is not None:
         made.save_plot(plot)
     return Answer(_data(made, plot), _shown(made, plot))
@@ -169,6 +174,7 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     """A table by level, one of probabilities and errors by count, and what would be refused."""
     from sparsehist.cli.tables import escape, rows_table
 
+    compared = "domain" in made.by_level[0]
     by_count: dict[int, dict[str, Any]] = {}
     for row in made.by_count:
         seldom = row["probability"] < _SELDOM  # how far off such a one would be tells nobody anything
@@ -184,8 +190,7 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     return [
         heading,
         rows_table(levels_for_people(made.by_level, without="refused")),
-        "[bold]By true count[/]: the probability of being published, and the mean relative error if it is.",
-        rows_table([*by_count.values()]),
+        *([] if compared else (_BY_COUNT, rows_table([*by_count.values()]))),
         *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
         *([f"drawn in {escape(str(plot))}"] if plot is not None else []),
     ]

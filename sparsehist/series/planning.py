@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +101,11 @@ class Plan:
         """Draw the probability of publication and the relative error by true count; an altair chart.
 
         Raises:
+            DeclarationError: If the plan compares several domains.
             NotFoundError: If altair is not installed.
         """
+        if "domain" in self.by_level[0]:
+            raise DeclarationError("a plot shows one domain: plan each by itself")
         return series.plot_plan(self)
 
     def save_plot(self, path: str | Path) -> None:
@@ -120,7 +123,7 @@ def plan(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
     *,
     d: int | None = None,
-    domain: Domain | str | None = None,
+    domain: Domain | str | Sequence[Domain | str] | None = None,
     max_keys: int,
     noise: NoiseChoice = "gaussian",
     bounding: str = "keep",
@@ -139,7 +142,7 @@ def plan(
     Args:
         levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
         d: Cells of the domain; a whole number up to 10**4000.
-        domain: Instead of `d`: the domain, or its text.
+        domain: Instead of `d`: the domain, or its text; or several to compare: rows then begin with `domain`.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         bounding: "keep" or "share", as there; for "share" true counts are weighted.
@@ -171,6 +174,13 @@ def plan(
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
         '0.00660058939782'
     """
+    if domain is not None and not isinstance(domain, Domain | str):
+        alone = partial(
+            plan, levels, d=d, max_keys=max_keys, noise=noise, bounding=bounding, most_keys=most_keys,
+            false_keys=false_keys, threshold=threshold, delta=delta, counts=counts, shows=shows,
+            probability=probability, equal=equal, within=within,
+        )  # fmt: skip
+        return _side_by_side({str(one): alone(domain=one) for one in domain})
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
     declaration = declare(
@@ -185,6 +195,15 @@ def plan(
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
     planner = Planner(ledger, _ALONE, declaration, (), chosen)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+
+
+def _side_by_side(plans: Mapping[str, Plan]) -> Plan:
+    """One plan of several domains."""
+    if not plans:
+        raise DeclarationError("domain=[] names no domain")
+    by_level = [{"domain": domain, **row} for domain, plan in plans.items() for row in plan.by_level]
+    by_count = [{"domain": domain, **row} for domain, plan in plans.items() for row in plan.by_count]
+    return Plan(by_level, by_count, next(iter(plans.values())).noise)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.running import running_round
 from sparsehist.running.appending import comparable_units, digest_of, new_pairs
 from sparsehist.running.step_files import StepFiles, write_step
-from sparsehist.series import pipeline
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
@@ -221,14 +220,7 @@ class RunningSeries(StoredSeries):
             step,
             self.steps,
         )  # fmt: skip
-        checked_text("who", who)
-        with self._hold(wait) as (state, record):
-            frame, metadata, repeated = pipeline.release(
-                self._held(state, record), request, running_round.open_path, who=who,
-                generator=self.store._generator,
-            )  # fmt: skip
-            origin = self.store._origin(state)
-        return Release(frame, metadata, origin=origin, repeated=repeated)
+        return self._released(Release, request, running_round.open_path, who, wait)
 
     def plan(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -36,6 +36,9 @@ _RELEASES = {
 }
 
 
+AnyRelease = TypeVar("AnyRelease", bound=Release)
+
+
 class StoredSeries:
     """What series of every kind have: a place in a store, a declaration, a cap and releases."""
 
@@ -62,6 +65,17 @@ class StoredSeries:
 
     def _held(self, state: State, record: SeriesRecord) -> pipeline.Held:
         return pipeline.Held(state, record, self.declaration)
+
+    def _released(
+        self, made: type[AnyRelease], request: Any, open_path: pipeline.Opener, who: str | None, wait: float | None
+    ) -> AnyRelease:
+        """Make a release, or give it again."""
+        checked_text("who", who)
+        with self._hold(wait) as (state, record):
+            frame, metadata, repeated = pipeline.release(
+                self._held(state, record), request, open_path, who=who, generator=self.store._generator
+            )
+            return made(frame, metadata, origin=self.store._origin(state), repeated=repeated)
 
     def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
         """Raise the cap of the series; from then on it holds ex post.
@@ -167,14 +181,7 @@ class Series(StoredSeries):
         request = requested(
             name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys
         )
-        checked_text("who", who)
-        with self._hold(wait) as (state, record):
-            released = pipeline.release(
-                self._held(state, record), request, cell_round.open_path, who=who, generator=self.store._generator
-            )
-            origin = self.store._origin(state)
-        frame, metadata, repeated = released
-        return Release(frame, metadata, origin=origin, repeated=repeated)
+        return self._released(Release, request, cell_round.open_path, who, wait)
 
     def release_workload(
         self,
@@ -239,14 +246,7 @@ class Series(StoredSeries):
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
         )
         workload_round.warn_of_counts(self.declaration, request)
-        checked_text("who", who)
-        with self._hold(wait) as (state, record):
-            released = pipeline.release(
-                self._held(state, record), request, workload_round.open_path, who=who, generator=self.store._generator
-            )
-            origin = self.store._origin(state)
-        frame, metadata, repeated = released
-        return WorkloadRelease(frame, metadata, origin=origin, repeated=repeated)
+        return self._released(WorkloadRelease, request, workload_round.open_path, who, wait)
 
     def plan_workload(
         self,

@@ -253,6 +253,16 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
     )
 
 
+def shown(file: str) -> str:
+    """A path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
+
+    Example:
+        >>> shown("log/user=alice/part.csv")
+        'log/user=…/part.csv'
+    """
+    return re.sub(r"=[^/]+(?=/)", "=…", file)
+
+
 def source_files(source: object) -> list[str] | None:
     """The files of a source that names files; None for any other.
 
@@ -276,7 +286,9 @@ def _folders(file: str, names: Sequence[str]) -> dict[str, str | None]:
     found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
     missing = [name for name in names if name not in found]
     if missing:
-        raise DataError(f"file {file!r} stands in no folder {missing[0]}=…, which was declared to hold that column")
+        raise DataError(
+            f"file {shown(file)!r} stands in no folder {missing[0]}=…, which was declared to hold that column"
+        )
     return found
 
 
@@ -328,7 +340,7 @@ def _open_files(files: Sequence[str], columns: Sequence[str], told: Files) -> Lo
         _refuse_twice(other, columns)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
-                raise DataError(f"file {file!r} has no column {name!r}, which {files[0]!r} has")
+                raise DataError(f"file {shown(file)!r} has no column {name!r}, which {shown(files[0])!r} has")
             if name in dtypes:
                 dtypes[name] = _common(dtypes[name], other.dtypes[name], name, file)
     dtypes |= dict.fromkeys(told.hive, pl.String())
@@ -347,7 +359,7 @@ def _refuse_twice(log: Log, columns: Sequence[str]) -> None:
 
 def open_file(file: str, columns: Sequence[str] = (), delimiter: str | None = None) -> Log:
     """Find out what columns a file has, from its header or schema alone; JSON lines have those that are asked for."""
-    label = f"file {file!r}"
+    label = f"file {shown(file)!r}"
     kind = _kind(file)
     with engine_errors(label, Log(kind, (file,), None, {}, label)):
         if kind == "json":
@@ -388,7 +400,7 @@ def _matches(path: str, *, in_folders: bool = False) -> list[str]:
         if in_folders:
             return _within(Path(path))
         partitions = sorted(place.name for place in Path(path).iterdir() if place.is_dir() and "=" in place.name)
-        hint = f"; folders such as {partitions[0]!r} hold a column: {_HIVE_HINT}" if partitions else ""
+        hint = f"; folders such as {shown(partitions[0] + '/')!r} hold a column: {_HIVE_HINT}" if partitions else ""
         raise NotFoundError(
             f"{path!r} is a directory: name its files, such as {str(Path(path) / '*.parquet')!r}{hint}"
         )
@@ -416,7 +428,7 @@ def _kind(file: str) -> Kind:
     for suffix, kind in SUFFIXES.items():
         if file.lower().endswith(suffix):
             return kind
-    raise DeclarationError(f"file {file!r} must end in one of {', '.join(SUFFIXES)}")
+    raise DeclarationError(f"file {shown(file)!r} must end in one of {', '.join(SUFFIXES)}")
 
 
 def _common(first: pl.DataType, second: pl.DataType, name: str, file: str) -> pl.DataType:
@@ -428,7 +440,7 @@ def _common(first: pl.DataType, second: pl.DataType, name: str, file: str) -> pl
     if all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in (first, second)):
         return pl.String()
     raise DataError(
-        f"column {name!r} is {first} in the first file and {second} in {file!r}: one id must not be two; "
+        f"column {name!r} is {first} in the first file and {second} in {shown(file)!r}: one id must not be two; "
         "write the column alike in all files"
     )
 
@@ -439,7 +451,7 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
     for name in columns:
         for_file = []
         for file in log.files:
-            with engine_errors(f"file {file!r}"):
+            with engine_errors(f"file {shown(file)!r}"):
                 scan = scan_csv(file, log.delimiter).select(pl.col(name).replace("", None).drop_nulls())
                 shape = pl.col(name).str.contains(number).all(), pl.len()
                 for_file.append(scan.select(shape[0], shape[1].alias("rows")).collect(engine="streaming").row(0))
@@ -489,7 +501,7 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
         )
     reason = _why_unreadable(broken, seen or failure) if broken else None
     return DataError(
-        f"{f'file {broken!r}' if broken else label} cannot be read"
+        f"{f'file {shown(broken)!r}' if broken else label} cannot be read"
         + (f": {reason}" if reason else f" ({kind}): check that it is whole and that its columns can be read")
     )
 

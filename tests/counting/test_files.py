@@ -153,3 +153,21 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
             tmp_path / "s", sh.Query("select 1 as user, now() as key"), domain=days, key_types={"key": "date"},
             unverified=True, **(declared | {"name": "t"}),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, engine: str) -> None:
+    """A unit or a key may stand there: errors show the column and no value."""
+    source = sh.Files(tmp_path / "log", hive=["user"])
+    folders = [tmp_path / "log" / f"user=planted{i}" for i in range(2)]
+    for content in ("key\n\xff\n", 'key\n"a\n', "other\n1\n", "", None):
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            if content is None:
+                (folder / "part.csv").rename(folder / "part.nosuch")
+            else:
+                (folder / "part.csv").write_bytes(content.encode("latin-1"))
+        for asked in (source, sh.Files(tmp_path / "log", hive=["hour"]), tmp_path / "log"):
+            with pytest.raises(sh.errors.InputError) as refused:
+                counted(asked, tmp_path, sh.Strings(max_bytes=4), engine)
+            assert "planted" not in str(refused.value)

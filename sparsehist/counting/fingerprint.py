@@ -2,8 +2,8 @@
 
 Files are compared by paths, sizes and times first, and only where these differ by content: of Parquet the footer and
 the columns that are read; of all else, and of files that a query reads, every byte. Rows (frames, relations, queries
-of tables) are hashed one by one while they are counted, and added up, so that their order does not matter. Digests are
-secret like the key they are made with: whoever had both could test guesses of the log.
+of tables) are hashed one by one while they are counted, and added up, so that their order does not matter. Digests
+are secret like the key they are made with: whoever had both could test guesses of the log.
 """
 
 from __future__ import annotations

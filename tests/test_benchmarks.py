@@ -40,7 +40,7 @@ SCRIPTS = {
     "noise": ["--runs", "1", "--draws", "2000", "--opendp-draws", "20"],
     "peers": ["--runs", "1", "--rows", "2000", "--peers", ""],
     "people": ["--runs", "1", "--people", "2000", "--cells", "3000"],
-    "pipeline": ["--runs", "1", "--rows", "2000", "--units", "integer"],
+    "pipeline": ["--runs", "1", "--rows", "2000", "--ids", "uuid", "--activity", "0.7"],
     "planned": [],
     "profiles": ["--runs", "1", "--rows", "2000", "--published", "50", "--cells", "500"],
     "counting": ["--runs", "1", "--rows", "2000"],

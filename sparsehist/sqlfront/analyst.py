@@ -92,7 +92,10 @@ def allow(text: str, tables: Callable[[tuple[str, ...]], bool], connection: duck
         StatementError: If it cannot be read.
     """
     one = _single(text, connection)
-    kind = one.type.name
+    try:
+        kind = one.type.name
+    except ValueError:  # a kind that DuckDB's Python names do not list
+        raise_alone(NotAllowedError(f"this kind of statement is not allowed here; {_MAY}"))
     if kind == "EXPLAIN":
         head = _EXPLAIN.match(one.query)
         if head is None:

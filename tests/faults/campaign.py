@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -92,7 +93,8 @@ def inspect(place: Place) -> None:
     opened = sh.open(place.store, wait=20)
     with opened._hold() as state:
         state.verify()
-        registered = {str(Path(*file)) for file in state._database.rows("read_registered_files")}
+        files = state._database.rows("read_registered_files")
+        registered = {f"{series}/{name}" for series, name in files if name is not None}
         store_id = state.store_id
     found, by_round = {}, {}
     for name in opened.series_names():
@@ -345,8 +347,11 @@ def forked(step: Callable[[], None]) -> int:
 
 
 def traced(injection: str, trace: Path) -> None:
-    """Have this process traced from here on."""
-    call = injection.partition(":")[0]
+    """Have this process traced from here on; a `write` that fails is one of ours, not one that wakes a thread."""
+    call, _, what = injection.partition(":")
+    if call == "write" and what.startswith("error="):
+        fail_write(*what.removeprefix("error=").split(":when="), trace)
+        return
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # its own child may trace it
     words = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}", "-e", f"inject={injection}"]
     subprocess.Popen([*words, "-p", str(os.getpid())], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -356,6 +361,20 @@ def traced(injection: str, trace: Path) -> None:
             return
         time.sleep(0.005)
     raise TimeoutError("strace did not attach")
+
+
+def fail_write(error: str, when: str, trace: Path) -> None:
+    """Let the n-th os.write fail: files are written by it."""
+    left, real = [int(when)], os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            trace.write_text("(INJECTED)")
+            raise OSError(getattr(errno, error), os.strerror(getattr(errno, error)))
+        return real(descriptor, data)
+
+    os.write = write
 
 
 def attempts(

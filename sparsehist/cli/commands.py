@@ -15,7 +15,7 @@ from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
-from sparsehist.series.metadata import CellMetadata, Metadata, WorkloadMetadata, read_metadata
+from sparsehist.series.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata, read_metadata
 from sparsehist.series.release import check_target, refuse_to_replace
 
 if TYPE_CHECKING:
@@ -376,6 +376,7 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
         ]
     cells = of_kind(about, CellMetadata)
     rows = [
+        *([("step", f"{about.step} of {about.steps}")] if isinstance(about, RunningMetadata) else []),
         *level,
         ("noise", f"{cells.noise}, standard deviation {cells.std:.4g} units"),
         ("threshold", f"{cells.threshold:,.4f} units"),

@@ -243,6 +243,7 @@ def running_metadata(
         step=point.step + 1,
         steps=noise.n_steps,
         strategy=Spectral.word,
+        counts=f"units that had the key by step {point.step + 1}, each once",
     )
 
 

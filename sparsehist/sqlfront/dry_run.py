@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sparsehist.errors import NotFoundError, SparsehistError
-from sparsehist.ledger.ledger import Ledger, Spending, cost_of
+from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError
+from sparsehist.ledger.ledger import CELLS, Ledger, Spending, cost_of
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.cell_parameters import requested
@@ -33,6 +33,7 @@ class _Series:
     declaration: Declaration
     names: set[str] = field(default_factory=set)
     cells: list[tuple[Fraction, float]] = field(default_factory=list)
+    points: list[tuple[int, Fraction, float]] = field(default_factory=list)
 
 
 class DryRun:
@@ -46,12 +47,13 @@ class DryRun:
         with store._hold() as state:
             self._ledger = Ledger.of(state)
             for record in state.all_series():
-                self._series[record.name] = _Series(
-                    record.series_id,
-                    declaration_of(record),
-                    {release.name for release in state.series_releases(record)},
-                    state.past(record.path_id),
-                )
+                declaration, names = declaration_of(record), {made.name for made in state.series_releases(record)}
+                series = _Series(record.series_id, declaration, names)
+                if declaration.steps is None:
+                    series.cells = state.past(record.path_id)
+                else:
+                    series.points = state.past_points(record.path_id)
+                self._series[record.name] = series
 
     def outcome(self, statement: Statement) -> Outcome:
         """What a statement would do."""
@@ -104,7 +106,11 @@ class DryRun:
         after = self._spent(series.declaration.population)
         said = f"population {series.declaration.population}: {before} before, {after} after"
         if made is not None:
-            series.cells.append((release.level, made.effective_threshold * series.declaration.unit_of_counts))
+            bound = made.effective_threshold * series.declaration.unit_of_counts
+            if head.step is None:
+                series.cells.append((release.level, bound))
+            else:
+                series.points.append((head.step - 1, release.level, bound))
             if series.declaration.domain.is_open:
                 spent, left = made.delta_infinity, made.delta_remaining
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
@@ -116,7 +122,19 @@ class DryRun:
             str(head.name), level=head.levels[0], threshold=head.threshold, false_keys=head.false_keys,
             delta=head.delta,
         )  # fmt: skip
-        return cell_release(self._ledger, series.series_id, series.declaration, request, series.cells)
+        declaration = series.declaration
+        if declaration.steps is None:
+            if head.step is not None:
+                raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
+            return cell_release(self._ledger, series.series_id, declaration, request, series.cells)
+        from sparsehist.running import running_round
+
+        if head.step is None:
+            raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
+        exact = settled(self._ledger, declaration, running_round.at_step(request, head.step, declaration.steps))
+        noise = running_round.step_noise(declaration.steps, declaration.max_keys)
+        metadata = running_round.running_metadata(declaration, noise, exact, series.points)
+        return metadata, spending(self._ledger, series.series_id, declaration, CELLS, exact, metadata)
 
     def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Spending]:
         request = workload_round.requested(

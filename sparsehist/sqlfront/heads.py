@@ -59,6 +59,7 @@ class MakeRelease:
         target: TO 'file.parquet'.
         workload: USING 'prefix(1024)'.
         strategy: STRATEGY 'spectral'.
+        step: AT STEP n, of a running series.
         only_plan: PLAN: nothing is drawn and nothing is spent.
         places: Where the values of these stand.
     """
@@ -72,6 +73,7 @@ class MakeRelease:
     target: str | None = None
     workload: str | None = None
     strategy: str | None = None
+    step: int | None = None
     only_plan: bool = False
     places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
 

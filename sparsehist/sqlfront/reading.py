@@ -349,6 +349,14 @@ def _number(what: str) -> Callable[[Words], float]:
     return lambda words: words.number(what)
 
 
+def _step(words: Words) -> int:
+    place = words.place()
+    found = words.number("a step such as 12")
+    if found != int(found):
+        raise words.error("expected a step, a whole number from 1", words.since(place))
+    return int(found)
+
+
 CLAUSES = (
     Clause("USING", "USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'"), of_cells=False),
     Clause("STRATEGY", "STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'"), of_cells=False),
@@ -357,6 +365,7 @@ CLAUSES = (
     Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of_workload=False),
     Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
     Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),
+    Clause("AT STEP", "AT STEP n", "step", _step, of_workload=False),
     Clause("TO", "TO 'file.parquet'", "target", _text("a file such as 'public.parquet'")),
 )
 _ONE_OF_THESE = ("false_keys", "threshold", "delta")

@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import CheckedQuery
-from sparsehist.errors import InputError, NotFoundError, SparsehistError, StatementError, of_kind, raise_alone
+from sparsehist.errors import (
+    DeclarationError,
+    InputError,
+    NotFoundError,
+    SparsehistError,
+    StatementError,
+    of_kind,
+    raise_alone,
+)
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, check_target, refuse_to_replace
@@ -29,6 +37,9 @@ from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, pointed
 from sparsehist.store import is_store
 from sparsehist.store.layout import spill_directory
+
+if TYPE_CHECKING:
+    from sparsehist.running.running_series import RunningSeries
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
@@ -192,7 +203,7 @@ class Session:
 
     def _release(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, MakeRelease), statement.piece
-        series = self._existing().series(head.series)
+        series = _of_kind_asked(self._existing(), head)
         if head.only_plan:
             return Outcome(piece.number, piece.line, "plan", _planned(series, head), said="planned; nothing is spent")
         if head.target is not None:
@@ -200,9 +211,12 @@ class Session:
         level = head.levels[0] if head.levels else None
         if head.workload is not None:
             asked = _given(strategy=head.strategy, who=self._who)
-            release: Release = series.release_workload(str(head.name), head.workload, level=level, **asked)
+            answered = self._existing().series(head.series)
+            release: Release = answered.release_workload(str(head.name), head.workload, level=level, **asked)
         else:
-            asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, who=self._who)
+            asked = _given(
+                threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, step=head.step, who=self._who
+            )  # fmt: skip
             release = series.release(str(head.name), level=level, **asked)
         written = ""
         if head.target is not None:
@@ -243,9 +257,11 @@ class Session:
             wanted = {"store": state.store_id, "series": head.series, "name": head.name}
         refuse_to_replace(_path(head), wanted)
 
-    def _series_if_any(self, name: str) -> Series | None:
+    def _series_if_any(self, name: str) -> Series | RunningSeries | None:
+        from sparsehist.running.running_series import any_series
+
         store = self._existing()
-        return store.series(name) if is_store(store.path) and name in store.series_names() else None
+        return any_series(store, name) if is_store(store.path) and name in store.series_names() else None
 
     def _bring_releases(self, statement: Statement) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""
@@ -305,8 +321,22 @@ def _path(head: MakeRelease) -> Any:
     return Path(str(head.target))
 
 
-def _planned(series: Series, head: MakeRelease) -> pl.DataFrame:
+def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:
+    """The series of a statement; refuses a step of one that has none."""
+    from sparsehist.running.running_series import RunningSeries, any_series
+
+    series = any_series(store, head.series)
+    if head.step is not None and not isinstance(series, RunningSeries):
+        raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
+    return series
+
+
+def _planned(series: Series | RunningSeries, head: MakeRelease) -> pl.DataFrame:
     asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta)
+    if not isinstance(series, Series):
+        if head.step is None:
+            raise DeclarationError(f"{head.series} is a running series: a plan of it says AT STEP")
+        return series.plan(list(head.levels), step=head.step, **asked).levels
     if head.workload is None:
         return series.plan(list(head.levels), **asked).levels
     planned = series.plan_workload(head.workload, list(head.levels))

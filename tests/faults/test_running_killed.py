@@ -50,7 +50,7 @@ def test_a_log_that_goes_on_is_killed_at_random_instants(tmp_path: Path, kills: 
     for _ in range(kills):
         with subprocess.Popen(command(store, out), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            process.stdout.readline()
+            assert process.stdout.readline() == b"ready\n"
             try:
                 process.wait(rng.uniform(0.0, 1.5))
             except subprocess.TimeoutExpired:

@@ -115,32 +115,13 @@ class DiscreteLaplace:
         return f"{level_text(epsilon)}-DP (pure differential privacy, exactly, on integers); implies {rho:.6g}-zCDP"
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, exactly.
-
-        Args:
-            size: Number of draws.
-            level: epsilon; positive.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            Noise, in counts; shape (size,), int64.
-        """
+        """Draw fresh noise, exactly."""
         return draw(_two_sided(self.rate(level)), size, rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
         """Draw the noise of a coarser release, given that of a finer one, exactly; never looks at the truth.
 
-        Args:
-            fine: Noise at `fine_level`, in counts; shape (n,), integers. Secret.
-            fine_level: Level of `fine`.
-            level: Level wanted; below `fine_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,), int64. Between near levels most entries stay as they are.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
+        Between near levels most entries stay as they are.
         """
         coarser(level, fine_level)
         noise = draw(_bridge(self.rate(fine_level), self.rate(level)), len(fine), rng=rng)
@@ -148,20 +129,7 @@ class DiscreteLaplace:
         return noise
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release, given that of a coarser one, exactly.
-
-        Args:
-            coarse: Noise already spent at `coarse_level`, in counts; shape (n,), integers. Secret.
-            coarse_level: Level of `coarse`.
-            level: Level wanted; above `coarse_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise (not noisy counts), in counts; shape (n,), int64.
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
-        """
+        """Draw the noise of a finer release, given that of a coarser one, exactly."""
         finer(level, coarse_level)
         return _refined(_integers(coarse), self.rate(coarse_level), self.rate(level), rng=rng)
 
@@ -175,22 +143,7 @@ class DiscreteLaplace:
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the noise of a release between two given ones, exactly; never looks at the truth.
-
-        Args:
-            coarse: Noise at `coarse_level`, in counts; shape (n,), integers. Secret.
-            coarse_level: Level of `coarse`; below `level`.
-            fine: Noise at `fine_level`, in counts; shape (n,), integers. Secret.
-            fine_level: Level of `fine`; above `level`.
-            level: Level wanted.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,), int64.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
-        """
+        """Draw the noise of a release between two given ones, exactly; never looks at the truth."""
         inside(coarse_level, level, fine_level)
         left, middle, right = self.rate(coarse_level), self.rate(level), self.rate(fine_level)
         noise = _integers(fine).copy()

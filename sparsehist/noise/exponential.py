@@ -96,9 +96,6 @@ class Exponential:
 
         Where they differ it is the fine noise with probability (m - c)/(f - c), and else the fine noise plus an
         exponential cut at the coarse one.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
         """
         left, target, right = inside(coarse_level, level, fine_level)
         stays = rng.random(len(fine)) < float((target - left) / (right - left))

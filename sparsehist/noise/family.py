@@ -30,7 +30,8 @@ Norm = Literal["l1", "l2"]
 class DenseFamily(Protocol):
     """What noise needs for a vector we can hold. Frozen: its fields are public parameters, calls may carry secrets.
 
-    A family that adds its noise modulo a number says so by a property `modulus`; see `modulus_of`.
+    A family that adds its noise modulo a number says so by a property `modulus`; see `modulus_of`. What is said of
+    arguments, results and errors here holds for every family; its own methods say what is particular to them.
     """
 
     @property
@@ -42,13 +43,48 @@ class DenseFamily(Protocol):
         """Whether `carry` never reverses an order; lazy drawing of cells needs it."""
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw fresh noise; shape (size,)."""
+        """Draw fresh noise.
+
+        Args:
+            size: Number of draws.
+            level: Positive.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Returns:
+            Noise, in counts; shape (size,).
+        """
 
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise of a coarser release given that of a finer one."""
+        """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
+
+        Args:
+            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
+            fine_level: Level of `fine`.
+            level: Level wanted; below `fine_level`.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts; shape (n,).
+
+        Raises:
+            LevelOrderError: If `level` is not below `fine_level`.
+        """
 
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise of a finer release given that of a coarser one."""
+        """Draw the noise of a finer release, given that of a coarser one.
+
+        Args:
+            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
+            coarse_level: Level of `coarse`.
+            level: Level wanted; above `coarse_level`.
+            rng: Randomness.
+
+        Returns:
+            Noise (not noisy counts), in counts; shape (n,).
+
+        Raises:
+            LevelOrderError: If `level` is not above `coarse_level`.
+        """
 
     def between(
         self,
@@ -60,7 +96,22 @@ class DenseFamily(Protocol):
         *,
         rng: Generator,
     ) -> NoiseArray:
-        """Draw the noise of a release whose level lies between two given ones."""
+        """Draw the noise of a release between two given ones; never looks at the truth.
+
+        Args:
+            coarse: Noise at `coarse_level`, in counts; shape (n,). Secret.
+            coarse_level: Level of `coarse`; below `level`.
+            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
+            fine_level: Level of `fine`; above `level`.
+            level: Level wanted.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts; shape (n,).
+
+        Raises:
+            LevelOrderError: Unless coarse_level < level < fine_level.
+        """
 
     def std(self, level: Level) -> float:
         """Standard deviation, in counts."""

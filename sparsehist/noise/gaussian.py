@@ -81,32 +81,11 @@ class Gaussian:
         return self.sensitivity**2 * level_float(as_level(level)) / 2
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw fresh noise.
-
-        Args:
-            size: Number of draws.
-            level: rho; positive.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            Noise, in counts; shape (size,), float64.
-        """
+        """Draw fresh noise."""
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
         """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
-
-        Args:
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
-            fine_level: Level of `fine`.
-            level: Level wanted; below `fine_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
 
         Source: Z(rho) = Z(fine) + N(0, sensitivity**2/2 * (1/rho - 1/fine)).
         """
@@ -117,18 +96,6 @@ class Gaussian:
 
     def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
         """Draw the noise of a finer release, given that of a coarser one.
-
-        Args:
-            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
-            coarse_level: Level of `coarse`.
-            level: Level wanted; above `coarse_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise (not noisy counts), in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
 
         Source: the increment of the Brownian motion rho * Z(rho).
         """
@@ -148,20 +115,6 @@ class Gaussian:
         rng: Generator,
     ) -> FloatArray:
         """Draw the noise of a release between two given ones; never looks at the truth.
-
-        Args:
-            coarse: Noise at `coarse_level`, in counts; shape (n,). Secret.
-            coarse_level: Level of `coarse`; below `level`.
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
-            fine_level: Level of `fine`; above `level`.
-            level: Level wanted.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
 
         Source: the Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels.
         """

@@ -88,36 +88,13 @@ class Laplace:
     def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
         """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
 
-        Args:
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
-            fine_level: Level of `fine`.
-            level: Level wanted; below `fine_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,). Equal to `fine` with probability (level / fine_level)**2.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
+        Equal to `fine` with probability (level / fine_level)**2.
         """
         target, known = coarser(level, fine_level)
         return self._bridge(len(fine), known, target, rng=rng) + fine
 
     def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a finer release, given that of a coarser one.
-
-        Args:
-            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
-            coarse_level: Level of `coarse`.
-            level: Level wanted; above `coarse_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise (not noisy counts), in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
-        """
+        """Draw the noise of a finer release, given that of a coarser one."""
         target, known = finer(level, coarse_level)
         return _refined(coarse, self._kernel(known, target), rng=rng)
 
@@ -133,19 +110,7 @@ class Laplace:
     ) -> FloatArray:
         """Draw the noise of a release between two given ones; never looks at the truth.
 
-        Args:
-            coarse: Noise at `coarse_level`, in counts; shape (n,). Secret.
-            coarse_level: Level of `coarse`; below `level`.
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
-            fine_level: Level of `fine`; above `level`.
-            level: Level wanted.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts; shape (n,). Where the neighbours are equal, so is the result.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
+        Where the neighbours are equal, so is the result.
 
         Source: the first of the two bridges is 0 with probability (m**2 - c**2)/(f**2 - c**2) given that
         their sum is not, and else has the law of finer noise given that sum.

@@ -152,11 +152,7 @@ class Poisson:
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the noise between two given ones: each event between them came before that time or after.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
-        """
+        """Draw the noise between two given ones: each event between them came before that time or after."""
         return fine + thinned(coarse - fine, share_between(coarse_level, fine_level, level), rng=rng)
 
     def carry(self, values: IntArray, start: Level, end: Level, *, rng: Generator) -> IntArray:

@@ -107,16 +107,7 @@ class RandomisedResponse:
         )
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, exactly.
-
-        Args:
-            size: Number of draws.
-            level: epsilon; positive.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            Noise in 0 … k-1, to be added modulo k; shape (size,), int64.
-        """
+        """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
         at_zero = ONE / self._total(level)
         noise = _odds(at_zero, ONE - at_zero).draw(size, rng=rng)
         changed = np.flatnonzero(noise)
@@ -124,20 +115,7 @@ class RandomisedResponse:
         return noise
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release, given that of a finer one, exactly; never looks at the truth.
-
-        Args:
-            fine: Noise at `fine_level`; shape (n,), integers in 0 … k-1. Secret.
-            fine_level: Level of `fine`.
-            level: Level wanted; below `fine_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise; shape (n,), int64.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
-        """
+        """Draw the noise of a coarser release, given that of a finer one, exactly; never looks at the truth."""
         coarser(level, fine_level)
         noise = self._read(fine).copy()
         odds = _odds(self._ratio(fine_level, level), self._replaced(fine_level, level))
@@ -150,18 +128,6 @@ class RandomisedResponse:
 
         P(fine = z | coarse = x) is pmf_fine(z) * P(z becomes x) / pmf_coarse(x), with three values only: of z = 0, of
         z = x, and of the others.
-
-        Args:
-            coarse: Noise already spent at `coarse_level`; shape (n,), integers in 0 … k-1. Secret.
-            coarse_level: Level of `coarse`.
-            level: Level wanted; above `coarse_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise; shape (n,), int64.
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
         """
         finer(level, coarse_level)
         known, noise = self._read(coarse), np.empty(len(coarse), np.int64)
@@ -189,22 +155,7 @@ class RandomisedResponse:
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the noise of a release between two given ones, exactly; never looks at the truth.
-
-        Args:
-            coarse: Noise at `coarse_level`; shape (n,), integers in 0 … k-1. Secret.
-            coarse_level: Level of `coarse`; below `level`.
-            fine: Noise at `fine_level`; shape (n,), integers in 0 … k-1. Secret.
-            fine_level: Level of `fine`; above `level`.
-            level: Level wanted.
-            rng: Randomness.
-
-        Returns:
-            Noise; shape (n,), int64.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
-        """
+        """Draw the noise of a release between two given ones, exactly; never looks at the truth."""
         inside(coarse_level, level, fine_level)
         start, end, noise = self._read(fine), self._read(coarse), np.empty(len(fine), np.int64)
         together, *apart = self._inserted(coarse_level, level, fine_level)

@@ -152,11 +152,7 @@ class Skellam:
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the noise between two given ones: the parts of the increment, thinned.
-
-        Raises:
-            LevelOrderError: Unless coarse_level < level < fine_level.
-        """
+        """Draw the noise between two given ones: the parts of the increment, thinned."""
         passed = share_between(coarse_level, fine_level, level)
         mean = poisson_mean(coarse_level) - poisson_mean(fine_level)
         added, taken = draw_parts(coarse - fine, mean, rng=rng)

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -170,6 +169,8 @@ def _advice(problem: CycloptsError) -> str:
 
 def _unforeseen(problem: Exception) -> str:
     """Name an error that should not happen by its type and place, without its text, which may hold secrets."""
+    import traceback
+
     if isinstance(problem, MemoryError):
         return "out of memory; nothing was committed. Give --memory-limit, or a machine with more"
     frames = traceback.extract_tb(problem.__traceback__)

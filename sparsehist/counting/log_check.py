@@ -107,6 +107,9 @@ class Checked(NamedTuple):
     rules: pl.DataFrame
     bias: pl.DataFrame | None
 
+    def __repr__(self) -> str:
+        return "Checked()"
+
 
 def checked(
     source: object,

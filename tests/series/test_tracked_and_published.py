@@ -24,7 +24,7 @@ def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None
     series = Drawn(np.append(np.full(CELLS, COUNT), np.zeros(700, int)), 1, rng=entropy.seeded(5))
     first = series.release("first", "1/2", THRESHOLD)
     tracked = series.state.cells.position
-    assert set(range(CELLS)) == {int(series.files.cells[at]) for at in tracked[tracked >= 0]}
+    assert set(range(CELLS)) == {int(series.state.files.cells[at]) for at in tracked[tracked >= 0]}
     assert (first["noisy_count"] > THRESHOLD).all()
     hidden = set(range(CELLS)) - set(first["cell"])
     assert hidden

@@ -202,6 +202,18 @@ def test_a_running_series_is_found_again(tmp_path) -> None:
     assert "ann" not in repr(sh.open_running(store, "log"))
 
 
+def test_units_of_several_columns_from_files_count_once(tmp_path) -> None:
+    """A user of a day is another unit on the next day, on either engine."""
+    series = sh.create_running(
+        ":memory:", name="log", unit=["day", "user"], key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    )
+    for step, day in enumerate(("2024-01-01", "2024-01-02", "2024-01-02"), 1):
+        log = pl.DataFrame({"day": [day] * 30, "user": range(30), "key": [i % 3 for i in range(30)]})
+        log.write_csv(tmp_path / "day.csv")
+        series.append(tmp_path / "day.csv", step=step, engine=ENGINES[step % 2])
+    assert counts(series, 5)[:3, :3].tolist() == [[10] * 3, [20] * 3, [20] * 3]
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2001, 1.5, True])
 def test_numbers_of_steps_that_are_none_are_refused(steps: object) -> None:
     """From 2 to 2000."""

@@ -112,6 +112,36 @@ def test_what_an_enum_holds_and_how_it_sorts_is_of_all_units(of_enums, query, ac
         _check(query, of_enums)
 
 
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        ("select user_id, n, max(query) as query from log group by user_id, n", True),
+        ("select user_id, max(n) as n, max(query) as query from log group by user_id", False),
+        ("select user_id, n, count(*) over (partition by n, user_id) as query from log", True),
+        ("select user_id, n, count(*) over (partition by user_id) as query from log", False),
+        ("select a.user_id, b.n, b.query from log a join log_b b on a.user_id = b.user_id and a.n = b.n", True),
+        ("select a.user_id, b.n, b.query from log a join log_b b using (user_id)", False),
+        ("select a.user_id, a.n, b.query from log a join log_b b on a.user_id = b.n and a.n = b.user_id", False),
+        ("select n as user_id, user_id as n, query from log", False),
+        ("select user_id, n, query from log where (n, user_id) in (select n, user_id from log_b)", True),
+        ("select user_id, n, query from log where user_id in (select user_id from log_b)", False),
+        ("select user_id, n, query from log l where n not in (select n from log_b b where b.user_id = l.user_id)",
+         False),
+        ("select user_id, n, query from log union select user_id, n, query from log_b", True),
+        ("select user_id, n, query from log union all select n, user_id, query from log_b", False),
+        ("select user_id, n::bigint as n, query from log", True),
+        ("select user_id, n + 0 as n, query from log", False),
+    ],
+)  # fmt: skip
+def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
+    """Every part has to be kept, in its place and from one row: a part alone names no unit."""
+    if accepted:
+        _check(query, there, unit=("user_id", "n"))
+        return
+    with pytest.raises(GuaranteeError):
+        _check(query, there, unit=("user_id", "n"))
+
+
 def test_a_variable_is_refused_however_it_is_read(there):
     """DuckDB puts its value into the plan: by its name, in quotes, behind a comment, in a text that is made up."""
     there.execute("set variable counted = (select count(*) from log)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -333,11 +335,13 @@ class faulty:  # noqa: N801  reads as the word it is
         self.moment, self.patch = moment, pytest.MonkeyPatch()
 
     def __enter__(self) -> None:
-        def die(*_: object, **__: object) -> None:
+        @contextmanager
+        def dies_after(_: State) -> Iterator[None]:
+            yield
             raise DiedError
 
         if self.moment == "after":
-            self.patch.setattr(State, "_committed", die)
+            self.patch.setattr(State, "_committing", dies_after)
         if self.moment == "before":
             kept = committing.insert_event
 

@@ -99,7 +99,7 @@ Local.__qualname__ = "somewhere.<locals>.Local"
         (Half, "lacks between, carry, coarsen, "),
         (Stubborn, r"for_histogram\(2\) raised ValueError: one key only"),
         (Backwards, "do not keep orders"),
-        (sh.noise.Laplace(sensitivity=1.0), r"max_keys=2 need, which is Laplace\(sensitivity=2.0\)"),
+        (sh.noise.Laplace(sensitivity=1.0), r"max_keys=2, which need Laplace\(sensitivity=2.0\)"),
         (Brought(sensitivity=1.0), r"Brought\(sensitivity=1.41421"),
         ("exponential", "building block"),
         ("gauss", "must be one of 'gaussian'"),

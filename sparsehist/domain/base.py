@@ -174,7 +174,7 @@ class Domain(abc.ABC):
 
     def _require_indexable(self) -> None:
         if self.size >= INDEXABLE:
-            raise DomainError(f"only fewer than 2**63 cells are numbered; {self.describe()} has {self.size}")
+            raise DomainError(f"cells are numbered in domains below 2**63 cells only; {self.describe()} has more")
 
     def _require_writable_size(self) -> None:
         if self.size > GREATEST_SIZE:

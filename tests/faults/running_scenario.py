@@ -31,7 +31,7 @@ def go_on(store: Path, out: Path) -> None:
         series.append(day(step), step=step)
         for at in (step, 1 + 7 * step % step):
             name = f"r{step}_{at}"
-            released = series.release(name, step=at, level=LEVELS[step % len(LEVELS)], threshold=60.0)
+            released = series.release(name, step=at, level=LEVELS[step % len(LEVELS)], threshold=90.0)
             released.write_parquet(out / f"{name}.parquet")
 
 

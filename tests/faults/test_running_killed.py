@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -55,6 +56,7 @@ def test_a_log_that_goes_on_is_killed_at_random_instants(tmp_path: Path, kills: 
                 process.wait(rng.uniform(0.0, 1.5))
             except subprocess.TimeoutExpired:
                 process.kill()
+        assert process.returncode in (0, -signal.SIGKILL)
         outcomes["killed" if process.returncode else "through"] += 1
         if not process.returncode:
             check_running(store, out)

@@ -28,7 +28,7 @@ from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
-from sparsehist.series.series_handle import Series, StoredSeries
+from sparsehist.series.series_handle import StoredSeries
 from sparsehist.series.spending import settled, spending
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import (
@@ -405,15 +405,6 @@ def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: floa
     if record is None or declaration is None or declaration.steps is None:
         raise NotFoundError(f"{home!r} holds no running series {name!r}")
     return RunningSeries(home, record.series_id, declaration)
-
-
-def any_series(store: Store, name: str) -> Series | RunningSeries:
-    """The series of a name, whichever kind it is of.
-
-    Raises:
-        NotFoundError: If there is none.
-    """
-    return open_running(store, name) if store.declared(name).steps is not None else store.series(name)
 
 
 def _checked_steps(steps: int) -> int:

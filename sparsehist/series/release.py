@@ -198,7 +198,7 @@ class Release:
             ...                    domain=sh.Strings(max_bytes=8), seed=1)
             >>> release = series.release("public", level=0.5, threshold=100)
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
-            [897.9, 901.8]
+            [897.3, 901.2]
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """

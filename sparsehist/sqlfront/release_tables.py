@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
@@ -22,6 +23,10 @@ from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.heads import Show
 from sparsehist.sqlfront.script import is_word, spelled
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    from sparsehist.running.running_series import RunningSeries
+    from sparsehist.series.series_handle import Series
 
 _SHOWN = {
     "series": pl.String,
@@ -46,14 +51,25 @@ def releases(store: Store, series: str) -> pl.DataFrame:
     return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
 
 
+def any_series(store: Store, name: str) -> Series | RunningSeries:
+    """The series of a name, whichever kind it is of.
+
+    Raises:
+        NotFoundError: If there is none.
+    """
+    if store.declared(name).steps is None:
+        return store.series(name)
+    from sparsehist.running.running_series import open_running  # linear algebra, which other series do without
+
+    return open_running(store, name)
+
+
 def made_before(store: Store, series: str, name: str) -> Release | None:
     """A release that was made, of whichever kind; None if there is none of that name."""
     found = releases(store, series).filter(name=name)
     if found.is_empty():
         return None
     if found["workload"].item() is None:
-        from sparsehist.running.running_series import any_series
-
         return any_series(store, series).release(name)
     return store.series(series).release_workload(name)
 

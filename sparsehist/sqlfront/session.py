@@ -32,7 +32,7 @@ from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
 from sparsehist.sqlfront.reading import meant
-from sparsehist.sqlfront.release_tables import made_before
+from sparsehist.sqlfront.release_tables import any_series, made_before
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, pointed
 from sparsehist.store import is_store
@@ -258,8 +258,6 @@ class Session:
         refuse_to_replace(_path(head), wanted)
 
     def _series_if_any(self, name: str) -> Series | RunningSeries | None:
-        from sparsehist.running.running_series import any_series
-
         store = self._existing()
         return any_series(store, name) if is_store(store.path) and name in store.series_names() else None
 
@@ -323,10 +321,8 @@ def _path(head: MakeRelease) -> Any:
 
 def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:
     """The series of a statement; refuses a step of one that has none."""
-    from sparsehist.running.running_series import RunningSeries, any_series
-
     series = any_series(store, head.series)
-    if head.step is not None and not isinstance(series, RunningSeries):
+    if head.step is not None and isinstance(series, Series):
         raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
     return series
 

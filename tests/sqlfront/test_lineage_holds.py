@@ -78,7 +78,7 @@ def test_what_is_accepted_holds_no_row_that_broke_the_guarantee(here, seed):
     """Whatever tables are made, replaced, renamed, copied and taken back, rows that a LIMIT chose make no series."""
     statements = Statements(seed)
     accepted = bad = 0
-    for _ in range(30):
+    for _ in range(60):
         for is_accepted, is_bad, told in _tried(statements):
             assert not (is_accepted and is_bad), told
             accepted += is_accepted

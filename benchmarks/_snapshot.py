@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparsehist.store import LEDGER_NAME
+from sparsehist.store import LEDGER_NAME, adopt
 
 
 class Snapshot:
     """What a store and the places it publishes in know of its releases, at the time this is made."""
 
     def __init__(self, store: Path, *published: Path) -> None:
-        """Remember the state of a store and the ledgers of the directories it publishes in."""
+        """Remember the state of a store and what stands in the directories it publishes in."""
+        self._store = store
         self._places = [(store, "state.sqlite*"), (store.parent, f"{store.name}.generation")]
-        self._places += [(directory, LEDGER_NAME) for directory in published]
+        self._places += [(directory, name) for directory in published for name in (LEDGER_NAME, "*.parquet")]
         self._kept = {file: file.read_bytes() for file in self._files()}
 
     def put_back(self) -> None:
@@ -27,6 +28,7 @@ class Snapshot:
                 file.unlink()
         for file, content in self._kept.items():
             file.write_bytes(content)
+        adopt(self._store)  # it can tell that its state was put back
 
     def _files(self) -> list[Path]:
         return [file for directory, pattern in self._places for file in directory.glob(pattern)]

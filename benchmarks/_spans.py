@@ -36,7 +36,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (committing, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state, "raise_mark", "marks: write"),
-    (release, "publish_ledger", "public ledger"),
+    (release, "publish", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),
 )

@@ -201,7 +201,10 @@ def main() -> None:
     contenders = {OURSELVES: Path(sys.executable)} | {peer: found for peer, found in pythons.items() if found}
     cases: dict[str, object] = {}
     everything: dict[str, object] = {}
-    for log in [*map(generated, options.rows), *([packages(options.cran)] if options.cran else [])]:
+    for log in [
+        *(generated(rows, "random", 0.7) for rows in options.rows),
+        *([packages(options.cran)] if options.cran else []),
+    ]:
         taken = context()
         runs, given_up = compared(log, contenders, options.runs, options.timeout)
         case = _result(runs) | {"given_up": {TITLES[name]: why for name, why in given_up.items()}}

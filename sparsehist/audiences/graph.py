@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from sparsehist.errors import DataError, InputError
-
-IntArray = NDArray[np.int64]
+from sparsehist.typing import AnyArray, IntArray, NDArray
 
 UNREACHED = -1
 
@@ -28,7 +26,7 @@ class Graph:
         neighbours: Of all nodes, one after the other.
     """
 
-    people: NDArray[Any]
+    people: AnyArray
     starts: NDArray[np.integer] = field(repr=False)
     neighbours: NDArray[np.integer] = field(repr=False)
     _codes: dict[Hashable, int] = field(default_factory=dict, repr=False)
@@ -122,7 +120,7 @@ def read_graph(graph: Any) -> Graph:
     return _of_pairs(pairs, [])
 
 
-def _of_ends(one: NDArray[Any], other: NDArray[Any]) -> Graph:
+def _of_ends(one: AnyArray, other: AnyArray) -> Graph:
     """Edges as two arrays; integers without a table of names."""
     if one.dtype.kind not in "iu" or other.dtype.kind not in "iu":
         return _of_pairs(list(zip(one.tolist(), other.tolist(), strict=True)), [])
@@ -151,7 +149,7 @@ def _of_pairs(pairs: Sequence[tuple[Any, Any]], alone: Sequence[Any]) -> Graph:
     return _of_codes(people, flat[:, 0], flat[:, 1], codes)
 
 
-def _of_codes(people: NDArray[Any], one: IntArray, other: IntArray, codes: dict[Any, int] | None = None) -> Graph:
+def _of_codes(people: AnyArray, one: IntArray, other: IntArray, codes: dict[Any, int] | None = None) -> Graph:
     """Neighbours by node, from a matrix of edges by ends: turning that round is a counting sort."""
     n, m = len(people), one.size
     smallest = np.int32 if 2 * max(n, m) < 2**31 - 1 else np.int64

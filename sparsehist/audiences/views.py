@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from sparsehist.typing import AnyArray, IntArray
 
 
 class View(Mapping[Any, Any]):
@@ -24,9 +23,9 @@ class View(Mapping[Any, Any]):
 
     def __init__(
         self,
-        people: NDArray[Any],
-        noisy: NDArray[Any],
-        distance: NDArray[np.int64],
+        people: AnyArray,
+        noisy: AnyArray,
+        distance: IntArray,
         levels: Mapping[int, Fraction],
     ) -> None:
         self.people, self.noisy, self.distance, self.levels = people, noisy, distance, dict(levels)

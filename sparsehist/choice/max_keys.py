@@ -28,7 +28,6 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.noise.family import FloatArray
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import create
@@ -37,6 +36,7 @@ from sparsehist.series.metadata import read_metadata
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store.layout import spill_directory
+from sparsehist.typing import FloatArray
 
 BOUNDS = (
     *(1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 125, 150, 200, 250, 300, 400, 500, 700),

@@ -35,7 +35,8 @@ BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 def exit_with(arguments: Sequence[str]) -> None:
     """Run a command as all that this process does, and exit with its code."""
     gc.set_threshold(100_000)  # imports make many objects and next to no garbage
-    _load_when_used("polars")
+    for library in ("numpy", "polars"):
+        _load_when_used(library)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key need not exist in the terminal's encoding

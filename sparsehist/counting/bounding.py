@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.counting.codes import first_of_runs
+from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 WORD_BITS = 64
 
 
-def salted_hash(values: pl.DataFrame, salt: bytes, purpose: bytes) -> NDArray[np.uint64]:
+def salted_hash(values: pl.DataFrame, salt: bytes, purpose: bytes) -> WordArray:
     """Hash rows by value; shape (rows,).
 
     Polars takes 64 bits of seed, so two hashes carry the 128 bits of the salt.
@@ -30,7 +30,7 @@ def salted_hash(values: pl.DataFrame, salt: bytes, purpose: bytes) -> NDArray[np
     return mix(first, second)
 
 
-def mix(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(first: WordArray, second: WordArray) -> WordArray:
     """Mix two hashes into one (the finaliser of SplitMix64 on their sum)."""
     mixed = first + second
     mixed ^= mixed >> np.uint64(30)
@@ -41,7 +41,7 @@ def mix(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uin
     return mixed
 
 
-def weight_of(sizes: NDArray[np.intp], weights: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+def weight_of(sizes: IndexArray, weights: Sequence[tuple[int, int]]) -> IntArray:
     """What units with so many keys add to each that they keep, in parts of a count; shape (units,).
 
     Args:
@@ -49,16 +49,16 @@ def weight_of(sizes: NDArray[np.intp], weights: Sequence[tuple[int, int]]) -> ND
         weights: What a unit may add, falling, with the most keys it may add it to.
     """
     weight, most = np.array(weights, np.int64).T
-    found: NDArray[np.int64] = weight[np.searchsorted(most, np.minimum(sizes, most[-1]))]
+    found: IntArray = weight[np.searchsorted(most, np.minimum(sizes, most[-1]))]
     return found
 
 
 def first_keys(
     group: NDArray[np.unsignedinteger],
-    hashes: NDArray[np.uint64],
+    hashes: WordArray,
     max_keys: int,
-    rank_keys: Callable[[NDArray[np.intp]], NDArray[np.unsignedinteger]],
-) -> NDArray[np.bool_]:
+    rank_keys: Callable[[IndexArray], NDArray[np.unsignedinteger]],
+) -> BoolArray:
     """Keep the first pairs of each unit.
 
     Args:
@@ -91,11 +91,11 @@ def first_keys(
 
 
 def _ordered_with_ties(
-    words: NDArray[np.uint64],
-    hashes: NDArray[np.uint64],
+    words: WordArray,
+    hashes: WordArray,
     group: NDArray[np.unsignedinteger],
-    rank_keys: Callable[[NDArray[np.intp]], NDArray[np.unsignedinteger]],
-) -> NDArray[np.intp]:
+    rank_keys: Callable[[IndexArray], NDArray[np.unsignedinteger]],
+) -> IndexArray:
     """Order pairs by word, and those with equal words by all bits of their hashes, then by their keys."""
     order = np.argsort(words)
     first = first_of_runs(words[order])

@@ -22,9 +22,9 @@ from typing import cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.errors import DataError
+from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 Codes32 = NDArray[np.uint32]
 
@@ -39,12 +39,12 @@ _FREE = np.uint32(0)
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 
 
-def value_hash(values: pl.Series, seed: int) -> NDArray[np.uint64]:
+def value_hash(values: pl.Series, seed: int) -> WordArray:
     """Hash values, alike wherever they stand."""
     return values.hash(seed).to_numpy()
 
 
-def first_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+def first_of_runs(ordered: NDArray[np.generic]) -> BoolArray:
     """Mark the first of each run of equal values."""
     first = np.empty(ordered.size, dtype=bool)
     first[:1] = True
@@ -52,7 +52,7 @@ def first_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
     return first
 
 
-def by_first_bits(words: NDArray[np.uint64], bits: int) -> tuple[NDArray[np.intp], list[int]]:
+def by_first_bits(words: WordArray, bits: int) -> tuple[IndexArray, list[int]]:
     """Bring words with equal first bits together.
 
     Args:
@@ -131,7 +131,7 @@ class _Table:
         self._settled = self._recent = pl.Series("value", [], dtype=dtype)
         # An open table: a slot holds one more than a code, or 0 while it is free; hashes are those of the codes.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
-        self._hashes: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._strays = pl.DataFrame(schema={"value": dtype, "code": pl.UInt32})
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class _Table:
         self._settle()
         return self._settled
 
-    def codes(self, values: pl.Series, hashes: NDArray[np.uint64]) -> Codes32:
+    def codes(self, values: pl.Series, hashes: WordArray) -> Codes32:
         """Find the codes of values with these hashes."""
         if len(self) + values.len() > MOST_CODES >> _TABLE_BITS:
             raise DataError('the log has too many distinct values for this engine: pass engine="duckdb"')
@@ -172,15 +172,15 @@ class _Table:
                 lost = self._slots[slots] != codes + 1
                 codes, slots = codes[lost], self._next(slots[lost])
 
-    def _home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _home(self, hashes: WordArray) -> IntArray:
         """Where a hash belongs; its first bits chose the table."""
         bits = (self._slots.size - 1).bit_length()
         return ((hashes << np.uint64(_TABLE_BITS)) >> np.uint64(64 - bits)).view(np.int64)
 
-    def _next(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _next(self, slots: IntArray) -> IntArray:
         return (slots + 1) & (self._slots.size - 1)
 
-    def _by_hash(self, hashes: NDArray[np.uint64]) -> tuple[Codes32, NDArray[np.intp]]:
+    def _by_hash(self, hashes: WordArray) -> tuple[Codes32, IndexArray]:
         """Give every distinct hash a code of its own; returns codes and the rows whose hashes are new, by code."""
         codes = np.empty(hashes.size, dtype=np.uint32)
         new, size = [np.empty(0, dtype=np.intp)], len(self)
@@ -191,7 +191,7 @@ class _Table:
             size += rows.size
         return codes, np.concatenate(new)
 
-    def _look_up(self, hashes: NDArray[np.uint64], codes: Codes32, size: int) -> NDArray[np.intp]:
+    def _look_up(self, hashes: WordArray, codes: Codes32, size: int) -> IndexArray:
         """Find codes by hash, giving those from `size` on to new hashes; returns the rows of these, by code."""
         slots = self._home(hashes)
         # Without a check of the range `take` needs half the time. A free slot gives the greatest code there is.
@@ -213,7 +213,7 @@ class _Table:
             rows, slots = rows[other], self._next(slots[other])
         return np.concatenate(new)
 
-    def _differing(self, values: pl.Series, codes: Codes32) -> NDArray[np.intp]:
+    def _differing(self, values: pl.Series, codes: Codes32) -> IndexArray:
         """Find the rows whose value is not the one that its code stands for."""
         first = self._settled.len()
         if not first:
@@ -321,7 +321,7 @@ class Units:
         self._dtype = dtype
         self._table = None if whole(dtype) else Codes(pl.String())
 
-    def numbers(self, column: LogColumn) -> NDArray[np.uint64]:
+    def numbers(self, column: LogColumn) -> WordArray:
         """Number rows."""
         if self._table is not None:
             numbers = column.codes(self._table).astype(np.uint64)
@@ -330,7 +330,7 @@ class Units:
             numbers = numbers if column.places is None else numbers[column.places]
         return numbers * self._multiplier
 
-    def values(self, numbers: NDArray[np.uint64]) -> pl.Series:
+    def values(self, numbers: WordArray) -> pl.Series:
         """Turn numbers back into units, in the dtype of the log up to the kind of text."""
         plain = numbers * self._inverse
         if self._table is None:

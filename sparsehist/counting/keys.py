@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.counting.contract import Choice
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
+from sparsehist.typing import BoolArray
 
 NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
 OUTSIDE_REMEDY = 'declare a domain that holds them, or pass on_outside="drop" to leave such rows out before bounding'
@@ -29,7 +29,7 @@ class PlacedKeys:
         identical: Besides, every cell is its key, dtype and all.
     """
 
-    usable: NDArray[np.bool_] = field(repr=False)
+    usable: BoolArray = field(repr=False)
     cells: pl.DataFrame = field(repr=False)
     unchanged: bool
     identical: bool
@@ -90,7 +90,7 @@ def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([is_missing(column).alias(column.name) for column in keys])
 
 
-def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
     """Convert keys without nulls to canonical dtypes and test membership.
 
     Text is parsed where the domain wants whole numbers or dates, as CSV files need; what does not parse is

@@ -17,7 +17,6 @@ from threading import Lock
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.counting import bounding
 from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
@@ -26,13 +25,14 @@ from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.domain.base import key_names
+from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
 PART_ROWS = 1 << 15
 MOST_PART_BITS = 8
 COUNTED_AT_ONCE = 1 << 18
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 
-Rows = tuple[NDArray[np.uint64], Codes32]
+Rows = tuple[WordArray, Codes32]
 """The number of the unit and the code of the key of each row. Secret."""
 
 
@@ -46,12 +46,12 @@ class Pairs:
         cells: Cell of the key of each pair; shape (pairs,).
     """
 
-    units: NDArray[np.uint64] = field(repr=False)
-    starts: NDArray[np.intp] = field(repr=False)
+    units: WordArray = field(repr=False)
+    starts: IndexArray = field(repr=False)
     cells: Codes32 = field(repr=False)
 
     @property
-    def sizes(self) -> NDArray[np.intp]:
+    def sizes(self) -> IndexArray:
         """How many pairs each unit has; shape (units,)."""
         return np.diff(self.starts, append=self.cells.size)
 
@@ -68,7 +68,7 @@ class Bounded:
 
     cells: pl.DataFrame = field(repr=False)
     units: Units = field(repr=False)
-    parts: Iterator[tuple[Pairs, NDArray[np.bool_]]] = field(repr=False)
+    parts: Iterator[tuple[Pairs, BoolArray]] = field(repr=False)
 
 
 def name() -> str:
@@ -80,7 +80,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key: columns key_0, …, count."""
     bounded = _bounded(log, wanted)
     totals = np.zeros(bounded.cells.height, dtype=np.int64)
-    waiting: list[tuple[Codes32, NDArray[np.int64] | None]] = []
+    waiting: list[tuple[Codes32, IntArray | None]] = []
     # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
     for pairs, counts in bounded.parts:
         waiting.append((pairs.cells[counts], _weights(pairs, counts, wanted)))
@@ -93,14 +93,14 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     return result if totals.all() else result.filter(pl.col("count") > 0)
 
 
-def _weights(pairs: Pairs, counts: NDArray[np.bool_], wanted: CountRequest) -> NDArray[np.int64] | None:
+def _weights(pairs: Pairs, counts: BoolArray, wanted: CountRequest) -> IntArray | None:
     """What each pair that counts adds, in parts of a count; None where each adds 1."""
     if wanted.full == 1:
         return None
     return np.repeat(bounding.weight_of(pairs.sizes, wanted.weights), pairs.sizes)[counts]
 
 
-def _add(totals: NDArray[np.int64], waiting: Sequence[tuple[Codes32, NDArray[np.int64] | None]]) -> None:
+def _add(totals: IntArray, waiting: Sequence[tuple[Codes32, IntArray | None]]) -> None:
     """Add up pairs by cell."""
     if waiting:
         cells = np.concatenate([codes for codes, _ in waiting])
@@ -135,7 +135,7 @@ def _bounded(log: Log, wanted: CountRequest) -> Bounded:
     wanted.report("bounding")
     order = _Order(cells, units, wanted)
 
-    def bound(part: int) -> tuple[Pairs, NDArray[np.bool_]]:
+    def bound(part: int) -> tuple[Pairs, BoolArray]:
         pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
         return pairs, _counting(pairs, order, wanted.most_keys)
 
@@ -191,7 +191,7 @@ def _parted(rows: Rows, cell_of: Codes32, bits: int) -> tuple[Rows, list[int]]:
     return (units, codes), ends
 
 
-def _pairs(rows: Sequence[tuple[NDArray[np.uint64], Codes32, slice]], bits: int) -> Pairs:
+def _pairs(rows: Sequence[tuple[WordArray, Codes32, slice]], bits: int) -> Pairs:
     """Find the distinct pairs of one part."""
     units = np.concatenate([numbers[own] for numbers, _, own in rows])
     cells = np.concatenate([codes[own] for _, codes, own in rows])
@@ -214,10 +214,10 @@ class _Order:
 
     def __init__(self, cells: pl.DataFrame, units: Units, wanted: CountRequest) -> None:
         self._cells, self._units, self._salt = cells, units, wanted.salt
-        self._keys: NDArray[np.uint64] | None = None
+        self._keys: WordArray | None = None
         self._lock = Lock()
 
-    def hashes(self, units: NDArray[np.uint64], sizes: NDArray[np.intp], cells: Codes32) -> NDArray[np.uint64]:
+    def hashes(self, units: WordArray, sizes: IndexArray, cells: Codes32) -> WordArray:
         """Hash pairs, given units and how many each has, and the cells of the pairs."""
         with self._lock:
             if self._keys is None:
@@ -235,7 +235,7 @@ class _Order:
         return rank[np.searchsorted(tied, cells)]
 
 
-def _counting(pairs: Pairs, order: _Order, max_keys: int) -> NDArray[np.bool_]:
+def _counting(pairs: Pairs, order: _Order, max_keys: int) -> BoolArray:
     """Mark the pairs that count: units above the bound keep the first ones in their own order."""
     counts = np.ones(pairs.cells.size, dtype=bool)
     sizes = pairs.sizes

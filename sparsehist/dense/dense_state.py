@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from numpy.random import Generator
 
 from sparsehist.dense.rounding import chunks, keep_on_lattice, kept_step, round_into
 from sparsehist.errors import LevelOrderError
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise.family import DenseFamily, FloatArray, NoiseArray, modulus_of
+from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of
 from sparsehist.privacy.levels import level_text
+from sparsehist.typing import FloatArray, Generator
 
 # Beyond this ratio of standard deviations the offsets of one state do not fit a double at the lattice of the cap.
 _WIDEST = 2.0**20

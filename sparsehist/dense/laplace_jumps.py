@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.noise.binomial_poisson import poisson
-from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import level_float
 from sparsehist.privacy.special_functions import wrightomega
+from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray
 
 
 class Jumps(NamedTuple):
@@ -25,14 +23,14 @@ class Jumps(NamedTuple):
         values: The noise on the coarse side of the jump, in counts; shape (m,). Secret.
     """
 
-    coordinate: NDArray[np.int64]
+    coordinate: IntArray
     levels: FloatArray
     values: FloatArray
 
     def __repr__(self) -> str:
         return "Jumps()"
 
-    def take(self, chosen: NDArray[Any]) -> Jumps:
+    def take(self, chosen: AnyArray) -> Jumps:
         """Some of them, by mask or by index."""
         return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])
 
@@ -56,7 +54,7 @@ def jumps_to_coarser(
     return Jumps(coordinate, levels, _accumulated(start, counts, sizes))
 
 
-def _accumulated(start: FloatArray, counts: NDArray[np.int64], sizes: FloatArray) -> FloatArray:
+def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
     """Running sums along each coordinate: a pass for first jumps, one for second ones, so that none mix."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts

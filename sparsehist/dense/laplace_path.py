@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
 from sparsehist.errors import DataError, DeclarationError, LevelOrderError, raise_alone
-from sparsehist.noise.family import FloatArray
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
+from sparsehist.typing import FloatArray, Generator, IntArray, NDArray
 
-Arrays = dict[str, NDArray[np.generic]]
+Arrays: TypeAlias = "dict[str, NDArray[np.generic]]"
 
 
 class LaplacePath:
@@ -69,7 +68,7 @@ class LaplacePath:
         """L1 sensitivity of the vector the noise is for, in counts."""
         return self._sensitivity
 
-    def jumps(self) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Coordinate, level and size of every jump, by coordinate and from fine to coarse; shape (m,) each.
 
         The noise at a level is the noise at the finest level plus all jumps at that level or finer.
@@ -160,7 +159,7 @@ class LaplacePath:
         _require_path(finest_values.size, coordinate, levels, values, low, high)
         return LaplacePath(sensitivity, low, high, finest_values, Jumps(coordinate, levels, values))
 
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> IntArray:
         return np.searchsorted(self._jumps.coordinate, np.arange(len(self)))
 
     def _joined(self, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, new: Jumps) -> LaplacePath:
@@ -214,7 +213,7 @@ def _interval(coarsest: Level, finest: Level) -> tuple[Fraction, Fraction]:
 
 
 def _require_path(
-    size: int, coordinate: NDArray[np.int64], levels: FloatArray, values: FloatArray, low: Fraction, high: Fraction
+    size: int, coordinate: IntArray, levels: FloatArray, values: FloatArray, low: Fraction, high: Fraction
 ) -> None:
     step = np.diff(coordinate)
     if (

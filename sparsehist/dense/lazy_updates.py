@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError, LevelOrderError
 from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import IntArray
 
 # Families whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse), and that are private.
 _LAZY = ("Laplace", "DiscreteLaplace")
@@ -34,7 +34,7 @@ class DenseUpdate:
         metadata: Of the new release, and under "since" the level of the earlier one.
     """
 
-    indices: NDArray[np.int64]
+    indices: IntArray
     values: NoiseArray
     metadata: Mapping[str, Any]
 
@@ -132,7 +132,7 @@ def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
     return DenseRelease(values, earlier.family, as_level(metadata["level"]), MappingProxyType(metadata))
 
 
-def _rebuilt(indices: NDArray[np.int64], values: NoiseArray, metadata: dict[str, Any]) -> DenseUpdate:
+def _rebuilt(indices: IntArray, values: NoiseArray, metadata: dict[str, Any]) -> DenseUpdate:
     return DenseUpdate(indices, values, MappingProxyType(metadata))
 
 

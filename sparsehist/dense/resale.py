@@ -22,9 +22,10 @@ import numpy as np
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError
-from sparsehist.noise.family import DenseFamily, FloatArray, NoiseArray, modulus_of
+from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.randomised_response import RandomisedResponse
+from sparsehist.typing import FloatArray
 
 # Of honest copies one in a million is called wrong.
 _ALARM = 1e-6

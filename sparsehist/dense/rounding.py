@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram.grid import grid_step
-from sparsehist.noise.family import FloatArray
+from sparsehist.typing import FloatArray
 
 # A chunk of doubles and two scratches of its size stay in a megabyte of cache; smaller ones pay for Python.
 CHUNK = 1 << 16

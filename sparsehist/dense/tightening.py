@@ -11,8 +11,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.dense.dense_state import DenseState, draw_and_publish, whole_steps
 from sparsehist.dense.rounding import as_power_of_two, chunks, publication_step
@@ -20,6 +18,7 @@ from sparsehist.dense.truth import require_categories
 from sparsehist.errors import DataError, LevelOrderError
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import ArrayLike, Generator
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:

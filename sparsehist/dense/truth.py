@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of, sensitivity_norm
+from sparsehist.typing import AnyArray, ArrayLike
 
 # Rounding real values may add this share of the sensitivity: 0.006 %.
 _ROUNDING_SHARE = 2.0**-14
@@ -89,7 +89,7 @@ def require_categories(values: NoiseArray, family: DenseFamily) -> None:
         raise DataError(f"the values must be categories 0 … {modulus - 1} of {type(family).__name__}; encode them so")
 
 
-def _as_vector(truth: ArrayLike) -> NDArray[Any]:
+def _as_vector(truth: ArrayLike) -> AnyArray:
     given = np.asarray(truth)
     if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
         raise DataError(f"the truth must be a vector of integers or floats, got dtype {given.dtype}")
@@ -100,12 +100,12 @@ def _as_vector(truth: ArrayLike) -> NDArray[Any]:
     return given
 
 
-def _largest(values: NDArray[Any]) -> float:
+def _largest(values: AnyArray) -> float:
     """The largest absolute value, NaN if there is one; without a temporary of full length."""
     return float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
 
 
-def _whole(given: NDArray[Any], *, copy: bool) -> NoiseArray:
+def _whole(given: AnyArray, *, copy: bool) -> NoiseArray:
     largest = _largest(given)
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")
@@ -116,7 +116,7 @@ def _whole(given: NDArray[Any], *, copy: bool) -> NoiseArray:
     return given.astype(np.int64, copy=copy or _not_ours(given))
 
 
-def _floats(given: NDArray[Any], step: float, *, copy: bool) -> NoiseArray:
+def _floats(given: AnyArray, step: float, *, copy: bool) -> NoiseArray:
     largest = _largest(given)
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")
@@ -128,11 +128,11 @@ def _floats(given: NDArray[Any], step: float, *, copy: bool) -> NoiseArray:
     return given.astype(np.float64, copy=copy or _not_ours(given))
 
 
-def _not_ours(given: NDArray[Any]) -> bool:
+def _not_ours(given: AnyArray) -> bool:
     return not (given.flags.writeable and given.flags.c_contiguous)
 
 
-def _pieces(given: NDArray[Any]) -> list[NDArray[Any]]:
+def _pieces(given: AnyArray) -> list[AnyArray]:
     return [given[part] for part in chunks(given.size)]
 
 

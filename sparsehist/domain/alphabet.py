@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
+from sparsehist.typing import ByteArray, IntArray, NDArray
 
 NO_CHARACTER = -1
 """Marks the entries of a matrix of code points that hold no character."""
@@ -65,7 +66,17 @@ def code_points(alphabet: str | None) -> NDArray[np.int32]:
     return points
 
 
-def widths(points: NDArray[np.int32]) -> NDArray[np.int64]:
+def characters_by_width(alphabet: str | None) -> tuple[int, ...]:
+    """Count the characters of an alphabet that take 0 (none), 1, 2, 3 and 4 bytes in UTF-8."""
+    if alphabet is None:
+        counts = [end - first for first, end in pairwise((0, *_FIRST_OF_WIDTH, _LAST + 1))]
+        counts[2] -= _SURROGATES[1] - _SURROGATES[0]
+        return (0, *counts)
+    found = Counter(len(character.encode()) for character in alphabet)
+    return tuple(found[width] for width in range(len(_FIRST_OF_WIDTH) + 2))
+
+
+def widths(points: NDArray[np.int32]) -> IntArray:
     """Count the UTF-8 bytes of each code point; same shape."""
     return np.searchsorted(_FIRST_OF_WIDTH, points, side="right") + 1
 
@@ -79,7 +90,7 @@ def text_of(matrix: NDArray[np.int32]) -> pl.Series:
     return _string_series(data, starts[ends])
 
 
-def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], IntArray]:
     """Read strings as code points.
 
     Returns:
@@ -95,7 +106,7 @@ def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], NDArray[np.int64
     return points, counted[bounds]
 
 
-def _encode(points: NDArray[np.int32]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _encode(points: NDArray[np.int32]) -> tuple[ByteArray, IntArray]:
     """UTF-8 bytes of code points, and where each begins (and the last ends)."""
     if points.size == 0 or int(points.max()) < 0x80:
         return points.astype(np.uint8), np.arange(points.size + 1)
@@ -113,7 +124,7 @@ def _encode(points: NDArray[np.int32]) -> tuple[NDArray[np.uint8], NDArray[np.in
     return data, starts
 
 
-def _decode(data: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.int32]:
+def _decode(data: ByteArray, starts: IntArray) -> NDArray[np.int32]:
     lead = data[starts]
     points = lead.astype(np.int32)
     for bytes_, marker, above in ((2, 0xC0, 0xE0), (3, 0xE0, 0xF0), (4, 0xF0, 0x100)):
@@ -125,7 +136,7 @@ def _decode(data: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.in
     return points
 
 
-def _string_series(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> pl.Series:
+def _string_series(data: ByteArray, bounds: IntArray) -> pl.Series:
     import pyarrow as pa
 
     offsets = np.ascontiguousarray(bounds, dtype=np.int64)
@@ -133,7 +144,7 @@ def _string_series(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> pl.Ser
     return pl.Series("key_0", array, dtype=pl.String)
 
 
-def _buffers(strings: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _buffers(strings: pl.Series) -> tuple[ByteArray, IntArray]:
     """The bytes of all strings, and their bounds in them."""
     array = strings.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()

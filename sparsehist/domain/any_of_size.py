@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 
 class AnyOfSize(Domain):
@@ -40,16 +40,16 @@ class AnyOfSize(Domain):
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         self._refuse()
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         self._refuse()
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         self._refuse()
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         self._refuse()
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         self._refuse()
 
     def __str__(self) -> str:

@@ -17,10 +17,9 @@ import polars as pl
 
 from sparsehist.domain.text_form import Reader
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sparsehist.domain.catalogue import Catalogue
 
 INDEXABLE = 2**63
@@ -84,7 +83,7 @@ class Domain(abc.ABC):
         """Say whether a log column of this dtype can serve as that key column without loss."""
 
     @abc.abstractmethod
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         """Test membership.
 
         Args:
@@ -107,18 +106,18 @@ class Domain(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         """Number the cells; the size is known to be below 2**63."""
 
     @abc.abstractmethod
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         """Name the cells; the size is known to be below 2**63, the indices to be inside."""
 
     @abc.abstractmethod
     def __str__(self) -> str:
         """Write the domain in the form that `Domain.parse` reads."""
 
-    def index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def index(self, keys: pl.DataFrame) -> IntArray:
         """Number the cells of a domain below 2**63.
 
         Args:
@@ -133,7 +132,7 @@ class Domain(abc.ABC):
         self._require_indexable()
         return self._index(keys)
 
-    def keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def keys(self, indices: IntArray) -> pl.DataFrame:
         """Name the cells with these numbers: the inverse of `index`.
 
         Args:
@@ -221,6 +220,6 @@ def key_names(columns: int) -> list[str]:
     return [f"key_{column}" for column in range(columns)]
 
 
-def draw_below(size: int, n: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_below(size: int, n: int, *, rng: np.random.Generator) -> IntArray:
     """Draw n exactly uniform integers from 0 to size − 1, size at most 2**63."""
     return rng.integers(0, size - 1, size=n, dtype=np.int64, endpoint=True)

@@ -9,13 +9,13 @@ from typing import IO, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError, InputError, promise
+from sparsehist.typing import BoolArray, IntArray
 
 _LONGEST_INLINE = 1000
 """Longer catalogues are named by their sha256 in texts, which the parser could not hold otherwise."""
@@ -139,20 +139,20 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
             return holds_text(dtype)
         return accepts_integers(dtype, canonical) if canonical.is_integer() else bool(dtype == canonical)
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.asarray(keys["key_0"].is_in(self.values.implode()).to_numpy(), dtype=np.bool_)
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         return self._keys(draw_below(self.size, n, rng=rng))
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         numbers = pl.int_range(self.size, dtype=pl.Int64, eager=True)
         catalogue = pl.DataFrame({"key_0": self.values, "number": numbers})
         found = keys.select("key_0").join(catalogue, on="key_0", how="left", maintain_order="left")["number"]
         promise(not found.has_nulls(), "index() was given a key outside the catalogue")
         return found.to_numpy()
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         return self.values.gather(indices).alias("key_0").to_frame()
 
     def describe(self) -> str:

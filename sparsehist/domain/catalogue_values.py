@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,11 @@ from sparsehist.domain.ranges import read_date
 from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
 
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool, np.bool_),
-    "integer": (int, np.integer),
-    "date": (date,),
-}
+
+@cache
+def _python_types() -> dict[str, tuple[type, ...]]:
+    return {"string": (str,), "boolean": (bool, np.bool_), "integer": (int, np.integer), "date": (date,)}
+
 
 _ONE_TYPE = "a catalogue holds strings, integers, dates or booleans, all of one type"
 
@@ -100,7 +100,7 @@ def _typed_series(listed: list[Any]) -> pl.Series:
         raise DomainError(f"{listed[0]!r} is a float, which cannot be a key; write integers or strings ({_ONE_TYPE})")
     if type(None) in kinds:
         return pl.Series([None])
-    for name, fitting in _PYTHON_TYPES.items():
+    for name, fitting in _python_types().items():
         if kinds and all(issubclass(kind, fitting) for kind in kinds):
             if (name == "integer" and bool in kinds) or datetime in kinds:
                 break
@@ -142,8 +142,8 @@ def _canonical(series: pl.Series) -> pl.Series:
 
 def _cast(series: pl.Series, kind: str) -> pl.Series:
     """Read values as the declared kind; only from text or from that kind itself."""
-    if kind not in _PYTHON_TYPES:
-        raise DomainError(f"catalogue kind {kind!r} is not one of {', '.join(map(repr, _PYTHON_TYPES))}")
+    if kind not in _python_types():
+        raise DomainError(f"catalogue kind {kind!r} is not one of {', '.join(map(repr, _python_types()))}")
     canonical = _canonical(series)
     if canonical.dtype == _dtype(kind) or (kind == "integer" and canonical.dtype.is_integer()):
         return canonical

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sparsehist.typing import BoolArray, IndexArray, WordArray
 
 _WORD = 64
 
@@ -30,8 +31,8 @@ class ExactChoice:
 
     starts: tuple[int, ...]
     total: int
-    words: NDArray[np.uint64]
-    inexact: NDArray[np.bool_]
+    words: WordArray
+    inexact: BoolArray
 
     @classmethod
     def of(cls, weights: Sequence[int]) -> ExactChoice:
@@ -47,7 +48,7 @@ class ExactChoice:
             inexact=np.array([rest != 0 for _, rest in scaled], dtype=np.bool_),
         )
 
-    def draw(self, size: int, *, rng: np.random.Generator) -> NDArray[np.intp]:
+    def draw(self, size: int, *, rng: np.random.Generator) -> IndexArray:
         """Draw outcomes; shape (size,)."""
         if len(self.starts) == 1:
             return np.zeros(size, dtype=np.intp)
@@ -70,7 +71,7 @@ class ExactChoice:
                 return lowest
 
 
-def choose(weights: Sequence[int], size: int, *, rng: np.random.Generator) -> NDArray[np.intp]:
+def choose(weights: Sequence[int], size: int, *, rng: np.random.Generator) -> IndexArray:
     """Draw outcomes with probabilities exactly proportional to integer weights.
 
     Args:
@@ -89,5 +90,5 @@ def choose(weights: Sequence[int], size: int, *, rng: np.random.Generator) -> ND
     return ExactChoice.of(weights).draw(size, rng=rng)
 
 
-def _random_words(size: int, *, rng: np.random.Generator) -> NDArray[np.uint64]:
+def _random_words(size: int, *, rng: np.random.Generator) -> WordArray:
     return rng.integers(0, 2**_WORD - 1, size=size, dtype=np.uint64, endpoint=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import promise
+from sparsehist.typing import BoolArray
 
 
 def draw_free(
@@ -17,7 +17,7 @@ def draw_free(
     n: int,
     *,
     n_taken: int,
-    taken: Callable[[pl.DataFrame], NDArray[np.bool_]],
+    taken: Callable[[pl.DataFrame], BoolArray],
     taken_keys: Callable[[], pl.DataFrame],
     rng: np.random.Generator,
 ) -> pl.DataFrame:
@@ -59,7 +59,7 @@ def _reject_taken(
     n: int,
     *,
     n_taken: int,
-    taken: Callable[[pl.DataFrame], NDArray[np.bool_]],
+    taken: Callable[[pl.DataFrame], BoolArray],
     rng: np.random.Generator,
 ) -> pl.DataFrame:
     """Draw until n distinct free cells have come, and keep the first n of them."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +37,7 @@ class Hash64(Domain, example="hash64()"):
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return column == 0 and (holds_text(dtype) or dtype == pl.UInt64)
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
@@ -76,10 +76,10 @@ class Hash64(Domain, example="hash64()"):
             hashed: pl.DataFrame = connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()
         return hashed["hash"].alias(strings.name)
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         raise NotImplementedError  # 2**64 cells: `index` refuses before
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.domain.text_form import show, write_literal
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 _TYPES = ("string", "integer", "date")
 _SMALLEST, _LARGEST_EXPONENT, _LONGEST_TEXT = Fraction(1, 10**300), 400, 800
@@ -87,16 +87,16 @@ class Open(Domain, example="open(delta='1e-6')"):
             return holds_text(dtype)
         return dtype == wanted or (wanted.is_integer() and accepts_integers(dtype, wanted))
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:  # noqa: ARG002 - refuses whatever is asked
         raise DomainError(f"{self} is open: no cell of it can be drawn")
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         raise NotImplementedError  # it has no size: `index` refuses before
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
 from sparsehist.domain.text_form import show, write_call
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -86,7 +86,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return 0 <= column < self.columns and self.components[column].accepts(0, dtype)
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         inside = [component.contains(part) for component, part in self._parts(keys)]
         return np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
 
@@ -96,13 +96,13 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         return self._joined([component.draw(n, rng=rng) for component in self.components])
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         number = np.zeros(keys.height, dtype=np.int64)
         for component, part in self._parts(keys):
             number = number * component.size + component.index(part)
         return number
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         parts: list[pl.DataFrame] = []
         rest = indices
         for component in reversed(self.components):

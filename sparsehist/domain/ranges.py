@@ -7,11 +7,11 @@ from datetime import date, datetime
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import Domain, draw_below
 from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64 = (0, 2**64 - 1)
@@ -75,7 +75,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return column == 0 and accepts_integers(dtype, self.dtypes[0])
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         values = keys["key_0"].to_numpy()
         return np.asarray((values >= self.low) & (values <= self.high), dtype=np.bool_)
 
@@ -84,11 +84,11 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         drawn = rng.integers(self.low, self.high, size=n, dtype=np.int64 if signed else np.uint64, endpoint=True)
         return pl.DataFrame({"key_0": drawn})
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         values = keys["key_0"].to_numpy()
         return np.asarray((values - values.dtype.type(self.low)).astype(np.int64))
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
         return pl.DataFrame({"key_0": indices.astype(kind) + kind(self.low)})
 
@@ -133,17 +133,17 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return column == 0 and dtype == pl.Date
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.asarray(keys["key_0"].is_between(self.start, self.end).to_numpy(), dtype=np.bool_)
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         return self._keys(draw_below(self.size, n, rng=rng))
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         days = keys["key_0"].to_physical().to_numpy().astype(np.int64)
         return np.asarray(days - (self.start - _EPOCH).days)
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         days = (indices + (self.start - _EPOCH).days).astype(np.int32)
         return pl.DataFrame({"key_0": pl.Series(days).cast(pl.Date)})
 

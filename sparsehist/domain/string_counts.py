@@ -12,9 +12,9 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.domain.exact_choice import ExactChoice
+from sparsehist.typing import IntArray
 
 GREATEST_COST = 4
 
@@ -59,17 +59,17 @@ class StringCounts:
         return ExactChoice.of(self._blocks(self.of_length, remaining))
 
     @cached_property
-    def first_number(self) -> NDArray[np.int64]:
+    def first_number(self) -> IntArray:
         """Number of the first string of length 0 (none), 1, …, longest; for sizes below 2**63."""
         return np.array([0, *accumulate(self.of_length[1:], initial=0)][: self.longest + 1], dtype=np.int64)
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """W as an array; for sizes below 2**63."""
         return np.array(self.of_length, dtype=np.int64)
 
     @cached_property
-    def before(self) -> NDArray[np.int64]:
+    def before(self) -> IntArray:
         """Strings of length r whose first cost is below c; shape (longest + 1, 5), sizes below 2**63."""
         rows = [
             [0, *accumulate(self._blocks(self.of_length, r))][: GREATEST_COST + 1] for r in range(self.longest + 1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.alphabet import (
     NAMED,
     NO_CHARACTER,
+    characters_by_width,
     code_points,
     points_of,
     read_alphabet,
@@ -23,6 +24,7 @@ from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
 from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError
+from sparsehist.typing import BoolArray, IntArray
 
 LONGEST = 4096
 """Greatest bound on the length: the table of counts takes memory with its square (8 MB here)."""
@@ -60,7 +62,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         if (max_bytes is None) == (max_chars is None):
             raise DomainError("strings() needs either max_bytes or max_chars; for example strings(max_bytes=32)")
         name, bound = ("max_bytes", max_bytes) if max_chars is None else ("max_chars", max_chars)
-        if isinstance(bound, bool | np.bool_) or not isinstance(bound, int | np.integer) or not 1 <= bound <= LONGEST:
+        if isinstance(bound, bool) or not isinstance(bound, Integral) or not 1 <= bound <= LONGEST:
             raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {show(bound)}")
         object.__setattr__(self, "max_bytes", None if max_bytes is None else int(max_bytes))
         object.__setattr__(self, "max_chars", None if max_chars is None else int(max_chars))
@@ -83,7 +85,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return column == 0 and holds_text(dtype)
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         column = keys["key_0"]
         length = column.str.len_chars() if self.max_bytes is None else column.str.len_bytes()
         inside = np.array(length.is_between(1, self._bound).to_numpy(), dtype=np.bool_)
@@ -128,14 +130,14 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             remaining[active] -= costs
         return text_of(matrix)
 
-    def _index(self, keys: pl.DataFrame) -> NDArray[np.int64]:
+    def _index(self, keys: pl.DataFrame) -> IntArray:
         counts = self._counts
         points, bounds = points_of(keys["key_0"])
         ranks = np.searchsorted(code_points(self.alphabet), points)
         costs = self._costs[ranks]
         total = np.concatenate([[0], np.cumsum(costs)])
         remaining = total[bounds[1:]] - total[bounds[:-1]]
-        numbers: NDArray[np.int64] = counts.first_number[remaining]
+        numbers: IntArray = counts.first_number[remaining]
         characters = np.diff(bounds)
         for place in range(int(characters.max(initial=0))):
             active = np.flatnonzero(characters > place)
@@ -146,12 +148,12 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             remaining[active] -= cost
         return numbers
 
-    def _keys(self, indices: NDArray[np.int64]) -> pl.DataFrame:
+    def _keys(self, indices: IntArray) -> pl.DataFrame:
         rows = max(1, _CHUNK_CHARACTERS // self._bound)
         parts = [self._text_at(indices[first : first + rows]) for first in range(0, indices.size, rows)]
         return pl.concat(parts or [pl.Series("key_0", [], dtype=pl.String)]).to_frame()
 
-    def _text_at(self, indices: NDArray[np.int64]) -> pl.Series:
+    def _text_at(self, indices: IntArray) -> pl.Series:
         counts, points = self._counts, code_points(self.alphabet)
         remaining = np.searchsorted(counts.first_number[1:], indices, side="right")
         rest = indices - counts.first_number[remaining]
@@ -177,7 +179,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return "bytes" if self.max_chars is None else "chars"
 
     @property
-    def _costs(self) -> NDArray[np.int64]:
+    def _costs(self) -> IntArray:
         return _costs(self.alphabet, self._unit)
 
     @property
@@ -186,7 +188,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 @lru_cache(maxsize=16)
-def _costs(alphabet: str | None, unit: Literal["bytes", "chars"]) -> NDArray[np.int64]:
+def _costs(alphabet: str | None, unit: Literal["bytes", "chars"]) -> IntArray:
     """Cost of each character of the alphabet."""
     points = code_points(alphabet)
     return widths(points) if unit == "bytes" else np.ones(points.size, dtype=np.int64)
@@ -194,18 +196,19 @@ def _costs(alphabet: str | None, unit: Literal["bytes", "chars"]) -> NDArray[np.
 
 @lru_cache(maxsize=64)
 def _characters_by_cost(alphabet: str | None, unit: Literal["bytes", "chars"]) -> tuple[int, ...]:
-    return tuple(np.bincount(_costs(alphabet, unit), minlength=GREATEST_COST + 1).tolist())
+    numbers = characters_by_width(alphabet)
+    return numbers if unit == "bytes" else (0, sum(numbers), *[0] * (GREATEST_COST - 1))
 
 
 @lru_cache(maxsize=16)
-def _allowed(alphabet: str) -> NDArray[np.bool_]:
+def _allowed(alphabet: str) -> BoolArray:
     """Say for every code point whether it belongs to the alphabet."""
     allowed = np.zeros(0x110000, dtype=np.bool_)
     allowed[code_points(alphabet)] = True
     return allowed
 
 
-def _with_foreign_characters(strings: pl.Series, alphabet: str) -> NDArray[np.int64]:
+def _with_foreign_characters(strings: pl.Series, alphabet: str) -> IntArray:
     """Positions of the strings that have a character outside the alphabet."""
     points, bounds = points_of(strings)
     foreign = np.flatnonzero(~_allowed(alphabet)[points])

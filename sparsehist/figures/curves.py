@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ArrayLike, FloatArray
 
 
 def relaxation_atom(known: float, coarse: float, fine: float) -> float:

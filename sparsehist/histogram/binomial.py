@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import InputError, ThresholdError
 from sparsehist.noise import binomial_poisson
 from sparsehist.noise.binomial_poisson import Number
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
 # More successes in one group than this are refused. Of cells with a count there are never so many in memory; of the
@@ -46,7 +42,7 @@ class Sizes(NamedTuple):
         with np.errstate(over="ignore"):
             return np.ldexp(self.number.high, self.halvings.astype(np.int64))
 
-    def without(self, left_out: NDArray[np.bool_]) -> Sizes:
+    def without(self, left_out: BoolArray) -> Sizes:
         """The same with 0 where `left_out` says so."""
         return Sizes(self.number.without(left_out), self.halvings)
 

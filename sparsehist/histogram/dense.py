@@ -10,12 +10,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import InputError
 from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import ArrayLike, BoolArray, Generator
 
 
 class DenseReleases(NamedTuple):
@@ -27,7 +26,7 @@ class DenseReleases(NamedTuple):
     """
 
     noise: NoiseArray
-    published: NDArray[np.bool_]
+    published: BoolArray
 
     def __repr__(self) -> str:
         return "DenseReleases()"

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from sparsehist.noise.family import FloatArray
+from sparsehist.typing import FloatArray
 
 # Two to the minus ten of a standard deviation adds less than 1e-7 of the variance in rounding.
 _BITS_BELOW_STD = 10

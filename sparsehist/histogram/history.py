@@ -19,11 +19,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsehist.histogram.binomial import IntArray
-from sparsehist.noise.family import Family, FloatArray, is_scaled
+from sparsehist.noise.family import Family, is_scaled
 from sparsehist.privacy.levels import Level, as_level, compared, level_float
+from sparsehist.typing import BoolArray, FloatArray, IntArray
 
 RAREST = 3.0
 # Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
@@ -117,7 +116,7 @@ def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatAr
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])
 
 
-def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> NDArray[np.bool_]:
+def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
     """Which groups have so rare a history, by their counts; shape (g,)."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST

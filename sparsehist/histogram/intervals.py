@@ -27,11 +27,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Family, FloatArray, NoiseArray, noise_mean
+from sparsehist.noise.family import Family, NoiseArray, noise_mean
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import FloatArray, IndexArray
 
 # A count is found to within this share of a standard deviation, a thousandth of the step of the grid.
 _CLOSE = 1e-6
@@ -44,7 +44,7 @@ _NUMBERS_AT_ONCE = 2**20
 # Standard deviations above the threshold beyond which less than e**-60 of the law is cut off.
 _FAR = 80.0
 
-Rising = Callable[[NDArray[np.intp], FloatArray], FloatArray]
+Rising = Callable[[IndexArray, FloatArray], FloatArray]
 """Of row numbers and counts."""
 
 

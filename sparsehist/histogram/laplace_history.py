@@ -18,9 +18,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import FloatArray
 
 # Panels are as narrow as the finest level asks and reach as far as the coarsest does. Levels farther off than a
 # factor are left out, which makes the answer an upper bound: the largest of these at which levels times their span

@@ -18,14 +18,12 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.noise.family import FloatArray
 from sparsehist.noise.poisson import Poisson, poisson_mean
 from sparsehist.noise.skellam import Skellam
+from sparsehist.typing import ComplexArray, FloatArray
 
-ComplexArray = NDArray[np.complex128]
 LatticeFamily = DiscreteLaplace | Poisson | Skellam
 
 _REACH = 10.0  # standard deviations; with the allowance, Poisson tails beyond are below 1e-18

@@ -34,12 +34,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram import laplace_history
 from sparsehist.histogram.grid import effective_threshold, grid_step
 from sparsehist.histogram.lattice_history import conditional_survival, leaves_out
-from sparsehist.histogram.recursion import BoundedPath
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
@@ -47,6 +47,9 @@ from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
 from sparsehist.privacy.levels import Level, as_level
+
+if TYPE_CHECKING:
+    from sparsehist.histogram.recursion import BoundedPath
 
 Past = Sequence[tuple[Level, float]]
 
@@ -177,6 +180,8 @@ def _log_gaussian(family: Gaussian, lowest: dict[Fraction, float], level: Fracti
 
 @lru_cache(maxsize=64)
 def _bounded_path(bounds: tuple[tuple[float, float], ...]) -> BoundedPath:
+    from sparsehist.histogram.recursion import BoundedPath
+
     return BoundedPath([time for time, _ in bounds], [bound for _, bound in bounds])
 
 

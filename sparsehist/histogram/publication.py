@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from sparsehist.noise.family import Family, FloatArray, noise_mean
+from sparsehist.noise.family import Family, noise_mean
 from sparsehist.privacy.levels import Level
+from sparsehist.typing import ArrayLike, FloatArray
 
 # Midpoints of the quantile function: the mean of |Z| is off by about 1e-4 of itself.
 _NODES = 1 << 14

@@ -31,12 +31,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.intp]
+from sparsehist.typing import ArrayLike, FloatArray, IndexArray
 
 _REACH = 14.0  # by Brascamp-Lieb a bounded path varies no more than a free one; beyond 14 deviations lies 1e-40
 _FAR = 40.0  # deviations, beyond which lies less than 1e-340, which nothing here tells from 0
@@ -81,7 +78,7 @@ class BoundedPath:
         (0.125, 0.5)
     """
 
-    def __init__(self, times: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+    def __init__(self, times: ArrayLike, upper: ArrayLike) -> None:
         t, bounds = (np.array(values, np.float64, ndmin=1) for values in (times, upper))
         if t.ndim != 1 or t.shape != bounds.shape or np.isnan(bounds).any():
             raise DeclarationError("times and bounds must be one-dimensional, of equal length, and no bound NaN")
@@ -280,7 +277,7 @@ class _LogDensity:
         places = (edges[1:] + edges[:-1])[:, None] / 2 + np.diff(edges)[:, None] / 2 * _POINTS
         return _from_chebyshev(edges, self.at(places, self.value)[0] @ _TO_CHEBYSHEV.T)
 
-    def locate(self, u: FloatArray, inside: FloatArray | None = None) -> tuple[IntArray, FloatArray]:
+    def locate(self, u: FloatArray, inside: FloatArray | None = None) -> tuple[IndexArray, FloatArray]:
         """Find the panel (that of `inside`, where given) and the place in it, from -1 to 1."""
         panel = np.searchsorted(self.edges, u if inside is None else inside, side="right") - 1
         panel = np.clip(panel, 0, len(self.edges) - 2)
@@ -288,7 +285,7 @@ class _LogDensity:
         return panel, np.asarray((u - (low + high) / 2) / ((high - low) / 2))
 
 
-def _horner(table: FloatArray, panel: IntArray, x: FloatArray) -> FloatArray:
+def _horner(table: FloatArray, panel: IndexArray, x: FloatArray) -> FloatArray:
     """Evaluate one polynomial a panel; settled Chebyshev series lose nothing as powers."""
     total = np.broadcast_to(table[0][panel], x.shape).copy()
     for row in table[1:]:

@@ -30,15 +30,14 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
-from sparsehist.histogram.binomial import MOST_SUCCESSES, IntArray, Sizes, as_sizes, binomial
+from sparsehist.histogram.binomial import MOST_SUCCESSES, Sizes, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
-from sparsehist.noise.family import Family, FloatArray, NoiseArray
+from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
 
 # Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
 _BATCH = 1 << 19
@@ -46,7 +45,7 @@ _BATCH = 1 << 19
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 # Given the racers and whose they are: which of the two stayed inside the history, and the path of the exceeding one.
-Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[NDArray[np.bool_], NoiseArray]]
+Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
 class NewlyTracked(NamedTuple):
@@ -63,7 +62,7 @@ class NewlyTracked(NamedTuple):
     values: NoiseArray
     paths: NoiseArray
     group: IntArray
-    exceeds: NDArray[np.bool_]
+    exceeds: BoolArray
 
     def __repr__(self) -> str:
         return "NewlyTracked()"
@@ -146,7 +145,7 @@ class _Part(NamedTuple):
 
     paths: NoiseArray
     group: IntArray
-    exceeds: NDArray[np.bool_]
+    exceeds: BoolArray
 
     def __repr__(self) -> str:
         return "_Part()"
@@ -165,7 +164,7 @@ def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tu
     return sizes, counts
 
 
-def _all_cells(sizes: Sizes, explicit: NDArray[np.bool_]) -> IntArray:
+def _all_cells(sizes: Sizes, explicit: BoolArray) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
     if not sizes.high[groups].max(initial=0.0) <= MOST_SUCCESSES:
@@ -189,7 +188,7 @@ def _race(
         values = family.sample_tail(group.size, margins[group], level, rng=rng)
         return _Part(values[np.newaxis], group, np.ones(group.size, bool))
 
-    def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[NDArray[np.bool_], NoiseArray]:
+    def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[BoolArray, NoiseArray]:
         return _carry_back(family, history, level, plain, exceeding, counts[group[runner]], rng=rng)
 
     paths = _no_paths(family, history, group.size)
@@ -206,7 +205,7 @@ def race(
     paths: NoiseArray,
     *,
     rng: Generator,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Race candidates until each has won or lost.
 
     Args:
@@ -247,7 +246,7 @@ def _carry_back(
     counts: FloatArray,
     *,
     rng: Generator,
-) -> tuple[NDArray[np.bool_], NoiseArray]:
+) -> tuple[BoolArray, NoiseArray]:
     """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
     pair = np.stack([plain, exceeding])
     inside = np.ones(pair.shape, bool)
@@ -307,7 +306,7 @@ def _first_tries(size: int) -> int:
     return max(1, min(_FEW_TRIES, _FEW // max(1, size)))
 
 
-def _first_of_each(runner: IntArray, decided: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+def _first_of_each(runner: IntArray, decided: BoolArray) -> tuple[IntArray, IntArray]:
     """Who is settled, and where the first of their tries that is decided stands."""
     places = np.flatnonzero(decided)
     settled, first = np.unique(runner[places], return_index=True)

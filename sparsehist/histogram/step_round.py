@@ -30,16 +30,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import LawError, ThresholdError
-from sparsehist.histogram.binomial import MOST_SUCCESSES, IntArray, as_sizes, binomial
+from sparsehist.histogram.binomial import MOST_SUCCESSES, as_sizes, binomial
 from sparsehist.histogram.history import RAREST, history_of, least_rare, rarity
 from sparsehist.histogram.round import draw_inside, race
-from sparsehist.noise.family import FloatArray, NoiseArray
+from sparsehist.noise.family import NoiseArray
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
+from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray
 
 # Numbers drawn at once.
 _BATCH = 1 << 22
@@ -124,7 +123,7 @@ class StepRound(NamedTuple):
     tracked: FloatArray
     cells: IntArray
     paths: FloatArray
-    exceeds: NDArray[np.bool_]
+    exceeds: BoolArray
 
     def __repr__(self) -> str:
         return "StepRound()"
@@ -226,7 +225,7 @@ class _Draw:
     looked: IntArray
     looked_at: IntArray
 
-    def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
+    def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
         """Those candidates that win their race."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
@@ -239,7 +238,7 @@ class _Draw:
         n_past = len(self.past.points)
         ratios = self.noise.ratios(self.history.points, point)[:, np.newaxis]
 
-        def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[NDArray[np.bool_], FloatArray]:
+        def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[BoolArray, FloatArray]:
             drawn = self.factor.draw(runner.size, rng=rng)
             own = drawn[self.row].copy()
             lower, upper = (drawn + ratios * (value - own) for value in (plain, exceeding))
@@ -253,7 +252,7 @@ class _Draw:
         accepted = race(family, point.level, margins, log_exceed, carry, paths, rng=rng)
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
-    def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
+    def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
         """All of them, by plain draws of all points, again until the past lies inside its bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)

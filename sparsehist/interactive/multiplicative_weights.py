@@ -25,7 +25,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DataError, DeclarationError, present
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
@@ -33,8 +32,8 @@ from sparsehist.privacy.composition import PURE, ZCDP, as_rho
 from sparsehist.privacy.crossing import crossing
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, rounded_down
 from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import ArrayLike, FloatArray
 
-FloatArray = NDArray[np.float64]
 Weights = ArrayLike
 """Of each cell, in [0, 1]: bool for predicates, multiples of `weight_step` otherwise; shape (cells,)."""
 

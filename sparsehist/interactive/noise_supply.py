@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from numpy.random import Generator
-
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level
+from sparsehist.typing import Generator
 
 _BLOCK = 256
 

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import promise
-
-BoolArray = NDArray[np.bool_]
+from sparsehist.typing import BoolArray, Generator, NDArray
 
 # A coin is decided by its first 62 bits but for one in 2**62; for that one, 62 more at a time.
 _BITS = 62

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from sparsehist.errors import DataError, InputError
 from sparsehist.local.estimates import Decoded
 from sparsehist.local.rappor import Rappor
-
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ArrayLike, ByteArray, FloatArray, NDArray
 
 _BLOCK = 1 << 17
 # Filters are of 0 and 1: what is dependent leaves a pivot of rounding errors, what is not one far above this.
@@ -70,7 +68,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
     return (shown / each - people * at_rest) / (kept * (beta - gamma))
 
 
-def _column_sums(block: NDArray[np.uint8]) -> FloatArray:
+def _column_sums(block: ByteArray) -> FloatArray:
     """Sums of columns of 0 and 1; 255 rows fit a byte, so most additions are of bytes."""
     whole = len(block) // 255 * 255
     bytewise = block[:whole].reshape(-1, 255, block.shape[1]).sum(axis=1, dtype=np.uint8)

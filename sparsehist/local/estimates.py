@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from sparsehist.typing import AnyArray, FloatArray, IntArray
 
 
-class _Columns(Mapping[str, NDArray[Any]]):
+class _Columns(Mapping[str, AnyArray]):
     """Names to columns, so that a frame is one call away: pl.DataFrame(dict(estimates))."""
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> AnyArray:
         if name not in tuple(self):
             raise KeyError(name)
-        column: NDArray[Any] = getattr(self, name)
+        column: AnyArray = getattr(self, name)
         return column
 
     def __iter__(self) -> Iterator[str]:
@@ -36,9 +34,9 @@ class Frequencies(_Columns):
         std: Standard deviation of the estimate, in people.
     """
 
-    category: NDArray[np.int64]
-    estimate: NDArray[np.float64]
-    std: NDArray[np.float64]
+    category: IntArray
+    estimate: FloatArray
+    std: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +49,6 @@ class Decoded(_Columns):
         std: Standard deviation of the estimate, in people.
     """
 
-    candidate: NDArray[Any]
-    estimate: NDArray[np.float64]
-    std: NDArray[np.float64]
+    candidate: AnyArray
+    estimate: FloatArray
+    std: FloatArray

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError
 from sparsehist.local.estimates import Frequencies
 from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.privacy.levels import Level
+from sparsehist.typing import FloatArray
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
@@ -60,6 +60,6 @@ def frequency_std(family: RandomisedResponse, level: Level, people: int, count: 
     return math.sqrt(float(_variances(np.array([count]), people, family.categories, family.kept(level))[0]))
 
 
-def _variances(counts: NDArray[np.float64], people: int, k: int, kept: float) -> NDArray[np.float64]:
+def _variances(counts: FloatArray, people: int, k: int, kept: float) -> FloatArray:
     same, other = kept + (1 - kept) / k, (1 - kept) / k
     return np.asarray((counts * same * (1 - same) + (people - counts) * other * (1 - other)) / kept**2)

@@ -17,11 +17,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.random import Generator
 
 from sparsehist.errors import DeclarationError, InputError
-from sparsehist.local.coins import BoolArray, Coins
+from sparsehist.local.coins import Coins
 from sparsehist.local.rappor import Rappor, memo_coins, report_coins
+from sparsehist.typing import BoolArray, Generator
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.local.coins import BoolArray, Coins
+from sparsehist.local.coins import Coins
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, log
+from sparsehist.typing import BoolArray, FloatArray
 
 _MOST_BITS = 1 << 20
 
@@ -142,7 +142,7 @@ class Rappor:
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 
-    def variances(self, counts: NDArray[np.float64], people: int, reports: int | None = 1) -> NDArray[np.float64]:
+    def variances(self, counts: FloatArray, people: int, reports: int | None = 1) -> FloatArray:
         """The squares of `std`, for many counts at once; shape as `counts`."""
         kept, beta, gamma = float(self.kept), float(self.if_set), float(self.if_not)
         each = 0.0 if reports is None else 1.0 / reports

@@ -16,23 +16,19 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import InputError
 from sparsehist.noise.staircase import LEAST_VARIANCE, propose, rows_and_widths, staircases
 from sparsehist.privacy.poisson_pmf import saddle_point, stirling_error
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray, NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+_Scalar = TypeVar("_Scalar", bound="np.generic")
 
 # Draws made at once, so that what they need stays in the processor's cache.
 _CHUNK = 1 << 14
 # The few draws that are left fill arrays of this size with steps or tries: below it time is that of the calls.
 _AT_ONCE = 1 << 10
 _FEWEST_STEPS, _MOST_TRIES = 4, 16
-_NONE = np.zeros(1)
 # Means from here on would not leave room for the digits after the point.
 _LARGEST_MEAN = 2.0**50
 _MOST_TRIALS = 2.0**900
@@ -54,7 +50,7 @@ class Number(NamedTuple):
     def __repr__(self) -> str:
         return "Number()"
 
-    def without(self, left_out: NDArray[np.bool_]) -> Number:
+    def without(self, left_out: BoolArray) -> Number:
         """The same with 0 where `left_out` says so."""
         return Number(np.where(left_out, 0.0, self.high), np.where(left_out, 0.0, self.low))
 
@@ -158,7 +154,7 @@ def poisson(mean: ArrayLike | Fraction | Number, size: int | None = None, *, rng
         InputError: If a mean is negative or above 2**50.
     """
     mu = mean if isinstance(mean, Number) else as_number(mean)
-    return _draw(_Laws(*mu, _NONE, _NONE), mu.high.size if size is None else size, rng=rng)
+    return _draw(_Laws(*mu, np.zeros(1), np.zeros(1)), mu.high.size if size is None else size, rng=rng)
 
 
 class _Laws(NamedTuple):
@@ -184,7 +180,7 @@ class _Laws(NamedTuple):
         return _Laws(*(_of(field, which) for field in self))
 
 
-def _of(field: NDArray[_Scalar], which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NDArray[_Scalar]:
+def _of(field: NDArray[_Scalar], which: IndexArray | BoolArray | slice) -> NDArray[_Scalar]:
     """What belongs to some draws; what all share stays as it is."""
     return field if field.size == 1 else field[which]
 

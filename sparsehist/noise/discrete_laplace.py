@@ -18,15 +18,14 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
-from sparsehist.noise.exact_table import ONE, ExponentialDecay, IntArray, Real
-from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
+from sparsehist.noise.exact_table import ONE, ExponentialDecay, Real
+from sparsehist.noise.family import Norm, coarser, finer, inside
 from sparsehist.noise.integer_tails import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, NDArray
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
@@ -295,7 +294,7 @@ def _moved_if_together(coarse: Fraction, middle: Fraction, fine: Fraction) -> Re
 
 
 def _refined_at(
-    coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, log_share: FloatArray, *, upper: NDArray[np.bool_]
+    coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, log_share: FloatArray, *, upper: BoolArray
 ) -> IntArray:
     """Invert the distribution function of `_refined` where its upper or lower tail is e^log_share <= 1/2."""
     apart, joint = max(float(fine_rate - coarse_rate), _NEAREST), float(coarse_rate + fine_rate)

@@ -17,22 +17,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import present
 from sparsehist.noise import exact_table
-from sparsehist.noise.exact_table import (
-    ONE,
-    UNSETTLED,
-    CellArray,
-    Enclosure,
-    ExponentialDecay,
-    IntArray,
-    Reading,
-    Real,
-    Table,
-)
+from sparsehist.noise.exact_table import ONE, UNSETTLED, CellArray, Enclosure, ExponentialDecay, Reading, Real, Table
+from sparsehist.typing import BoolArray, Generator, IntArray, NDArray
 
 CHUNK = 1 << 15
 """Draws made at once, so that intermediate arrays stay in the processor's cache."""
@@ -197,7 +186,7 @@ def geometric(rate: Fraction, size: int, *, rng: Generator) -> IntArray:
     return draw((Branch(ONE, 0, 1, rate),), size, rng=rng)
 
 
-def bernoulli(probability: Real, size: int, *, rng: Generator) -> NDArray[np.bool_]:
+def bernoulli(probability: Real, size: int, *, rng: Generator) -> BoolArray:
     """Flip coins that show true with exactly that probability, strictly between 0 and 1; shape (size,).
 
     Example:

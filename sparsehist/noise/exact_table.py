@@ -21,13 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import promise
+from sparsehist.typing import Generator, NDArray, WordArray
 
 Operation = Literal["+", "-", "*", "/"]
 
@@ -202,12 +201,11 @@ def _floors(bounds: Callable[[int], Sequence[Enclosure]], bits: int, working: in
     return floors
 
 
-IntArray = NDArray[np.int64]
-CellArray = NDArray[np.int16]
+CellArray: TypeAlias = "NDArray[np.int16]"
 
 _PIECE = 16
-_MOST_CELLS = np.iinfo(np.int16).max
-UNSETTLED = np.iinfo(np.int16).min
+_MOST_CELLS = 2**15 - 1
+UNSETTLED = -(2**15)
 """What a guide holds where its bits do not settle the cell."""
 
 
@@ -238,7 +236,7 @@ class Table:
 
     cells: CellProbabilities
     reading: Reading
-    words: NDArray[np.uint64] = field(repr=False)
+    words: WordArray = field(repr=False)
     guide: CellArray = field(repr=False)
 
     @classmethod
@@ -289,7 +287,7 @@ class Table:
                 return cell
 
 
-def random_words(size: int, *, rng: Generator) -> NDArray[np.uint64]:
+def random_words(size: int, *, rng: Generator) -> WordArray:
     """Uniform 64-bit words, straight from the stream of any bit generator."""
     return rng.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray, coarser, finer, inside
+from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_float
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,13 @@ Papers: [ARNP Def. 1.1].
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
+from typing import Literal, Protocol, runtime_checkable
 
 from sparsehist.errors import LevelOrderError
 from sparsehist.privacy.levels import Level, as_level, compared
+from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator
 
-FloatArray = NDArray[np.float64]
-NoiseArray = NDArray[Any]
+NoiseArray = AnyArray
 """float64 for real families, int64 for integer families."""
 Norm = Literal["l1", "l2"]
 """In which norm a family measures by how much one unit changes a vector."""

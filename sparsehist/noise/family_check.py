@@ -15,13 +15,12 @@ from itertools import combinations, combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.privacy.special_functions import betainc, chdtrc, erfc, kolmogorov, xlogy
+from sparsehist.typing import FloatArray, Generator, IntArray, NDArray
 
 # A right family fails one of its checks with this probability at most.
 _ALARM = 1e-6
@@ -165,7 +164,7 @@ def _chain_of(setting: _Setting) -> dict[Fraction, NoiseArray]:
     return chain
 
 
-def _columns(chain: dict[Fraction, NoiseArray], levels: Sequence[Fraction]) -> NDArray[np.float64]:
+def _columns(chain: dict[Fraction, NoiseArray], levels: Sequence[Fraction]) -> FloatArray:
     return np.column_stack([chain[level] for level in levels]).astype(np.float64)
 
 
@@ -226,7 +225,7 @@ def _scrambled(setting: _Setting) -> float:
     return _smallest([_two_samples(_columns(drawn, triple), _columns(chain, triple)) for triple in triples])
 
 
-def _thresholds(setting: _Setting, level: Fraction) -> NDArray[np.float64]:
+def _thresholds(setting: _Setting, level: Fraction) -> FloatArray:
     sample = setting.family.sample(10_000, level, rng=setting.rng)
     return np.unique(np.quantile(sample, [0.001, 0.02, 0.2, 0.5, 0.8, 0.98, 0.999]))
 
@@ -252,7 +251,7 @@ def _tail_law(setting: _Setting) -> float:
     return _smallest(p_values)
 
 
-def _binomial_p_values(successes: NDArray[np.int64], trials: int, chance: NDArray[np.float64]) -> list[float]:
+def _binomial_p_values(successes: IntArray, trials: int, chance: FloatArray) -> list[float]:
     """Twice the smaller of the two tails."""
     at_least = np.where(successes > 0, betainc(np.maximum(successes, 1), trials - successes + 1, chance), 1.0)
     rest = np.maximum(trials - successes, 1)
@@ -348,8 +347,6 @@ def _legs(setting: _Setting) -> list[tuple[Fraction, Fraction]]:
     first, *_, last = setting.levels
     return [(first, setting.levels[1]), (first, last), (last, first), (last, setting.levels[-2])]
 
-
-FloatArray = NDArray[np.float64]
 
 _CELLS_PER_AXIS = 6
 _LEAST_EXPECTED = 10.0

@@ -15,13 +15,12 @@ from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
+from sparsehist.noise.family import Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri, ndtri_exp, normal_cdf
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 # A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
 _LEAST_TAIL = 1e-250

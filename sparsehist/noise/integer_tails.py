@@ -15,17 +15,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.privacy.special_functions import betainc, ndtri
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray
 
 # ln of the probability nearest to 1 that is told from 1: some 37 standard deviations below the mean.
 _NEAREST_TO_ONE = -1e-300
-_LN2 = float(np.log(2.0))
+_LN2 = math.log(2.0)
 
 
 class Uniforms(NamedTuple):
@@ -36,7 +32,7 @@ class Uniforms(NamedTuple):
         distance: To the nearer end, at most 1/2; shape (n,).
     """
 
-    upper: NDArray[np.bool_]
+    upper: BoolArray
     distance: FloatArray
 
     def __repr__(self) -> str:
@@ -54,7 +50,7 @@ def normal_scores(uniforms: Uniforms) -> FloatArray:
     return np.asarray(np.where(uniforms.upper, -scores, scores))
 
 
-def least_integers(reached: Callable[[IntArray, NDArray[np.intp]], NDArray[np.bool_]], guess: IntArray) -> IntArray:
+def least_integers(reached: Callable[[IntArray, IndexArray], BoolArray], guess: IntArray) -> IntArray:
     """The least integer at which each of several ascending conditions holds.
 
     Args:
@@ -148,7 +144,7 @@ def binomial_quantile(trials: IntArray, success: float, failure: float, uniforms
     skew = (failure - success) * (score * score - 1.0) / 6.0
     guess = n * success + score * np.sqrt(n * (success * failure)) + skew
 
-    def reached(x: IntArray, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def reached(x: IntArray, at: IndexArray) -> BoolArray:
         inside = np.clip(x, 0, n[at] - 1)
         inside = np.maximum(inside, 0)
         rest = np.maximum(n[at] - inside, 1)

@@ -16,12 +16,11 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import FloatArray, Norm, coarser, finer, inside
+from sparsehist.noise.family import Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
 
 _LN2 = math.log(2.0)
 
@@ -242,9 +241,7 @@ def _refined(coarse: FloatArray, kernel: _Kernel, *, rng: Generator) -> FloatArr
     return beyond
 
 
-def _refine_quantile(
-    values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: NDArray[np.bool_]
-) -> FloatArray:
+def _refine_quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
 
     The law at -x is that at x reflected, with the other side of the uniform. Every operation on the size of x is
@@ -269,6 +266,6 @@ def _signed_exponentials(size: int, scale: float, *, rng: Generator) -> FloatArr
     return draws
 
 
-def _coins(size: int, *, rng: Generator) -> NDArray[np.bool_]:
+def _coins(size: int, *, rng: Generator) -> BoolArray:
     """Fair coins, one random bit each; shape (size,)."""
     return np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8), count=size).view(np.bool_)

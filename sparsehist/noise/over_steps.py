@@ -26,13 +26,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.noise.family import FloatArray
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
+from sparsehist.typing import FloatArray, Generator, IntArray
 
 # Closer levels would take more digits than the noise of a new point has left.
 LEAST_GAP = Fraction(1, 10**6)
@@ -134,7 +132,7 @@ class Factor(NamedTuple):
         triangle: In counts; lower triangular; shape (m, m).
     """
 
-    order: NDArray[np.int64]
+    order: IntArray
     triangle: FloatArray
 
     def draw(self, size: int, *, rng: Generator) -> FloatArray:

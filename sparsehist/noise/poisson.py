@@ -14,12 +14,10 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
-from sparsehist.noise.family import FloatArray, coarser, finer, inside
+from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.noise.integer_tails import (
     binomial_quantile,
     draw_uniforms,
@@ -30,8 +28,7 @@ from sparsehist.noise.integer_tails import (
 from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
 from sparsehist.privacy.special_functions import gammainc, gammaincc, ndtri_exp
-
-IntArray = NDArray[np.int64]
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 # Beyond this a count of noise times 2**-53 is no longer small beside 1, and tails lose digits.
 LARGEST_MEAN = Fraction(2**32)

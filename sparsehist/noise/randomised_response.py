@@ -17,14 +17,13 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
 from sparsehist.noise.exact_geometric import Branch, Prepared, chunks, prepare
-from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, IntArray, Real
+from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, Real
 from sparsehist.noise.family import coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
 # Finer laws change an answer with a probability below e^-4000, which the tables of coins need not hold.

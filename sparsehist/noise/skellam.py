@@ -20,12 +20,10 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error
-from sparsehist.noise.family import FloatArray, coarser, finer
+from sparsehist.noise.family import coarser, finer
 from sparsehist.noise.integer_tails import (
     Uniforms,
     binomial_quantile,
@@ -39,8 +37,7 @@ from sparsehist.privacy import skellam as guarantee
 from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
 from sparsehist.privacy.poisson_pmf import saddle_point
 from sparsehist.privacy.special_functions import ndtri_exp
-
-IntArray = NDArray[np.int64]
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
 
 # Standard deviations, and units on top, that a table reaches from the mode: e**-45 of the mass lies beyond.
 _REACH, _REACH_UNITS = 9.5, 40.0
@@ -298,9 +295,7 @@ def _tables(size: IntArray, mean: float, reach: int) -> tuple[IntArray, FloatArr
     return first, np.cumsum(weights, axis=1), from_here - weights
 
 
-def _look_up(
-    up_to: FloatArray, above: FloatArray, row: IntArray, upper: NDArray[np.bool_], distance: FloatArray
-) -> IntArray:
+def _look_up(up_to: FloatArray, above: FloatArray, row: IntArray, upper: BoolArray, distance: FloatArray) -> IntArray:
     """The least column at which the distribution function reaches each uniform, or the last."""
     low, high = np.full(row.size, -1), np.full(row.size, up_to.shape[1] - 1)
     while np.any(high - low > 1):

@@ -32,12 +32,8 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-WordArray = NDArray[np.uint64]
+from sparsehist.typing import FloatArray, Generator, IntArray, WordArray
 
 LEAST_VARIANCE = 16.0
 """Where the staircases begin."""
@@ -50,7 +46,7 @@ _SHIFT = 64 - 7
 _WIDTH = 3 / 16
 # Variances below the last end have tables of their own, with a fixed width; from there on one serves all.
 _RATIO = 1.25
-_ENDS = LEAST_VARIANCE * _RATIO ** np.arange(26)
+_ENDS = [LEAST_VARIANCE * _RATIO**table for table in range(26)]
 # Room for the rounding of the mode and of the bounds themselves.
 _ROOM = 1.0 + 2.0**-20
 

@@ -26,19 +26,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
 from sparsehist.privacy.special_functions import ndtr
-
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import FloatArray
 
 _UP = 1.0 + 1e-12
 # The plain sum of pure levels is exact and holds at delta 0: less than this share of it, or the sum.
 _WORTH_IT = 0.999
-_ORDERS = np.array([*range(2, 257), *(1 << k for k in range(9, 24))], dtype=np.float64)
+_ORDERS = [*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))]
 _LITTLE = 1e-2
 _MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
 
@@ -138,16 +136,17 @@ def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
 
 def _by_order(rho: Fraction, noise: Sequence[Part], delta: float) -> float:
     """Rényi-DP of integer orders: alpha * rho and the bounds of Skellam noise."""
-    divergence = _ORDERS * float(rho)
+    orders = np.array(_ORDERS)
+    divergence = orders * float(rho)
     for part in noise:
         divergence = divergence + _skellam_curve(part)
-    epsilon = divergence + np.log1p(-1.0 / _ORDERS) - np.log(delta * _ORDERS) / (_ORDERS - 1.0)
+    epsilon = divergence + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
     return max(0.0, float(epsilon.min())) * _UP
 
 
 @lru_cache(maxsize=256)
 def _skellam_curve(part: Part) -> FloatArray:
-    return skellam.renyi_curve(_ORDERS, part.level, part.keys)
+    return skellam.renyi_curve(np.array(_ORDERS), part.level, part.keys)
 
 
 def _with_coins(coins: Sequence[Fraction], rho: Fraction, delta: float, high: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 
@@ -37,14 +38,16 @@ def exactly(value: Number) -> Fraction:
     """
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return Fraction(repr(float(value)))
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return Fraction(int(value))
     if isinstance(value, str):
         if "/" in value:
             return Fraction(value)
         value = Decimal(value)
+    elif isinstance(value, Integral) and not isinstance(value, bool):
+        return Fraction(int(value))
+    elif not isinstance(value, Decimal) and isinstance(value, np.floating):  # one narrower than Python's
+        return Fraction(repr(float(value)))
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= _LARGEST_EXPONENT:
         return Fraction(value)
     raise ValueError

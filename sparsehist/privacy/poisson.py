@@ -25,14 +25,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import probability
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.privacy.poisson_pmf import log_poisson_pmf
-
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ComplexArray, FloatArray
 
 _POINTS = 1 << 17  # of the grid
 # Counts farther from the mean than this many powers of e in probability are no longer doubles.
@@ -382,7 +380,7 @@ def _without_lowest(law: _Losses, keys: int, epsilon: float) -> _Losses:
     return _Losses(law.loss[:kept], law.log_mass[:kept], law.infinite + float(beyond[rare - 1]))
 
 
-def _to_the(base: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+def _to_the(base: ComplexArray, exponent: int) -> ComplexArray:
     """Powers by squaring: an error of about `exponent` roundings, and many times faster than logarithms."""
     result = None
     while True:

@@ -6,11 +6,11 @@ Source: Loader 2000, "Fast and accurate computation of binomial probabilities".
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ArrayLike, FloatArray
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _SERIES_FROM = 16
@@ -65,7 +65,7 @@ def saddle_point(value: FloatArray, mean: FloatArray, distance: FloatArray) -> F
         few, average = value[apart], np.broadcast_to(mean, value.shape)[apart]
         direct = (few + 0.5) * np.log(np.maximum(few, 1.0) / average) - distance[apart]
         small = np.minimum(few, _SERIES_FROM).astype(np.intp)
-        direct += np.where(few < _SERIES_FROM, _SMALL_ERRORS[small], stirling_error(np.maximum(few, _SERIES_FROM)))
+        direct += np.where(few < _SERIES_FROM, _small_errors()[small], stirling_error(np.maximum(few, _SERIES_FROM)))
         result[apart] = np.where(few == 0.0, average - 0.5 * np.log(average) - _HALF_LOG_2PI, direct)
     return result
 
@@ -83,6 +83,7 @@ def stirling_error(value: FloatArray) -> FloatArray:
     return series
 
 
+@cache
 def _small_errors() -> FloatArray:
     """Stirling's errors of 0 (which belongs to another formula) to 16, downwards from the series."""
     k, j = np.arange(1.0, _SERIES_FROM)[:, np.newaxis], np.arange(1.0, 20.0)
@@ -90,6 +91,3 @@ def _small_errors() -> FloatArray:
     falls = np.sum(1.0 / ((2.0 * j + 1.0) * (2.0 * k + 1.0) ** (2.0 * j)), axis=1)
     last = stirling_error(np.array([float(_SERIES_FROM)]))
     return np.concatenate([[0.0], last + np.cumsum(falls[::-1])[::-1], last])
-
-
-_SMALL_ERRORS = _small_errors()

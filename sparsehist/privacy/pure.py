@@ -38,13 +38,11 @@ from functools import reduce
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, log, probability
 from sparsehist.privacy.special_functions import gammaln
-
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import FloatArray
 
 MOST_RELEASES = 10**8
 """Beyond so many the sums take minutes."""

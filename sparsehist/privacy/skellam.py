@@ -17,13 +17,13 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.exact_numbers import MANY_DIGITS, Number, as_decimal, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.privacy.special_functions import i0e, i1e
 from sparsehist.privacy.zcdp import best_order_given_delta, best_order_given_epsilon, epsilon_at, log_delta
+from sparsehist.typing import FloatArray
 
 # The logarithm of the ratio of the Bessel functions: of their quotient below, by their integrals between, and from
 # its expansion beyond; near 1 the quotient would have lost the digits of its difference from 1.
@@ -60,7 +60,7 @@ def renyi(alpha: int, level: Level, keys: int = 1) -> float:
     return float(min(slope * int(alpha) + offset for slope, offset in _lines(level, keys)))
 
 
-def renyi_curve(alphas: NDArray[np.float64], level: Level, keys: int = 1) -> NDArray[np.float64]:
+def renyi_curve(alphas: FloatArray, level: Level, keys: int = 1) -> FloatArray:
     """`renyi` of many whole orders at once; shape (n,) to (n,)."""
     lines = np.array([(float(slope), float(offset)) for slope, offset in _lines(level, keys)])
     return np.asarray(np.min(lines[:, :1] * alphas + lines[:, 1:], axis=0))

@@ -23,12 +23,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy.special_functions import log_ndtr
+from sparsehist.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 _MOST_KEYS = 10**6
 
 

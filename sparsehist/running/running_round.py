@@ -19,7 +19,7 @@ from sparsehist.histogram.step_round import PointHistory, StepRound, draw_step_r
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.privacy import level_text
-from sparsehist.running.step_files import IntArray, StepFiles
+from sparsehist.running.step_files import StepFiles
 from sparsehist.series.cell_parameters import (
     LAZILY,
     CellRequest,
@@ -34,6 +34,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held, MakeGenerator
 from sparsehist.store import NewRound, PathRecord, Tracked
+from sparsehist.typing import IntArray
 from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral
 

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain.base import key_names
 from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store import RegisteredFile, SeriesRecord, State
 from sparsehist.store.private_files import check_file, disk_errors
+from sparsehist.typing import IntArray
 
 _KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
-IntArray = NDArray[np.int64]
 
 
 class StepFiles:

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import present
@@ -21,6 +20,7 @@ from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
+from sparsehist.typing import BoolArray, IntArray, NDArray
 
 _BLOCK = 1 << 18
 
@@ -127,7 +127,7 @@ def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, gen
     return CellPath(held)
 
 
-def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tuple[NDArray[np.int64], list[int]]:
+def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tuple[IntArray, list[int]]:
     """Counts and sizes of the groups of untracked cells; the empty ones (none if open) come first."""
     count, start, size = files.groups
     nonzero = tracked.position[tracked.position >= 0]
@@ -139,8 +139,8 @@ def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tu
 
 
 def assign_cells(
-    files: SeriesFiles, tracked: Tracked, new: NewlyTracked, counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    files: SeriesFiles, tracked: Tracked, new: NewlyTracked, counts: IntArray
+) -> tuple[IntArray, IntArray]:
     """Positions and counts of the cells that become tracked: the next ones of each group, -1 for empty cells.
 
     Within a group the file holds the cells in uniformly random order and the tracked ones are a prefix, so
@@ -167,7 +167,7 @@ def _draw_empty_keys(
     if n == 0:
         return known.clear()
 
-    def taken(keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def taken(keys: pl.DataFrame) -> BoolArray:
         tracked_empty = is_in(keys, known) if known.height else np.zeros(keys.height, bool)
         return files.contains(keys) | tracked_empty
 
@@ -181,7 +181,7 @@ def _draw_empty_keys(
     )
 
 
-def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> NDArray[np.bool_]:
+def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> BoolArray:
     """Which rows are among others; shape (rows,)."""
     marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
     joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
@@ -206,9 +206,9 @@ class Shown:
         step: Of the grid; 1 for integer noise.
     """
 
-    position: NDArray[np.int64]
+    position: IntArray
     noisy: NoiseArray
-    empty: NDArray[np.bool_]
+    empty: BoolArray
     step: float
 
     def __repr__(self) -> str:
@@ -237,7 +237,7 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
 class NumberedKeys(Protocol):
     """Where the keys of nonempty cells stand."""
 
-    def keys(self, positions: NDArray[np.int64], /) -> pl.DataFrame:
+    def keys(self, positions: IntArray, /) -> pl.DataFrame:
         """Columns key_0, …, in the order asked."""
 
 

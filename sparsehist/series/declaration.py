@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError, present
@@ -19,6 +18,7 @@ from sparsehist.noise import Family, family_named, name_of, register, registered
 from sparsehist.noise.family import Norm, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
+from sparsehist.typing import IntArray
 
 NoiseChoice = str | type | Family
 """A family by name, as a class, or as an instance with the sensitivity that max_keys implies."""
@@ -86,7 +86,7 @@ class Shares:
             f"the weight {share}, rounded down to a multiple of 1/{UNITS_PER_COUNT}"
         )
 
-    def weights(self, keys: object) -> NDArray[np.int64]:
+    def weights(self, keys: object) -> IntArray:
         """Weights in 64ths of units with so many keys, each from 1 to most_keys; same shape."""
         m = np.asarray(keys, np.int64)
         if self.norm == "l1":

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist import noise as families
 from sparsehist.dense.dense_release import DenseRelease, dense_release
@@ -42,6 +41,7 @@ from sparsehist.errors import (
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.store.private_files import AtomicFile, disk_errors
+from sparsehist.typing import ArrayLike
 
 _MAGIC = b"sparsehist dense 1\n"
 _LONGEST_HEADER = 1 << 24

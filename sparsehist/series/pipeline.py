@@ -23,11 +23,12 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, read_metadata
 from sparsehist.series.spending import Asked, ledger_for, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.typing import Generator
 
 AUTO = "auto"
 Published = tuple["pl.DataFrame", dict[str, Any], bool]
 """Rows, metadata, and whether they were released before."""
-MakeGenerator = Callable[[], np.random.Generator]
+MakeGenerator = Callable[[], Generator]
 
 
 @dataclass(frozen=True, repr=False)

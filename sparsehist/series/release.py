@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.errors import (
     DeclarationError,
@@ -33,6 +32,7 @@ from sparsehist.ledger.signatures import FIRST, content_digest, private_key, pub
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import open_state, write_published
+from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -412,7 +412,7 @@ class WorkloadRelease(Release):
             }
         )
 
-    def _prefix_sums(self) -> NDArray[np.float64]:
+    def _prefix_sums(self) -> FloatArray:
         if not hasattr(self, "_prefix"):
             counts = self.frame["noisy_count"].to_numpy()
             self._prefix = np.concatenate([[0.0], np.cumsum(counts)])
@@ -426,7 +426,7 @@ class WorkloadRelease(Release):
             self._strategy = strategy_named(self._about().strategy, workload)
         return self._strategy
 
-    def _range_std(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _range_std(self, first: IntArray, last: IntArray) -> FloatArray:
         from sparsehist.workload.strategies.invertible import Invertible
 
         strategy = self._read_strategy()
@@ -642,7 +642,7 @@ def _as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
         raise NotFoundError(f"the keys of this release are of type {dtype}{example}; got {asked!r}") from None
 
 
-def _positions(keys: pl.Series, asked: Any) -> NDArray[np.int64]:
+def _positions(keys: pl.Series, asked: Any) -> IntArray:
     """Where keys stand in the order of the domain."""
     wanted = _as_keys(asked, keys.dtype)
     numbered = pl.DataFrame({"key": keys}).with_row_index("position")

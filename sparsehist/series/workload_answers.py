@@ -24,6 +24,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
+from sparsehist.typing import FloatArray
 from sparsehist.workload import (
     Cells,
     Kronecker,
@@ -34,7 +35,7 @@ from sparsehist.workload import (
     answers_of_state,
     cells_of_state,
 )
-from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray
+from sparsehist.workload.queries.linear_queries import AnswerArray
 from sparsehist.workload.strategies.optimised import Optimised
 
 # Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.

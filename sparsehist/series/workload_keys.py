@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.domain import Domain, Product
 from sparsehist.domain.ranges import read_date
 from sparsehist.errors import DeclarationError, DomainError
 from sparsehist.store import SeriesFiles
+from sparsehist.typing import IntArray
 from sparsehist.workload import Cells
 from sparsehist.workload.queries.of_keys import KeyNumbers
 
@@ -41,7 +41,7 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
         name: Of the column.
     """
 
-    def numbers(keys: Sequence[Any]) -> NDArray[np.int64]:
+    def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
             raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
         dtype = domain.dtypes[0]
@@ -69,12 +69,12 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
 
 
-def _numbers(column: Domain, keys: pl.DataFrame) -> NDArray[np.int64]:
+def _numbers(column: Domain, keys: pl.DataFrame) -> IntArray:
     # Queries are at most 2**31, so none tells the values of such a column apart: they are summed over.
     return np.zeros(keys.height, np.int64) if column.size >= _NUMBERED else column.index(keys)
 
 
-def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
+def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
     """Say what each row of answers is about, in keys instead of numbers.
 
     Args:
@@ -101,7 +101,7 @@ def queries_frame(queries: Mapping[str, NDArray[np.int64]], domain: Domain, name
     return pl.DataFrame(dict(queries))
 
 
-def _values(numbers: NDArray[np.int64], domain: Domain, name: str) -> pl.Series:
+def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
     given = numbers != _ALL_VALUES
     if not given.any():
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])

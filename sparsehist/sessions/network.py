@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.audiences.graph import Graph, read_graph
 from sparsehist.audiences.views import View
@@ -15,6 +14,7 @@ from sparsehist.errors import DataError, DeclarationError, InputError
 from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.series.multiple_release import MultipleRelease
+from sparsehist.typing import AnyArray, ArrayLike
 
 
 class Network:
@@ -82,7 +82,7 @@ class Network:
         levels = self._of_distances(int(hops.max()))
         seen = np.flatnonzero(np.isin(hops, list(levels)))
         distance = hops[seen]
-        noisy: NDArray[Any] | None = None
+        noisy: AnyArray | None = None
         for reached in np.unique(distance).tolist():
             at = np.flatnonzero(distance == reached)
             values = self._vector.release(levels[reached]).values

@@ -18,7 +18,7 @@ import polars as pl
 
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, StoreDamagedError, present
-from sparsehist.interactive.multiplicative_weights import MOST_CELLS, FloatArray, Weighing, first_guess, pull
+from sparsehist.interactive.multiplicative_weights import MOST_CELLS, Weighing, first_guess, pull
 from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import INTERACTIVE, PathName
 from sparsehist.noise import currency_of
@@ -32,6 +32,7 @@ from sparsehist.series.pipeline import ANSWER, Held
 from sparsehist.series.release import Release
 from sparsehist.store import NewPath, NewRound, PathRecord, RegisteredFile, SeriesFiles
 from sparsehist.store.private_files import disk_errors, verify_file
+from sparsehist.typing import FloatArray
 
 STRATEGY = "multiplicative_weights"
 _UPDATE, _START = ".update", ".start"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from sparsehist.entropy import generator
 from sparsehist.errors import (
@@ -27,12 +26,12 @@ from sparsehist.errors import (
     present,
     raise_alone,
 )
-from sparsehist.local.coins import BoolArray
 from sparsehist.local.histories import Degradation, coarser_reports, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
 from sparsehist.sessions.own_process import OwnProcess
 from sparsehist.store.private_files import disk_errors, write_file
+from sparsehist.typing import BoolArray, Generator
 
 _MAGIC = b"sparsehist rappor 1\n"
 

@@ -6,12 +6,10 @@ import threading
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.entropy import generator
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.interactive.multiplicative_weights import (
-    FloatArray,
     Weighing,
     WeightedAnswer,
     Weights,
@@ -26,6 +24,7 @@ from sparsehist.interactive.noise_supply import NoiseSupply
 from sparsehist.privacy.exact_numbers import Number
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.sessions.own_process import OwnProcess
+from sparsehist.typing import ArrayLike, FloatArray
 
 
 class MultiplicativeWeights(OwnProcess):

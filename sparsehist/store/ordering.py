@@ -8,19 +8,19 @@ arrays, the words and their positions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sparsehist.typing import AnyArray, NDArray, WordArray
 
 WORD_BITS = 64
 _BLOCK = 1 << 18
-Words = NDArray[np.uint64]
-Positions = NDArray[np.uint32 | np.uint64]
-Number = TypeVar("Number", bound=np.generic)
+Positions: TypeAlias = "NDArray[np.uint32 | np.uint64]"
+Number = TypeVar("Number", bound="np.generic")
 
 
-def stable_order(values: Words) -> Positions:
+def stable_order(values: WordArray) -> Positions:
     """Positions by rising value; equal values stay in the order they stand in.
 
     Args:
@@ -34,7 +34,7 @@ def stable_order(values: Words) -> Positions:
     return sort_with_positions(values)[1]
 
 
-def sort_with_positions(values: Words, *, in_place: bool = False) -> tuple[Words, Positions]:
+def sort_with_positions(values: WordArray, *, in_place: bool = False) -> tuple[WordArray, Positions]:
     """Sort values, of any 64 bits; returns them and where each stood, equal ones in the order they stand in.
 
     Args:
@@ -81,14 +81,14 @@ def random_order(size: int, *, rng: np.random.Generator) -> Positions:
     return positions
 
 
-def take(values: NDArray[Any], positions: Positions, out: NDArray[Number]) -> NDArray[Number]:
+def take(values: AnyArray, positions: Positions, out: NDArray[Number]) -> NDArray[Number]:
     """Take values by position, into an array of n."""
     for block in _blocks(len(positions)):
         out[block] = values[positions[block]]
     return out
 
 
-def _sort_words(words: Words) -> Positions:
+def _sort_words(words: WordArray) -> Positions:
     """Sort words whose lowest bits are replaced by their positions, in place; returns the positions."""
     positions = np.empty(len(words), dtype=_width(len(words)))
     mask = np.uint64((1 << _position_bits(len(words))) - 1)

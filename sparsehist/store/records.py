@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from sparsehist.typing import FloatArray, IntArray
+
 Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
-NoiseArray = NDArray[np.float64] | NDArray[np.int64]
+NoiseArray: TypeAlias = "FloatArray | IntArray"
 Spot = Fraction | tuple[int, Fraction]
 """Where noise was drawn: at a level, or at a step and a level."""
 

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, promise
 from sparsehist.store.private_files import check_file, disk_errors, write_file
-from sparsehist.store.records import IntArray, NoiseArray, RegisteredFile
+from sparsehist.store.records import NoiseArray, RegisteredFile
+from sparsehist.typing import ByteArray, IntArray, WordArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,7 +128,7 @@ class RoundFile:
         self._shape = shape
         with disk_errors(self._path):
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        head: NDArray[np.uint64] = np.empty(shape.header_bytes // _WIDTH, dtype="<u8")
+        head: WordArray = np.empty(shape.header_bytes // _WIDTH, dtype="<u8")
         try:
             self._fill(head.view(np.uint8), 0)
             self._keys_bytes = int(head[_FIXED_WORDS - 1])
@@ -170,13 +170,13 @@ class RoundFile:
         self._block(len(self._checksums) - 1, stream)
         return pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
 
-    def _block(self, number: int, out: NoiseArray | NDArray[np.uint8]) -> None:
+    def _block(self, number: int, out: NoiseArray | ByteArray) -> None:
         view = out.view(np.uint8)
         self._fill(view, self._offsets[number])
         if zlib.crc32(view.data) != self._checksums[number]:
             raise self._damaged()
 
-    def _fill(self, view: NDArray[np.uint8], offset: int) -> None:
+    def _fill(self, view: ByteArray, offset: int) -> None:
         done = 0
         with disk_errors(self._path):
             while done < len(view):
@@ -185,7 +185,7 @@ class RoundFile:
                     raise self._damaged()
                 done += read
 
-    def _check(self, head: NDArray[np.uint64]) -> None:
+    def _check(self, head: WordArray) -> None:
         intact = zlib.crc32(head[:-1].tobytes()) == head[-1]
         if not intact or head[:_FIXED_WORDS].tolist() != self._shape.words(self._keys_bytes):
             raise self._damaged()

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, raise_alone
-from sparsehist.store.ordering import Positions, Words, random_order, sort_with_positions, take
+from sparsehist.store.ordering import Positions, random_order, sort_with_positions, take
 from sparsehist.store.private_files import (
     AtomicFile,
     check_file,
@@ -27,8 +26,9 @@ from sparsehist.store.private_files import (
     verify_file,
     write_file,
 )
-from sparsehist.store.records import IntArray, RegisteredFile
+from sparsehist.store.records import RegisteredFile
 from sparsehist.store.support import SUPPORT, Support, hash_keys, write_support
+from sparsehist.typing import BoolArray, IntArray, WordArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ def write_series_files(
     return [target.registered, groups, support]
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[Words, Positions]:
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[WordArray, Positions]:
     """Counts in rising order and where each stood, in uniformly random order where counts are equal."""
     shuffled = random_order(len(counts), rng=rng)
     words = take(counts, shuffled, np.empty(len(counts), dtype=np.uint64))
@@ -114,7 +114,7 @@ def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[Word
     return ordered, take(shuffled, order, np.empty_like(order))
 
 
-def _group(ordered: Words) -> Groups:
+def _group(ordered: WordArray) -> Groups:
     start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
     return ordered[start].astype(np.int64), start, np.diff(start, append=len(ordered))
 
@@ -201,7 +201,7 @@ class SeriesFiles:
             found[asked[same]] = position[same]
         return found
 
-    def contains(self, keys: pl.DataFrame) -> NDArray[np.bool_]:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:
         """Which keys have a count; the arguments are those of `positions`."""
         return self.positions(keys) >= 0
 
@@ -261,7 +261,7 @@ def _indices(values: IntArray) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _equal(left: pl.DataFrame, right: pl.DataFrame) -> NDArray[np.bool_]:
+def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:
     same = np.ones(left.height, dtype=np.bool_)
     for one, other in zip(left.iter_columns(), right.iter_columns(), strict=True):
         same &= (one == other).to_numpy()

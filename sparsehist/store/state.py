@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.errors import (
     DeclarationError,
@@ -59,6 +58,7 @@ from sparsehist.store.rows import (
 )
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.witnesses import Anchor, Mark, published_rounds, raise_mark, read_mark
+from sparsehist.typing import FloatArray
 
 
 class State:
@@ -224,7 +224,7 @@ class State:
                 file.noise(ordinal, out[cells])
         return out
 
-    def all_noise(self, path_id: int, n_tracked: int) -> NDArray[np.float64]:
+    def all_noise(self, path_id: int, n_tracked: int) -> FloatArray:
         """The noise of the tracked cells at all levels of a path, in the order in which they were first spent.
 
         Each file is opened once, however many levels there are. Secret; shape (levels, n_tracked).

@@ -25,28 +25,27 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from sparsehist.errors import StoreDamagedError, promise
 from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import AtomicFile, disk_errors
-from sparsehist.store.records import IntArray, RegisteredFile
+from sparsehist.store.records import RegisteredFile
+from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 
 SUPPORT = "support"
 _MAGIC = int.from_bytes(b"SHSUPPRT", "little")
 _HEADER_WORDS = 4
 _WRITTEN_AT_ONCE = 1 << 20
 HASH_VERSION = 1
-Words = NDArray[np.uint64]
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, as in splitmix64
-_FINISH = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # the multipliers of splitmix64
+_STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
+_FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
-_MASKS: Words = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
+_MASKS = [(1 << 8 * n) - 1 for n in range(_WORD + 1)]  # of n bytes
 _BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache of a core
 
 
-def hash_keys(keys: pl.DataFrame, salt: bytes) -> Words:
+def hash_keys(keys: pl.DataFrame, salt: bytes) -> WordArray:
     """Hash every row of a frame.
 
     Args:
@@ -65,7 +64,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes) -> Words:
     return _finish(state, seeds[1])
 
 
-def _absorb_column(state: Words, column: pl.Series) -> None:
+def _absorb_column(state: WordArray, column: pl.Series) -> None:
     if column.dtype in {pl.String, pl.Binary}:
         _absorb_texts(state, column)
         return
@@ -76,7 +75,7 @@ def _absorb_column(state: Words, column: pl.Series) -> None:
     _absorb(state, words)
 
 
-def _absorb_texts(state: Words, column: pl.Series) -> None:
+def _absorb_texts(state: WordArray, column: pl.Series) -> None:
     import pyarrow as pa
 
     array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -91,9 +90,9 @@ def _absorb_texts(state: Words, column: pl.Series) -> None:
             _absorb_block(state[block], offsets[low : low + _BLOCK + 1], data)
 
 
-def _absorb_block(state: Words, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
     """Absorb texts word by word, all rows at once; rows drop out when they are through."""
-    words: Words = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
+    words: WordArray = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
     start, remaining = offsets[:-1], np.diff(offsets)
     _absorb(state, remaining.view(np.uint64))
     rows = None
@@ -108,18 +107,18 @@ def _absorb_block(state: Words, offsets: NDArray[np.int64], data: NDArray[np.uin
         if len(start) == 0:
             return
         word = words[start]
-        word &= _MASKS[np.minimum(remaining, _WORD)]
+        word &= np.array(_MASKS, dtype=np.uint64)[np.minimum(remaining, _WORD)]
         _absorb(part, word)
         start, remaining = start + _WORD, remaining - _WORD
 
 
-def _absorb(state: Words, word: Words) -> None:
+def _absorb(state: WordArray, word: WordArray) -> None:
     state ^= word
     state *= _STEP
     state ^= state >> np.uint64(32)
 
 
-def _finish(state: Words, seed: np.uint64) -> Words:
+def _finish(state: WordArray, seed: np.uint64) -> WordArray:
     state ^= seed
     state ^= state >> np.uint64(30)
     state *= _FINISH[0]
@@ -129,7 +128,7 @@ def _finish(state: Words, seed: np.uint64) -> Words:
     return state
 
 
-def write_support(directory: Path, hashes: Words, *, durable: bool) -> RegisteredFile:
+def write_support(directory: Path, hashes: WordArray, *, durable: bool) -> RegisteredFile:
     """Write the hashes of the rows 0 … k−1, sorted.
 
     Args:
@@ -166,10 +165,10 @@ class Support:
         start = 8 * _HEADER_WORDS
         if width not in {4, 8} or len(mapped) != start + (8 + width) * count:
             raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
-        self._hashes: Words = np.frombuffer(mapped, dtype="<u8", count=count, offset=start)
+        self._hashes: WordArray = np.frombuffer(mapped, dtype="<u8", count=count, offset=start)
         self._positions = np.frombuffer(mapped, dtype=f"<u{width}", count=count, offset=start + 8 * count)
 
-    def candidates(self, hashes: Words) -> Iterator[tuple[IntArray, IntArray]]:
+    def candidates(self, hashes: WordArray) -> Iterator[tuple[IntArray, IntArray]]:
         """The rows with the hashes asked for: pairs of (index into `hashes`, position), most often one pair.
 
         Each pair holds at most one row for each hash; rows with equal hashes come in further pairs.

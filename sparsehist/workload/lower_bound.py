@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import FloatArray
 from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel
 from sparsehist.workload.gram.written_out import LARGEST_GRAM, gram_of
 from sparsehist.workload.queries.kronecker import Kronecker
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, Ranges, Total
 from sparsehist.workload.strategies.residual_basis import ResidualBasis

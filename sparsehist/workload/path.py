@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
-from numpy.random import Generator
 
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise.family import Family, NoiseArray, is_linear
-from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray
+from sparsehist.typing import FloatArray, Generator
+from sparsehist.workload.queries.linear_queries import AnswerArray
 from sparsehist.workload.strategies.strategy import Strategy
 
 

@@ -30,9 +30,8 @@ from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, IntArray
 
 _PROGRAMMED = 7
 """Up to so many columns the linear programme is solved: 128 unknowns."""
@@ -147,7 +146,7 @@ def value_at(gram: Columns, differing: Sequence[int]) -> float:
     return float(np.dot(gram.parts, signs))
 
 
-def most_edges(sizes: Sequence[int], n_cells: ArrayLike) -> NDArray[np.int64]:
+def most_edges(sizes: Sequence[int], n_cells: ArrayLike) -> IntArray:
     """Most pairs of so many distinct cells that differ in one column only (Lindsey 1964); numbers of any shape.
 
     Example:
@@ -218,7 +217,7 @@ def _sum_of_pairs(gram: Columns, cells: int) -> float:
     return total + left * beyond
 
 
-def _patterns(gram: Columns, cells: int) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], float]:
+def _patterns(gram: Columns, cells: int) -> tuple[FloatArray, FloatArray, BoolArray, float]:
     """Values of G by pattern, how many pairs may have each, which differ in one column; and a bound on all others."""
     n_columns = len(gram.sizes)
     others = [min(size - 1, cells - 1) for size in gram.sizes]
@@ -267,7 +266,7 @@ class _Inclusion(NamedTuple):
         return cls(float(gram.parts.sum()), single, double + double.T, triple)
 
 
-def by_length(subsets: Sequence[tuple[int, ...]], parts: FloatArray) -> list[tuple[NDArray[np.int64], FloatArray]]:
+def by_length(subsets: Sequence[tuple[int, ...]], parts: FloatArray) -> list[tuple[IntArray, FloatArray]]:
     """Subsets of one length as the rows of an array, with their parts."""
     lengths = np.array([len(subset) for subset in subsets])
     return [
@@ -352,7 +351,7 @@ def _sum_over_first(gram: Columns, cells: int, order: Sequence[int]) -> float:
     return float(np.sum(all_patterns(gram, columns) * counts))
 
 
-def _pairs_by_pattern(digits: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _pairs_by_pattern(digits: Sequence[IntArray]) -> IntArray:
     """How many ordered pairs of cells differ in exactly which digits: index 1 along an axis where that one differs.
 
     Cells that agree in some digits at least are the squares of the sizes of groups; the rest is differences of these.

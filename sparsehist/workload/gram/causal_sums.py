@@ -12,10 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload.gram.panels import chebyshev_nodes
 from sparsehist.workload.gram.spectral_kernels import Entries, SpectralKernel
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray
 
 # Panels of fewer cells are summed one by one.
 _SHORT = 32
@@ -24,7 +23,7 @@ _LONG = 2048
 
 
 def causal_sums(
-    kernel: SpectralKernel, entries: Entries, weights: FloatArray, cells: IntegerArray, *, plain: int
+    kernel: SpectralKernel, entries: Entries, weights: FloatArray, cells: IntArray, *, plain: int
 ) -> FloatArray:
     """Σ_{j < i} M[i, j]·w_j for some cells i.
 
@@ -46,12 +45,12 @@ def causal_sums(
     return sums
 
 
-def inverse_diagonal(kernel: SpectralKernel, entries: Entries, cells: IntegerArray) -> FloatArray:
+def inverse_diagonal(kernel: SpectralKernel, entries: Entries, cells: IntArray) -> FloatArray:
     """M[i, i] for some cells."""
     return np.asarray(entries(np.zeros(1, np.int64)) + kernel.sign * entries(2 * cells + kernel.shift))
 
 
-def rule_of_sum(count: int, plain: int) -> tuple[IntegerArray, FloatArray]:
+def rule_of_sum(count: int, plain: int) -> tuple[IntArray, FloatArray]:
     """Places j and their weights, so that sums over 0, …, count − 1 of functions smooth but at the ends are kept."""
     places, rules, first = [np.arange(min(plain, count))], [np.ones(min(plain, count))], min(plain, count)
     while count - first > plain:
@@ -66,7 +65,7 @@ def rule_of_sum(count: int, plain: int) -> tuple[IntegerArray, FloatArray]:
 
 
 @lru_cache(maxsize=64)
-def _panel(size: int) -> tuple[IntegerArray, FloatArray]:
+def _panel(size: int) -> tuple[IntArray, FloatArray]:
     """Nodes in 0, …, size − 1 and weights that sum polynomials of less than their number of degrees exactly."""
     nodes = chebyshev_nodes(size)
     at_nodes = np.polynomial.chebyshev.chebvander((2 * nodes + 1) / size - 1, nodes.size - 1)

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray
+from sparsehist.typing import FloatArray, IntArray
 
 # Panels of up to this many cells are computed cell by cell.
 _PLAIN = 64
@@ -16,7 +15,7 @@ _PLAIN = 64
 _NODES = 14
 
 
-def on_panels(size: int, at: Callable[[IntegerArray], FloatArray], *, plain: int = _PLAIN) -> FloatArray:
+def on_panels(size: int, at: Callable[[IntArray], FloatArray], *, plain: int = _PLAIN) -> FloatArray:
     """Values at all cells 0, …, size − 1 from those at Chebyshev nodes of panels that double away from both ends.
 
     Args:
@@ -37,7 +36,7 @@ def on_panels(size: int, at: Callable[[IntegerArray], FloatArray], *, plain: int
     return values
 
 
-def chebyshev_nodes(count: int) -> IntegerArray:
+def chebyshev_nodes(count: int) -> IntArray:
     """The cells of 0, …, count − 1 next to the nodes of Chebyshev; sorted."""
     angles = (2 * np.arange(_NODES) + 1) * np.pi / (2 * _NODES)
     return np.unique(np.rint((count - 1 - (count - 1) * np.cos(angles)) / 2).astype(np.int64))
@@ -52,7 +51,7 @@ def _panels(size: int, plain: int) -> list[tuple[int, int]]:
     return list(pairwise(borders))
 
 
-def _interpolated(nodes: IntegerArray, given: FloatArray, first: int, last: int) -> FloatArray:
+def _interpolated(nodes: IntArray, given: FloatArray, first: int, last: int) -> FloatArray:
     """The polynomial through the nodes, by Newton's divided differences on [−1, 1]."""
     middle, half = (first + last - 1) / 2, (last - 1 - first) / 2
     places: FloatArray = np.asarray((nodes - middle) / half, np.float64)
@@ -70,7 +69,7 @@ def _interpolated(nodes: IntegerArray, given: FloatArray, first: int, last: int)
     return values
 
 
-def _leja(places: FloatArray) -> IntegerArray:
+def _leja(places: FloatArray) -> IntArray:
     """The order that keeps divided differences small."""
     order = [int(np.argmax(np.abs(places)))]
     logs = np.zeros(places.size)

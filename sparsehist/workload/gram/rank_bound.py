@@ -31,13 +31,11 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
+from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload.gram.spectral_kernels import SpectralKernel
 from sparsehist.workload.gram.written_out import bound_of_gram, largest_of_all_sets
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray
 
 # For the rounding of tables and of their running sums.
 _ROUNDING = 1e-9
@@ -116,7 +114,7 @@ def _greatest(
     kernel: SpectralKernel,
     sums: FloatArray,
     squares: FloatArray,
-    edges: IntegerArray,
+    edges: IntArray,
     lefts: tuple[int, int],
     keys: int,
 ) -> float:
@@ -173,7 +171,7 @@ def quadratic_form(table: FloatArray, kernel: SpectralKernel, weights: FloatArra
     return toeplitz + kernel.sign * float(table[offset : offset + 2 * size - 1] @ sums)
 
 
-def graded(cells: int) -> NDArray[np.int64]:
+def graded(cells: int) -> IntArray:
     """Cells from 0 to cells − 1, all of them near both ends and ever fewer away from them; sorted."""
     half = (cells + 1) // 2
     steps = max(0, math.ceil(math.log(max(half, _SINGLE) / _SINGLE) / math.log(_GROWTH)))

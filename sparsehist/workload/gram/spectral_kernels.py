@@ -28,10 +28,9 @@ from typing import ClassVar
 import numpy as np
 from scipy import fft
 
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray
+from sparsehist.typing import FloatArray, IntArray
 
-Entries = Callable[[IntegerArray], FloatArray]
+Entries = Callable[[IntArray], FloatArray]
 
 # Up to this length every transform is quick enough, whatever its prime factors.
 _ANY_LENGTH = 4096
@@ -118,7 +117,7 @@ class SpectralKernel(abc.ABC):
         return self._series(1 / self.spectrum, 1 / (self.unit + self.blend * self.unit)).__getitem__
 
     @abc.abstractmethod
-    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+    def _inverse_of_root(self, places: IntArray) -> FloatArray:
         """τ of W^-½, but for an alternating function (−1)^m."""
 
     def diagonal(self) -> FloatArray:
@@ -189,7 +188,7 @@ class RangesKernel(SpectralKernel):
         left = np.cumsum(steps) / (2 * np.sqrt(size))
         return np.concatenate([left, left[: self.length - half][::-1]])
 
-    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+    def _inverse_of_root(self, places: IntArray) -> FloatArray:
         size = self.length + 1
         angle = np.pi / (4 * size)
         around = np.sin(angle * (2 * places + 1)) * np.sin(angle * (2 * places - 1))
@@ -263,7 +262,7 @@ class PrefixKernel(SpectralKernel):
         table[::-2] = -table[:size:2]
         return table
 
-    def _inverse_of_root(self, places: IntegerArray) -> FloatArray:
+    def _inverse_of_root(self, places: IntArray) -> FloatArray:
         size = 2 * self.length + 1
         angle = np.pi / (2 * size)
         around = np.sin(angle * (2 * places + 1)) * np.sin(angle * (2 * places - 1))

@@ -7,10 +7,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import FloatArray, IntArray
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import RangeRows
 
 LARGEST_GRAM = 1024
@@ -212,7 +212,7 @@ def _sum_of_largest(values: FloatArray, number: int) -> FloatArray:
     return total
 
 
-def _best_run(gram: FloatArray, cells: int) -> NDArray[np.int64]:
+def _best_run(gram: FloatArray, cells: int) -> IntArray:
     """The run of adjacent cells of the largest sum."""
     sums = np.zeros((len(gram) + 1, len(gram) + 1))
     sums[1:, 1:] = gram.cumsum(axis=0).cumsum(axis=1)
@@ -222,7 +222,7 @@ def _best_run(gram: FloatArray, cells: int) -> NDArray[np.int64]:
     return np.arange(cells) + int(np.argmax(runs))
 
 
-def _climb(gram: FloatArray, start: NDArray[np.int64] | int | None, cells: int) -> float:
+def _climb(gram: FloatArray, start: IntArray | int | None, cells: int) -> float:
     """Improve a set, or the cells next to one, until it stays; the sum it reaches."""
     if start is None:
         weights = np.linalg.eigh(gram)[1][:, -1]

@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsehist.errors import DeclarationError
-
-IntegerArray = NDArray[np.int64]
+from sparsehist.typing import IntArray
 
 _LARGEST_DENSE = 2**31
 
@@ -38,8 +36,8 @@ class Cells:
     """
 
     shape: tuple[int, ...]
-    coordinates: tuple[IntegerArray, ...]
-    counts: IntegerArray
+    coordinates: tuple[IntArray, ...]
+    counts: IntArray
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit together."""
@@ -59,7 +57,7 @@ class Cells:
         """Number of cells of the domain, empty ones included."""
         return math.prod(self.shape)
 
-    def flat(self) -> IntegerArray:
+    def flat(self) -> IntArray:
         """Number the nonzero cells in row-major order; shape (k,). For domains below 2**63 cells."""
         if self.size >= 2**63:
             raise DeclarationError(f"only domains below 2**63 cells number them, these columns span {self.size}")
@@ -68,7 +66,7 @@ class Cells:
             number = number * length + coordinate
         return number
 
-    def dense(self) -> IntegerArray:
+    def dense(self) -> IntArray:
         """Write all cells out, the empty ones too; int64 of this shape.
 
         Raises:

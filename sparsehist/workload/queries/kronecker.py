@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import Cells, IntegerArray
-from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
 from sparsehist.workload.queries.marginal_sums import marginal_sums
 from sparsehist.workload.queries.matrix import MatrixWorkload
 from sparsehist.workload.queries.rows_of_ranges import Identity, RangeRows, Ranges, Total
@@ -105,14 +105,14 @@ class Kronecker(Workload):
             squares = np.outer(squares, factor.row_squares()).reshape(-1)
         return squares
 
-    def queries(self) -> Mapping[str, IntegerArray]:
+    def queries(self) -> Mapping[str, IntArray]:
         """Say which query each row is.
 
         Returns:
             For the factor that begins at column i: "column_i" where it asks for values or for all, which is -1;
             "low_i" and "high_i" where it has ranges; else what it says of its own queries, with the i behind.
         """
-        described: dict[str, IntegerArray] = {}
+        described: dict[str, IntArray] = {}
         before, first = 1, 0
         for factor in self.listed:
             after = self.n_queries // before // factor.n_queries
@@ -194,7 +194,7 @@ def _listed(factor: Workload) -> Workload:
     return factor
 
 
-def _description(factor: Workload, first: int) -> dict[str, IntegerArray]:
+def _description(factor: Workload, first: int) -> dict[str, IntArray]:
     if isinstance(factor, Identity | Total):
         number = np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)
         return {f"column_{first}": number.astype(np.int64)}

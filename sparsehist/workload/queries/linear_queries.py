@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.cells import Cells
 
-FloatArray = NDArray[np.float64]
-AnswerArray = NDArray[Any]
+AnswerArray = AnyArray
 """int64 where the workload is integral, float64 elsewhere."""
 
 
@@ -163,7 +162,7 @@ class Workload(metaclass=_Called):
             chosen[first + np.arange(chosen.shape[1]), np.arange(chosen.shape[1])] = 1.0
             yield self.apply_transposed(chosen)
 
-    def queries(self) -> Mapping[str, IntegerArray] | None:
+    def queries(self) -> Mapping[str, IntArray] | None:
         """Say which query each row is: columns of length n_queries, or None where the list is implicit."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 

@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sparsehist.workload.queries.cells import Cells, IntegerArray
+from sparsehist.typing import FloatArray, IntArray, NDArray
+from sparsehist.workload.queries.cells import Cells
 
 Subset = tuple[int, ...]
 
@@ -28,7 +28,7 @@ _EXACT = 2**53
 """Sums below this are exact in float64, which `bincount` adds in."""
 
 
-def marginal_sums(cells: Cells, subsets: Sequence[Subset]) -> list[IntegerArray]:
+def marginal_sums(cells: Cells, subsets: Sequence[Subset]) -> list[IntArray]:
     """Sum counts over all cells that agree on some columns.
 
     Args:
@@ -45,8 +45,8 @@ def marginal_sums(cells: Cells, subsets: Sequence[Subset]) -> list[IntegerArray]
     return [(above << 26) + below for above, below in zip(high, low, strict=True)]
 
 
-def _sums(cells: Cells, weights: NDArray[np.float64], subsets: Sequence[Subset]) -> list[IntegerArray]:
-    answers: dict[int, IntegerArray] = {}
+def _sums(cells: Cells, weights: FloatArray, subsets: Sequence[Subset]) -> list[IntArray]:
+    answers: dict[int, IntArray] = {}
     limit = min(_JOINT, max(64, len(weights)))
     blocks = _pack([cells.shape[column] for column in range(len(cells.shape))], subsets, limit)
     codes: dict[Subset, NDArray[np.integer]] = {}
@@ -108,9 +108,7 @@ def _code(cells: Cells, block: Subset) -> NDArray[np.integer]:
     return code.astype(np.uint16) if width < 2**16 else code
 
 
-def _count(
-    codes: Sequence[NDArray[np.integer]], widths: Sequence[int], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _count(codes: Sequence[NDArray[np.integer]], widths: Sequence[int], weights: FloatArray) -> FloatArray:
     """Weights by joint code."""
     table = np.zeros(math.prod(widths))
     piece = max(_PIECE, len(table))

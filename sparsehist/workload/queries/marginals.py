@@ -8,11 +8,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import Cells, IntegerArray
-from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
 from sparsehist.workload.queries.marginal_sums import Subset, marginal_sums
 
 _MOST_MARGINALS = 100_000
@@ -124,7 +124,7 @@ class Marginals(Workload):
             for subset, piece in zip(self.marginals, pieces, strict=True)
         ]
 
-    def queries(self) -> Mapping[str, IntegerArray]:
+    def queries(self) -> Mapping[str, IntArray]:
         """Say which query each row is.
 
         Returns:

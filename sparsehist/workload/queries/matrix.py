@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, FloatArray, Workload, attached
+from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, Workload, attached
 
 # Integers up to this size times counts below 2**43 add up without overflow.
 _LARGEST_INTEGER = 2**20

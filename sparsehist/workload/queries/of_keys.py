@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import IntegerArray
+from sparsehist.typing import IntArray
 from sparsehist.workload.queries.kronecker import Kronecker
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Ranges
 from sparsehist.workload.queries.union import Union
 
-KeyNumbers = Callable[[Sequence[Any]], IntegerArray]
+KeyNumbers = Callable[[Sequence[Any]], IntArray]
 """From keys of one column to the numbers of its cells, in the order of the domain; refuses what is no key."""
 
 

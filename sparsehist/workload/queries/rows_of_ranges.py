@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sparsehist.errors import DeclarationError, present
-from sparsehist.workload.queries.cells import Cells, IntegerArray
-from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, FloatArray, Workload, attached
+from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, Workload, attached
 
 # Longer lists of ranges are kept beside the text that names them.
 _RANGES_IN_TEXT = 32
@@ -55,10 +55,10 @@ class RangeRows(Workload):
         return "" if self._n is None else str(self._n)
 
     @abc.abstractmethod
-    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+    def bounds(self) -> tuple[IntArray, IntArray]:
         """First and last cell of every query; shape (queries,) each."""
 
-    def queries(self) -> Mapping[str, IntegerArray] | None:
+    def queries(self) -> Mapping[str, IntArray] | None:
         low, high = self.bounds()
         return {"low": low, "high": high}
 
@@ -116,7 +116,7 @@ class Identity(RangeRows):
 
     word = "identity"
 
-    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+    def bounds(self) -> tuple[IntArray, IntArray]:
         cells = np.arange(self.n, dtype=np.int64)
         return cells, cells
 
@@ -141,7 +141,7 @@ class Total(RangeRows):
     def n_queries(self) -> int:
         return 1
 
-    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+    def bounds(self) -> tuple[IntArray, IntArray]:
         return np.zeros(1, np.int64), np.full(1, self.n - 1, np.int64)
 
 
@@ -155,7 +155,7 @@ class Prefix(RangeRows):
 
     word = "prefix"
 
-    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+    def bounds(self) -> tuple[IntArray, IntArray]:
         cells = np.arange(self.n, dtype=np.int64)
         return np.zeros_like(cells), cells
 
@@ -225,7 +225,7 @@ class Ranges(RangeRows):
             return len(self.keys)
         return self.n * (self.n + 1) // 2 if self._pairs is None else len(self._pairs)
 
-    def bounds(self) -> tuple[IntegerArray, IntegerArray]:
+    def bounds(self) -> tuple[IntArray, IntArray]:
         if self._pairs is not None:
             return self._pairs[:, 0], self._pairs[:, 1]
         if self.n > LARGEST_LISTED:
@@ -235,7 +235,7 @@ class Ranges(RangeRows):
         low, high = np.triu_indices(self.n)
         return low.astype(np.int64), high.astype(np.int64)
 
-    def queries(self) -> Mapping[str, IntegerArray] | None:
+    def queries(self) -> Mapping[str, IntArray] | None:
         return super().queries() if self.explicit else None
 
     def arguments(self) -> str:
@@ -300,7 +300,7 @@ def _as_key(end: Any) -> int | str:
     raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {end!r}")
 
 
-def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntegerArray:
+def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
     """Read ranges, both ends included; shape (queries, 2).
 
     Raises:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import Cells, IntegerArray
-from sparsehist.workload.queries.linear_queries import AnswerArray, FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
 from sparsehist.workload.queries.rows_of_ranges import RangeRows
 
 
@@ -76,7 +76,7 @@ class Union(Workload):
         for part in self.parts:
             yield from part.row_blocks()
 
-    def queries(self) -> Mapping[str, IntegerArray]:
+    def queries(self) -> Mapping[str, IntArray]:
         """Ranges where all parts are; else the number of the part and of the query in it."""
         if all(isinstance(part, RangeRows) for part in self.parts):
             described = [part.queries() or {} for part in self.parts]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.written_out import gram_of, largest_sum
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import RangeRows, Total
 from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.agreement import Columns, largest_sum
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.hierarchical import squares_in_runs
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity
@@ -89,7 +88,7 @@ class Haar(Invertible):
     def prefix_variances(self) -> FloatArray:
         return self.range_variances(np.zeros(self.workload.n_cells, np.int64), np.arange(self.workload.n_cells))
 
-    def range_variances(self, low: IntegerArray, high: IntegerArray) -> FloatArray:
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         """On each level, only the nodes that hold an end of the range without being inside it contribute."""
         start, end = low, high + 1
         variances = ((end - start) / self.n_noise) ** 2

@@ -8,11 +8,10 @@ cells reach that on all levels at once: the sensitivity is exact.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError, present
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity
 
@@ -109,7 +108,7 @@ class Hierarchical(Invertible):
         high = np.arange(self.sizes[0])
         return self._edge_variances(high)
 
-    def _edge_variances(self, high: IntegerArray) -> FloatArray:
+    def _edge_variances(self, high: IntArray) -> FloatArray:
         """Variance of the sums of cells 0, …, high.
 
         Given the total t of a node, its cells are independent of the rest: the part of them up to `high` has
@@ -193,12 +192,12 @@ class Tree(Hierarchical):
     def mean_variance(self) -> float:
         return float(self.query_variance().mean())
 
-    def _nodes(self) -> list[tuple[int, IntegerArray, IntegerArray]]:
+    def _nodes(self) -> list[tuple[int, IntArray, IntArray]]:
         """For each level: some queries, and a node that each of them takes in; at most twice a level."""
         described = present(self.workload.queries())
         low, end = described["low"].copy(), described["high"] + 1
         # Where the column ends, its last node on each level ends too, however short it is.
-        taken: list[tuple[int, IntegerArray, IntegerArray]] = []
+        taken: list[tuple[int, IntArray, IntArray]] = []
         for level, size in enumerate(self.sizes):
             to_the_end = end == size
             odd_low = np.flatnonzero((low < end) & (low % 2 == 1))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import abc
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.gram.panels import on_panels
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
@@ -92,7 +90,7 @@ class Invertible(Strategy):
         cells = np.arange(self.workload.n_cells)
         return self.range_variances(cells, cells)
 
-    def range_variances(self, low: IntegerArray, high: IntegerArray) -> FloatArray:
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         """Variance of the sums of cells low, …, high; shape (queries,)."""
         n = self.workload.n_cells
         step = max(1, _NUMBERS_AT_ONCE // n)
@@ -149,7 +147,7 @@ class IdentityStrategy(Invertible):
             return (self.workload.n + 2) / 3
         return float(self.workload.row_squares().mean())
 
-    def range_variances(self, low: IntegerArray, high: IntegerArray) -> FloatArray:
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         return (high - low + 1).astype(np.float64)
 
     def prefix_variances(self) -> FloatArray:

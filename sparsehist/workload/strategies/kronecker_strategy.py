@@ -20,13 +20,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.written_out import LARGEST_GRAM, upper_sums
 from sparsehist.workload.queries.kronecker import Kronecker, along_axes
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import IdentityStrategy
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 

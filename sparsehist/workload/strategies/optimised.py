@@ -21,11 +21,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.gram.written_out import gram_of, largest_l1, largest_sum
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 LARGEST = 512

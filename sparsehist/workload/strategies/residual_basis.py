@@ -25,14 +25,13 @@ from itertools import combinations, product
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 from sparsehist.workload.gram.agreement import Columns, largest_sum, upper_sum
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginal_sums import Subset
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
@@ -175,7 +174,7 @@ class ResidualBasis(Strategy):
         bounds = largest_sum(columns, max_keys, eigenvalue)
         return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
 
-    def _columns(self, chosen: NDArray[np.int64], weights: FloatArray) -> tuple[Columns, float]:
+    def _columns(self, chosen: IntArray, weights: FloatArray) -> tuple[Columns, float]:
         """The Gram matrix of some residuals, each divided by its weight, and its largest eigenvalue."""
         squares = self._squares[chosen] * weights
         subsets = tuple(self._residuals.subsets[place] for place in chosen)
@@ -260,7 +259,7 @@ class ResidualBasis(Strategy):
             for subset, piece in zip(self._residuals.subsets, pieces, strict=True)
         ]
 
-    def _centred(self, rows: FloatArray, scales: NDArray[np.float64]) -> FloatArray:
+    def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
         """Centre every residual along its columns and scale it; shape as it came."""
         centred = []
         for subset, block, scale in zip(self._residuals.subsets, self._blocks(rows), scales, strict=True):

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Ranges
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity
@@ -110,7 +109,7 @@ class Shared(Invertible):
             return (n + 2) / 3 + self.common / n * (n + 1) * (n + 2) / 6
         return float(self.query_variance().mean())
 
-    def range_variances(self, low: IntegerArray, high: IntegerArray) -> FloatArray:
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         lengths = (high - low + 1).astype(np.float64)
         return lengths + self.common / self.workload.n_cells * lengths**2
 

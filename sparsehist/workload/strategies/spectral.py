@@ -11,10 +11,9 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 from sparsehist.workload.gram.causal_sums import causal_sums, inverse_diagonal
 from sparsehist.workload.gram.panels import on_panels
 from sparsehist.workload.gram.rank_bound import (
@@ -24,8 +23,7 @@ from sparsehist.workload.gram.rank_bound import (
 )
 from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
 from sparsehist.workload.gram.written_out import l1_by_columns
-from sparsehist.workload.queries.cells import IntegerArray
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity
@@ -129,7 +127,7 @@ class Spectral(Invertible):
         kernel, entries, weights = self.kernel, self.kernel.inverse_entries(), self._scales
         plain = max(64, 2 * self.window)
 
-        def steps(cells: IntegerArray) -> FloatArray:
+        def steps(cells: IntArray) -> FloatArray:
             before = causal_sums(kernel, entries, weights, cells, plain=plain)
             return np.asarray(
                 weights[cells] * (2 * before + weights[cells] * inverse_diagonal(kernel, entries, cells))

@@ -12,11 +12,10 @@ import abc
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.workload.queries.linear_queries import Workload
 
 _LONG = 2**18
 

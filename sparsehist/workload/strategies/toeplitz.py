@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import fft
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity
 

@@ -12,11 +12,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.queries.linear_queries import FloatArray, Workload
+from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 

@@ -1,0 +1,25 @@
+"""The types of arrays, each named once.
+
+Only a type checker imports numpy for them: many commands of the command line never come to use it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.random import Generator as Generator  # noqa: PLC0414 - a public name of this module
+    from numpy.typing import ArrayLike as ArrayLike  # noqa: PLC0414
+    from numpy.typing import NDArray as NDArray  # noqa: PLC0414
+else:
+    ArrayLike = Generator = NDArray = Any
+
+AnyArray: TypeAlias = "NDArray[Any]"
+BoolArray: TypeAlias = "NDArray[np.bool_]"
+ByteArray: TypeAlias = "NDArray[np.uint8]"
+ComplexArray: TypeAlias = "NDArray[np.complex128]"
+FloatArray: TypeAlias = "NDArray[np.float64]"
+IndexArray: TypeAlias = "NDArray[np.intp]"
+IntArray: TypeAlias = "NDArray[np.int64]"
+WordArray: TypeAlias = "NDArray[np.uint64]"

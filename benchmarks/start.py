@@ -9,6 +9,7 @@ release 1.2.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,9 @@ series.release("public", level="0.1", false_keys=1).write_parquet(sys.argv[1] + 
 
 def python(*arguments_: str) -> None:
     """Run Python once; what it prints is not looked at."""
-    subprocess.run([sys.executable, *arguments_], check=True, capture_output=True, cwd=HERE)
+    # Modules are compiled once, as where the package is installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *arguments_], check=True, capture_output=True, cwd=HERE, env=environment)
 
 
 def first_release() -> None:

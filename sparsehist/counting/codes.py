@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ import polars as pl
 from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
-Codes32 = NDArray[np.uint32]
+Codes32: TypeAlias = "NDArray[np.uint32]"
 
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2

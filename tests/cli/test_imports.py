@@ -13,7 +13,7 @@ import pytest
 import sparsehist as sh
 
 SLOW = {"cyclopts", "duckdb", "numpy", "polars", "pyarrow", "randomgen", "rich", "scipy", "sqlglot", "sqlite3"}
-SHELL, STATE = {"cyclopts", "rich"}, {"numpy", "sqlite3"}
+SHELL = {"cyclopts", "rich"}
 RUN = """
 import atexit, io, json, sys
 from sparsehist.cli import main
@@ -41,10 +41,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--help"], SHELL),
         (["show", "--help"], SHELL),
-        (["show", "STORE"], SHELL | STATE),
-        (["ledger", "STORE"], SHELL | STATE),
-        (["plan", "STORE", "--series", "visits", "--level", "0.1"], SHELL | STATE),
-        (["release", "STORE", "--series", "visits", "--name", "one"], SHELL | STATE | {"polars", "pyarrow"}),
+        (["show", "STORE"], {*SHELL, "sqlite3"}),
+        (["ledger", "STORE"], {*SHELL, "sqlite3"}),
+        (["plan", "STORE", "--series", "visits", "--level", "0.1"], {*SHELL, "sqlite3", "numpy"}),
+        (
+            ["release", "STORE", "--series", "visits", "--name", "one"],
+            {*SHELL, "sqlite3", "numpy", "polars", "pyarrow"},
+        ),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )

@@ -99,7 +99,7 @@ def _offending(paths, offence):
 
 
 def test_the_core_computes_and_does_nothing_else():
-    """Core modules import numpy, scipy, what computes in the standard library, the core, the errors and the types of arrays."""
+    """Core modules import numpy, scipy, the core, its types and errors, and what computes in the standard library."""
     present = [folder for folder in CORE if (PACKAGE / folder).is_dir()]
     assert not _offending(
         _modules(*present), lambda path: {name for name in _imports(path.read_text(), path) if not _is_core(name)}

@@ -371,3 +371,12 @@ def test_importing_the_package_loads_no_library():
     done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert loaded - set(sys.stdlib_module_names) == {"sparsehist"}
+
+
+def test_types_of_arrays_come_from_one_module():
+    """A module that imports numpy.typing or numpy.random loads numpy, also for commands that compute nothing."""
+    found = _offending(
+        _modules(),
+        lambda path: [n for n in _imports(path.read_text(), path) if n.startswith(("numpy.typing", "numpy.random"))],
+    )
+    assert list(found) == ["sparsehist/typing.py"]

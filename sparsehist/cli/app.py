@@ -118,6 +118,9 @@ def create(
     on_outside: OnOutside = "error",
     bounding: Bounding = "keep",
     most_keys: MostKeys = None,
+    portable: Annotated[
+        bool, Parameter(help="Cut units with too many keys as every engine would, so that each counts alike.")
+    ] = False,
     key_type: KeyTypes = None,
     delimiter: Delimiter = None,
     hive: Hive = None,
@@ -159,8 +162,9 @@ def create(
         store, files(input, delimiter, hive),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types(key_type), if_exists=if_exists, accept_changed_source=accept_changed_source,
-        engine=engine, memory_limit=memory_limit, threads=threads, anchor=anchor, who=who, wait=wait,
+        portable=portable, key_types=key_types(key_type), if_exists=if_exists,
+        accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit, threads=threads,
+        anchor=anchor, who=who, wait=wait,
     )  # fmt: skip
 
 

@@ -351,6 +351,7 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
         ("key", ", ".join(declared.key)),
         ("max_keys", f"{declared.max_keys:,}"),
         *([("bounding", declared.shares.describe())] if declared.shares else []),
+        *([("portable", "units keep the keys that every engine would choose")] if declared.portable else []),
         ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
         ("noise", declared.noise),
         ("cap", stored["cap"] or "none"),

@@ -110,6 +110,7 @@ class CountRequest:
         unit_parts: Columns of the log that name the unit.
         weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it
             to. The first is a whole count; a unit with more keys than the last has keeps so many.
+        portable: Whether keys are kept in the order that every engine knows (`counting/tuples.py`).
     """
 
     unit: str | None
@@ -127,6 +128,7 @@ class CountRequest:
     report: Callable[[str], None] = field(repr=False)
     key_types: Mapping[str, str]
     watch: Callable[[Any], Any] = field(repr=False)
+    portable: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -165,6 +167,7 @@ def request(
     key_types: Mapping[str, str] | None = None,
     watch: Callable[[Any], Any] | None = None,
     weights: Sequence[tuple[int, int]] | None = None,
+    portable: bool = False,
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -208,6 +211,7 @@ def request(
         progress or (lambda _: None),
         checked_key_types(key_types, names),
         watch or (lambda log: log),
+        portable,
     )
 
 

@@ -55,6 +55,7 @@ def count_keys(
     progress: Callable[[str], None] | None = None,
     key_types: Mapping[str, str] | None = None,
     watch: Callable[[Log], Log] | None = None,
+    portable: bool = False,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
@@ -90,6 +91,8 @@ def count_keys(
         key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
             "integer" or "text" (of whole numbers, booleans, decimals and text).
         watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
+        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
+            same on each for one salt.
 
     Returns:
         Distinct keys with their number of units.
@@ -123,6 +126,7 @@ def count_keys(
         progress=progress,
         key_types=key_types,
         watch=watch,
+        portable=portable,
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
@@ -165,7 +169,7 @@ def _opened(source: object, wanted: CountRequest, engine: Engine) -> tuple[Count
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
     log = wanted.watch(open_log(source, wanted.read)).with_key_types(wanted.key_types)
-    check_unit_dtypes(log, wanted.unit_parts)
+    check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     log = log.with_unit(wanted.unit, wanted.unit_parts)
     return choose_engine(log, wanted, engine), log

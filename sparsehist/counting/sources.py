@@ -26,7 +26,7 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Files, Query
-from sparsehist.counting.tuples import part_of_tuple, tuple_text
+from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
 
@@ -517,11 +517,13 @@ def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
     return (log.files[0] if len(log.files) == 1 else None), None
 
 
-def check_unit_dtypes(log: Log, units: Sequence[str]) -> None:
-    """Refuse columns of the unit whose values cannot be compared exactly, or have no text form in a tuple."""
+def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
+    """Refuse columns of the unit whose values cannot be compared exactly, or have no text form that is needed."""
     for unit in units:
         _check_unit_dtype(unit, log.dtypes[unit])
-        if len(units) > 1:
+        if portable:
+            check_portable(unit, log.dtypes[unit])
+        elif len(units) > 1:
             part_of_tuple(unit, log.dtypes[unit])
 
 

@@ -3,6 +3,23 @@
 A part is written as a letter for its type, its length in bytes, a colon and its value: the 20,484th day and the
 number 17 are `d5:20484i2:17`. No other tuple is written so, since the length says where a part ends. Polars and
 DuckDB write the same. A tuple with a part that is null or empty is null, as a single column would be.
+
+| letter | type | value |
+|---|---|---|
+| s | text | the UTF-8 as it is |
+| i | whole number of any width | decimal digits, `-` before negative ones |
+| d | date | days since 1970-01-01, as a whole number |
+| u | time stamp, with or without a zone | microseconds since 1970-01-01 (UTC), as a whole number |
+| n | time stamp that counts nanoseconds | these, as a whole number |
+| b | boolean | `true` or `false` |
+| x | bytes | lower-case hexadecimal digits |
+
+**The portable order.** With `portable=True` a unit keeps the keys that come first by SHA-256 of one text in UTF-8:
+the 32 lower-case hexadecimal digits of the bounding salt; the unit, a part or the parts of a tuple; the parts of the
+key, each in the canonical type of the domain. Digests are compared as unsigned bytes, which is how their lower-case
+hexadecimal digits compare. No two (unit, key) pairs give one text, and digests that agree are not to be expected
+before 2¹²⁸ of them. For the salt 00…0f, the unit 7 and the key "é" the text is
+`000102030405060708090a0b0c0d0e0fi1:7s2:é`. Nanoseconds have no portable form: not every engine holds them.
 """
 
 from __future__ import annotations
@@ -15,7 +32,7 @@ from sparsehist.errors import DataError
 
 # For each type its letter, and how DuckDB writes a value.
 _TEXT = ("s", "nullif(cast({} as varchar), '')")
-_EPOCHS = {"ms": ("m", "epoch_ms"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_ns")}
+_EPOCHS = {"ms": ("u", "epoch_us"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_ns")}
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
@@ -60,7 +77,9 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
     value = pl.col(name)
     if dtype == pl.Binary:
         value = value.bin.encode("hex")
-    elif dtype == pl.Date or isinstance(dtype, pl.Datetime):
+    elif isinstance(dtype, pl.Datetime):
+        value = value.dt.epoch("ns" if dtype.time_unit == "ns" else "us")
+    elif dtype == pl.Date:
         value = value.to_physical()
     text = value.cast(pl.String)
     if letter in "sx":
@@ -84,3 +103,34 @@ def tuple_sql(columns: Sequence[tuple[str, str, pl.DataType]]) -> str:
         text = form.format(written)
         parts.append(f"'{letter}' || strlen({text}) || ':' || {text}")
     return f"({' || '.join(parts)})"
+
+
+def order_sql(unit: pl.DataType | None, key: Sequence[pl.DataType]) -> str:
+    """Write the SHA-256 that puts a unit's keys in the portable order, in DuckDB's SQL.
+
+    Args:
+        unit: Dtype of the unit; None if it is a tuple that is written as text already.
+        key: Canonical dtype of each key column.
+
+    Returns:
+        An expression over salt, a blob; unit; and key, a struct where it has several columns.
+
+    Example:
+        >>> order_sql(None, [pl.String()])
+        "sha256(lower(hex(salt)) || unit || ('s' || strlen(nullif(cast(key as varchar), '')) || ':' || ..."
+    """
+    columns = [f"struct_extract(key, 'key_{i}')" for i in range(len(key))] if len(key) > 1 else ["key"]
+    cells = tuple_sql([(column, "key", dtype) for column, dtype in zip(columns, key, strict=True)])
+    written = "unit" if unit is None else tuple_sql([("unit", "unit", unit)])
+    return f"sha256(lower(hex(salt)) || {written} || {cells})"
+
+
+def check_portable(name: str, dtype: pl.DataType) -> None:
+    """Refuse a unit that not every engine can write.
+
+    Raises:
+        DataError: If its values have no portable form; names what to do.
+    """
+    letter, _ = part_of_tuple(name, dtype)
+    if letter == "n":
+        raise DataError(f"unit column {name!r} counts nanoseconds, which no portable order has: cast to microseconds")

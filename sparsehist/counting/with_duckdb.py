@@ -19,6 +19,7 @@ from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.memory import available_memory
 from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.counting.tuples import order_sql
 from sparsehist.domain.base import key_names
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
@@ -102,17 +103,27 @@ def _pairs(session: CountingSession, log: Log, wanted: CountRequest) -> None:
     load(session, log, wanted)
     wanted.report("sorting")
     session.run("count_pairs")
+    make_order(session.connection, log, wanted)
     if session.run("count_missing_units").fetchall()[0][0]:
         if wanted.on_null == "error":
             raise missing_error(wanted.columns[0], "unit")
         session.run("count_drop_missing_units")
 
 
+def make_order(connection: duckdb.DuckDBPyConnection, log: Log, wanted: CountRequest) -> None:
+    """Make the macro salted_hash, by which the keys of a unit are put in order."""
+    if not wanted.portable:
+        connection.execute(statement("count_hash"))
+        return
+    unit = None if wanted.unit in log.tuples else log.dtypes[wanted.columns[0]]
+    order = order_sql(unit, wanted.domain.dtypes)
+    connection.execute(f"create or replace macro salted_hash(salt, unit, key) as {order}")
+
+
 def _bounded(session: CountingSession, table: str, wanted: CountRequest) -> CountingSession:
     """Find out which pairs of a table count."""
     wanted.report("bounding")
     session.connection.table(table).create_view("bounded", replace=True)
-    session.run("count_hash")
     weights = pl.DataFrame(wanted.weights, schema={"weight": pl.Int64, "most": pl.Int64}, orient="row")
     session.connection.register("weights", weights)
     session.run("count_cutoffs", max_keys=wanted.max_keys, most_keys=wanted.most_keys, salt=wanted.salt)
@@ -160,9 +171,11 @@ def load(session: CountingSession, log: Log, wanted: CountRequest) -> None:
     key = parts[0]
     if len(parts) > 1:
         key = "struct_pack(" + ", ".join(f"key_{i} := {part}" for i, part in enumerate(parts)) + ")"
-    unit = "c0"
-    if log.dtypes[wanted.columns[0]] in (pl.String, pl.Categorical, pl.Enum):
+    unit, dtype = "c0", log.dtypes[wanted.columns[0]]
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
         unit = "nullif(cast(c0 as varchar), '')"
-    elif log.dtypes[wanted.columns[0]] == pl.Binary:
+    elif dtype == pl.Binary:
         unit = "nullif(c0, ''::blob)"
+    elif wanted.portable and isinstance(dtype, pl.Datetime) and source.types[0] == "BIGINT":
+        unit = "make_timestamp(c0 * 1000)" if dtype.time_unit == "ms" else "make_timestamp(c0)"
     source.project(f"{unit} as unit, {key} as key").create_view("log")

@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
+import duckdb
 import numpy as np
 import polars as pl
 
 from sparsehist.counting import bounding
 from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
-from sparsehist.counting.codes import CODE_BITS, Codes32, Keys, Units, by_first_bits, first_of_runs
+from sparsehist.counting.codes import CODE_BITS, Codes32, Keys, Units, by_first_bits, first_of_runs, taken
 from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.counting.with_duckdb import make_order, packed
 from sparsehist.domain.base import key_names
+from sparsehist.store.statements import statement
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
 PART_ROWS = 1 << 15
@@ -133,7 +136,7 @@ def _bounded(log: Log, wanted: CountRequest) -> Bounded:
     bits = min(max((sum(codes.size for _, codes in rows) // PART_ROWS).bit_length(), 1), MOST_PART_BITS)
     parted = list(in_threads(partial(_parted, cell_of=cell_of[places], bits=bits), rows, threads))
     wanted.report("bounding")
-    order = _Order(cells, units, wanted)
+    order = (_PortableOrder if wanted.portable else _Order)(cells, units, log, wanted)
 
     def bound(part: int) -> tuple[Pairs, BoolArray]:
         pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
@@ -212,20 +215,25 @@ def _pairs(rows: Sequence[tuple[WordArray, Codes32, slice]], bits: int) -> Pairs
 class _Order:
     """Hashes that put the keys of a unit in order. Secret."""
 
-    def __init__(self, cells: pl.DataFrame, units: Units, wanted: CountRequest) -> None:
+    def __init__(self, cells: pl.DataFrame, units: Units, log: Log, wanted: CountRequest) -> None:
+        del log
         self._cells, self._units, self._salt = cells, units, wanted.salt
         self._keys: WordArray | None = None
         self._lock = Lock()
 
-    def hashes(self, units: WordArray, sizes: IndexArray, cells: Codes32) -> WordArray:
-        """Hash pairs, given units and how many each has, and the cells of the pairs."""
+    def first(self, units: WordArray, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
+        """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
+        hashes = self._hashes(units, sizes, cells)
+        return bounding.first_keys(_groups(sizes), hashes, max_keys, lambda tied: self._ranks(cells[tied]))
+
+    def _hashes(self, units: WordArray, sizes: IndexArray, cells: Codes32) -> WordArray:
         with self._lock:
             if self._keys is None:
                 self._keys = bounding.salted_hash(self._cells, self._salt, b"key")
         own = bounding.salted_hash(self._units.values(units).to_frame("unit"), self._salt, b"unit")
         return bounding.mix(np.repeat(own, sizes), self._keys[cells])
 
-    def ranks(self, cells: Codes32) -> Codes32:
+    def _ranks(self, cells: Codes32) -> Codes32:
         """Rank cells by value, equal ones alike."""
         ordered = np.sort(cells)
         tied = ordered[first_of_runs(ordered)]
@@ -235,7 +243,38 @@ class _Order:
         return rank[np.searchsorted(tied, cells)]
 
 
-def _counting(pairs: Pairs, order: _Order, max_keys: int) -> BoolArray:
+class _PortableOrder:
+    """The order that every engine knows, by SHA-256, which DuckDB has and Polars has not. Secret."""
+
+    def __init__(self, cells: pl.DataFrame, units: Units, log: Log, wanted: CountRequest) -> None:
+        self._cells, self._units, self._salt = packed(cells), units, wanted.salt
+        self._connection = duckdb.connect(":memory:")
+        make_order(self._connection, log, wanted)
+
+    def first(self, units: WordArray, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
+        """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
+        number = _groups(sizes)
+        pairs = pl.DataFrame(
+            {
+                "place": np.arange(cells.size),
+                "number": number,
+                "unit": taken(self._units.values(units), number),
+                "key": taken(self._cells, cells),
+            }
+        )
+        with self._connection.cursor() as cursor:  # threads need one each
+            cursor.register("pairs", pairs)
+            asked = {"most_keys": max_keys, "salt": self._salt}
+            kept: BoolArray = cursor.execute(statement("count_first"), asked).fetchnumpy()["kept"]
+        return kept
+
+
+def _groups(sizes: IndexArray) -> Codes32:
+    """Number the unit of each pair."""
+    return np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
+
+
+def _counting(pairs: Pairs, order: _Order | _PortableOrder, max_keys: int) -> BoolArray:
     """Mark the pairs that count: units above the bound keep the first ones in their own order."""
     counts = np.ones(pairs.cells.size, dtype=bool)
     sizes = pairs.sizes
@@ -244,7 +283,5 @@ def _counting(pairs: Pairs, order: _Order, max_keys: int) -> BoolArray:
         sizes = sizes[over]
         rows = np.arange(sizes.sum()) + np.repeat(pairs.starts[over] - np.cumsum(sizes) + sizes, sizes)
         cells = pairs.cells[rows]
-        group = np.repeat(np.arange(over.size, dtype=np.uint32), sizes)
-        hashes = order.hashes(pairs.units[over], sizes, cells)
-        counts[rows] = bounding.first_keys(group, hashes, max_keys, lambda tied: order.ranks(cells[tied]))
+        counts[rows] = order.first(pairs.units[over], sizes, cells, max_keys)
     return counts

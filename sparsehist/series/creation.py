@@ -44,6 +44,7 @@ from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, create_store, is_store, write_series_files
 from sparsehist.store.layout import spill_directory
+from sparsehist.store.support import BOUNDING, salt_for
 
 _PATIENCE = 60.0
 """Seconds at least to wait for the store once a log is counted: what others hold it for is short."""
@@ -68,6 +69,7 @@ def create(
     most_keys: int | None = None,
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
+    portable: bool = False,
     if_exists: str = "error",
     accept_changed_source: bool = False,
     engine: Engine = "auto",
@@ -113,6 +115,9 @@ def create(
             cast in their SELECT.
         unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
             that nobody did; SQL's `unverified = true`.
+        portable: Let a unit with too many keys keep those that every engine would choose, by SHA-256, so that one log
+            and one salt give the same counts on Polars, DuckDB, Spark and warehouses. Each engine has a faster order
+            of its own. Releases say it.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
             was made from. Files are told by paths, sizes and times, and read only where these differ; rows are read.
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
@@ -141,7 +146,7 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types, unverified=unverified,
+        key_types=key_types, unverified=unverified, portable=portable,
     )  # fmt: skip
     if not isinstance(source, (str, os.PathLike, list, tuple, Files)):
         checked = isinstance(source, Query) and not unverified
@@ -173,9 +178,9 @@ def create(
             salt = rng.bytes(16)
             counted = count_keys(
                 source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
-                salt=salt, on_null=on_null, on_outside=on_outside, key_types=key_types, weights=declaration.touched,
-                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=spill, progress=report,
-                watch=trace.watch,
+                salt=salt_for(BOUNDING, salt), on_null=on_null, on_outside=on_outside, key_types=key_types,
+                weights=declaration.touched, engine=engine, memory_limit=memory_limit, threads=threads,
+                temporary_directory=spill, progress=report, watch=trace.watch, portable=portable,
             )  # fmt: skip
             source_text = trace.finish().as_text()
             # Engines give rows in any order; a reproducible store needs one.

@@ -140,6 +140,7 @@ class Declaration:
         source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
             was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
             Arrow stream, counts); empty for files. No part of what makes two declarations equal.
+        portable: Whether units keep their keys in the order that every engine knows.
         steps: Of a running series, how many may be appended; None for a log that is counted once.
     """
 
@@ -158,6 +159,7 @@ class Declaration:
     unverified: bool = False
     key_types: tuple[tuple[str, str], ...] = ()
     source: str = field(default="", compare=False)
+    portable: bool = False
     steps: int | None = None
 
     @property
@@ -228,6 +230,7 @@ class Declaration:
             "unverified": self.unverified,
             "key_types": dict(self.key_types),
             "source": self.source,
+            "portable": self.portable,
         }
 
 
@@ -255,6 +258,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         unverified=stored.get("unverified", False),
         key_types=tuple(stored.get("key_types", {}).items()),
         source=stored.get("source", ""),
+        portable=stored.get("portable", False),
         steps=stored.get("steps"),
     )
 
@@ -285,6 +289,7 @@ def declare(
     most_keys: int | None = None,
     unverified: bool = False,
     key_types: Mapping[str, str] | None = None,
+    portable: bool = False,
 ) -> Declaration:
     """Check the parameters of a new series.
 
@@ -318,6 +323,7 @@ def declare(
         most_keys=_checked_most_keys(bounding, most_keys, max_keys, load_family(stored, max_keys)),
         unverified=checked_choice("unverified", unverified, (False, True)),
         key_types=tuple(sorted(checked_key_types(key_types, columns).items())),
+        portable=checked_choice("portable", portable, (False, True)),
     )
 
 

@@ -43,6 +43,7 @@ class Metadata:
         cap: Of the series, exact text.
         bounding: "share" where a unit with more than max_keys keys counts towards all of them; else left out.
         most_keys: Keys to which a unit is cut then.
+        portable: True where units keep their keys in the order that every engine knows; else left out.
         epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
         source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
@@ -77,6 +78,7 @@ class Metadata:
     cap: str | None
     bounding: str | None = None
     most_keys: int | None = None
+    portable: bool | None = None
     epsilon_delta: str | None = None
     verified: bool | None = None
     source: str | None = None
@@ -232,6 +234,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "cap": declaration.cap_text,
         "bounding": None if declaration.most_keys is None else declaration.bounding,
         "most_keys": declaration.most_keys,
+        "portable": declaration.portable or None,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),

@@ -33,6 +33,9 @@ from sparsehist.store.records import RegisteredFile
 from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 
 SUPPORT = "support"
+# What salts are for: which keys a unit keeps, which a warehouse or a cluster that counts gets to know; in which order
+# keys of equal count stand; and which keys there are. The last two stay with the store and what it writes.
+BOUNDING, ORDER, _SUPPORT = b"bounding", b"order", b"support-keys"
 _MAGIC = int.from_bytes(b"SHSUPPRT", "little")
 _HEADER_WORDS = 4
 _WRITTEN_AT_ONCE = 1 << 20
@@ -45,6 +48,16 @@ _MASKS = [(1 << 8 * n) - 1 for n in range(_WORD + 1)]  # of n bytes
 _BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache of a core
 
 
+def salt_for(purpose: bytes, secret: bytes) -> bytes:
+    """Derive the salt for one purpose from the secret of a series; one tells nothing of another.
+
+    Args:
+        purpose: BOUNDING, ORDER or SUPPORT.
+        secret: What the store keeps.
+    """
+    return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()
+
+
 def hash_keys(keys: pl.DataFrame, salt: bytes) -> WordArray:
     """Hash every row of a frame.
 
@@ -55,8 +68,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes) -> WordArray:
     Returns:
         Shape (n,), uint64.
     """
-    digest = hashlib.blake2b(salt, digest_size=16, person=b"support-keys").digest()
-    seeds = np.frombuffer(digest, dtype="<u8")
+    seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
     for column in keys.iter_columns():
         promise(column.null_count() == 0, "a key without a value")

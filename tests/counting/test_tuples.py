@@ -29,7 +29,7 @@ VECTORS = [
     (pl.Binary(), b"\xff\x00", "x4:ff00"),
     (pl.Date(), dt.date(2026, 1, 31), "d5:20484"),
     (pl.Date(), dt.date(1, 1, 1), "d7:-719162"),
-    (pl.Datetime("ms"), dt.datetime.fromisoformat("1970-01-01T00:00:01"), "m4:1000"),
+    (pl.Datetime("ms"), dt.datetime.fromisoformat("1970-01-01T00:00:01"), "u7:1000000"),
     (pl.Datetime("us"), dt.datetime.fromisoformat("1969-12-31T23:59:59"), "u8:-1000000"),
     (pl.Datetime("ns"), dt.datetime.fromisoformat("1970-01-01T00:00:01"), "n10:1000000000"),
     (pl.String(), "", None),

@@ -1,0 +1,93 @@
+"""One log and one salt have one histogram, whatever counts it."""
+
+import datetime as dt
+import hashlib
+
+import duckdb
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting.tuples import order_sql
+from sparsehist.errors import DataError
+from tests.counting.logs import ENGINES, SALT, a_log, count
+from tests.counting.one_histogram import CASES, counts_by_hand, digest, encoded
+from tests.counting.test_deletion import assert_deletions_change_nothing_else
+
+# The texts that are hashed, and their SHA-256; every engine has to have the same.
+VECTORS = [
+    ((7,), ("é",), "i1:7s2:é", "3f676eaa6821a917"),
+    (("7",), ("é\0",), "s1:7s3:é\0", "040b1cfcffd8fc38"),
+    ((-5,), (2**64 - 1,), "i2:-5i20:18446744073709551615", "c41a63e9002446ab"),
+    ((dt.date(1969, 12, 31),), ("a ",), "d2:-1s2:a ", "519705fbccba674c"),
+    ((dt.datetime.fromisoformat("1969-12-31T23:59:59"),), (True,), "u8:-1000000b4:true", "7fb569b63c8b15a7"),
+    ((dt.date(2026, 1, 31), "::1"), (17, "i1:7"), "d5:20484s3:::1i2:17s4:i1:7", "a805102cde71b0db"),
+]
+
+
+def _by(engine, salt=SALT):
+    def counted(case):
+        told = {"portable": True, "engine": engine, "on_null": "drop", "on_outside": "drop", "salt": salt}
+        return {row[:-1]: row[-1] for row in count(case.log, **case.declared, **told).frame.rows()}
+
+    return counted
+
+
+# For each engine a function of a case that gives counts by key; an engine that is not there skips.
+COUNTED = {"polars": _by("polars"), "duckdb": _by("duckdb")}
+
+
+@pytest.mark.parametrize("engine", COUNTED)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_engine_counts_what_is_counted_by_hand(engine, case):
+    """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
+    assert COUNTED[engine](case) == counts_by_hand(case)
+
+
+def test_the_cases_are_bounded():
+    """Where nothing is cut, or all that is cut is alike, the test above would see no order."""
+    for case in CASES.values():
+        assert _by("polars", SALT[::-1])(case) != counts_by_hand(case)
+
+
+@pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
+def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
+    """DuckDB and plain Python hash the text that stands here."""
+    whole = SALT.hex() + text
+    assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
+    assert digest(unit, key).hex().startswith(sha256)
+    columns = [pl.Series(f"key_{i}", [part]) for i, part in enumerate(key)]
+    of_unit, is_tuple = pl.Series("unit", unit[:1]), len(unit) > 1
+    if is_tuple:
+        of_unit = pl.Series("unit", ["".join(map(encoded, unit))])
+    cell = pl.DataFrame(columns).to_struct("key") if len(key) > 1 else columns[0].alias("key")
+    connection = duckdb.connect()
+    connection.register("frame", pl.DataFrame([pl.Series("salt", [SALT]), of_unit, cell]))
+    sql = order_sql(None if is_tuple else of_unit.dtype, [column.dtype for column in columns])
+    assert connection.sql(f"select {sql} from frame").fetchall() == [(digest(unit, key).hex(),)]
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_deleting_a_unit_changes_nothing_for_the_others(engine):
+    """In the portable order too, a unit leaves no trace in what others keep."""
+    assert_deletions_change_nothing_else(engine, a_log(200, 12), max_keys=3, portable=True)
+
+
+def test_a_series_says_that_it_is_portable():
+    """It is declared, stays declared, and stands in the metadata of what is released; salts are told apart."""
+    declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)", "seed": 1}
+    series = sh.create(":memory:", a_log(), name="queries", portable=True, **declared)
+    assert series.declaration.portable
+    assert series.release("public", level=1).metadata["portable"] is True
+    other = sh.create(":memory:", a_log(), name="queries", **declared)
+    assert "portable" not in other.release("public", level=1).metadata
+
+
+def test_a_unit_without_a_portable_form_is_refused():
+    """Nanoseconds and times of day; the same log is counted in the order of the engine."""
+    log = pl.DataFrame({"user_id": [1], "query": ["a"]}).with_columns(pl.col("user_id").cast(pl.Datetime("ns")))
+    with pytest.raises(DataError, match=r"'user_id'.*cast to microseconds"):
+        count(log, portable=True)
+    with pytest.raises(DataError, match="cast it to text"):
+        count(log.with_columns(user_id=pl.lit(dt.time(1))), portable=True)
+    assert count(log).frame.height == 1

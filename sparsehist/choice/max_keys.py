@@ -12,6 +12,7 @@ Source: our own derivation; the table of one cell a unit has sensitivity 1 whate
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.contract import SALT_BYTES, CheckedQuery, Choice, Counts, Query
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
@@ -236,13 +237,15 @@ def _profile(
         with home._hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))
         pairs = list_pairs(
-            source, unit=present(first.unit), key=first.key, domain=first.domain, on_null=first.on_null,  # type: ignore[arg-type]
+            source, unit=present(first.unit), key=first.key, domain=first.domain,
+            salt=secrets.token_bytes(SALT_BYTES), on_null=first.on_null,  # type: ignore[arg-type]
             on_outside=first.on_outside, temporary_directory=spill, progress=report, **counted,  # type: ignore[arg-type]
         )  # fmt: skip
     names = key_names(first.domain.columns)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))
     sizes = (
-        pairs.join(marked, on=names, how="left")
+        pairs.frame()
+        .join(marked, on=names, how="left")
         .group_by("unit")
         .agg(keys=pl.len(), largest=pl.col("among").sum())
         .filter(pl.col("largest") > 0)

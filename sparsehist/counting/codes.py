@@ -12,21 +12,21 @@ its dictionaries need be looked up.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 import polars as pl
 
+from sparsehist.counting.contract import Codes32
 from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
-
-Codes32: TypeAlias = "NDArray[np.uint32]"
 
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
@@ -307,17 +307,22 @@ def _restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     return values if dtype in (pl.String, pl.Categorical, pl.Enum) else values.cast(dtype)
 
 
+def multiplier_of(salt: bytes) -> np.uint64:
+    """The odd number by which units are multiplied."""
+    digest = hashlib.blake2b(b"multiplier", key=salt, digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little") | 1)
+
+
 class Units:
     """Units as numbers of 64 bits, equal where units are equal, whose first bits are even. Secret.
 
-    A whole number needs no code, and any other unit has one; either is multiplied by a random odd number, which is a
+    A whole number needs no code, and any other unit has one; either is multiplied by a secret odd number, which is a
     bijection and spreads numbers of any pattern.
     """
 
-    def __init__(self, dtype: pl.DataType) -> None:
-        multiplier = secrets.randbits(64) | 1
-        self._multiplier = np.uint64(multiplier)
-        self._inverse = np.uint64(pow(multiplier, -1, 2**64))
+    def __init__(self, dtype: pl.DataType, salt: bytes) -> None:
+        self._multiplier = multiplier_of(salt)
+        self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
         self._dtype = dtype
         self._table = None if whole(dtype) else Codes(pl.String())
 

@@ -6,14 +6,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DeclarationError
+from sparsehist.typing import IndexArray, NDArray
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Choice = Literal["error", "drop"]
+Codes32: TypeAlias = "NDArray[np.uint32]"
 SALT_BYTES = 16
 KEY_TYPES = ("date", "integer", "text")
 
@@ -84,6 +89,40 @@ class Counts:
 
     frame: Any = field(repr=False)
     count: str = "count"
+
+
+@dataclass(frozen=True, repr=False)
+class UnitPairs:
+    """Distinct pairs of a unit and a key, those of a unit side by side. Secret.
+
+    Attributes:
+        units: All different.
+        sizes: How many pairs each unit has, at least one; shape (units,).
+        codes: Row of the key of each pair among `keys`; shape (pairs,).
+        keys: All different, and maybe some of no pair; columns key_0, …
+    """
+
+    units: pl.Series
+    sizes: IndexArray
+    codes: Codes32
+    keys: pl.DataFrame
+
+    @classmethod
+    def of_frame(cls, pairs: pl.DataFrame) -> UnitPairs:
+        """From columns unit, key_0, …; one row per pair."""
+        keys = pairs.drop("unit").unique()
+        numbers = keys.with_row_index("code")
+        coded = pairs.join(numbers, on=keys.columns, how="left").select("unit", pl.col("code").cast(pl.UInt32))
+        by_unit = coded.group_by("unit").agg("code")
+        codes = by_unit["code"].explode() if by_unit.height else coded["code"]
+        return cls(by_unit["unit"], by_unit["code"].list.len().cast(pl.Int64).to_numpy(), codes.to_numpy(), keys)
+
+    def frame(self) -> pl.DataFrame:
+        """Columns unit, key_0, …; one row per pair."""
+        import numpy as np  # not for declarations
+
+        units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
+        return self.keys[self.codes].insert_column(0, units.alias("unit"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars
-from sparsehist.counting.contract import SALT_BYTES, Choice, CountedKeys, CountRequest, Counts, request
+from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.memory import available_memory, memory_needed
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
@@ -28,7 +28,7 @@ class CountingEngine(Protocol):
         """Name the engine and its version."""
         ...
 
-    def kept_pairs(self, log: Log, wanted: CountRequest) -> pl.DataFrame:
+    def kept_pairs(self, log: Log, wanted: CountRequest) -> UnitPairs:
         """List the (unit, key) pairs that count."""
         ...
 
@@ -143,6 +143,7 @@ def list_pairs(
     unit: str | Sequence[str],
     key: Sequence[str],
     domain: Domain,
+    salt: bytes,
     on_null: Choice,
     on_outside: Choice,
     engine: Engine,
@@ -150,13 +151,13 @@ def list_pairs(
     threads: int | None,
     temporary_directory: Path,
     progress: Callable[[str], None],
-) -> pl.DataFrame:
-    """List the distinct pairs of a unit and a key of the domain, without a bound: columns unit, key_0, …; secret.
+) -> UnitPairs:
+    """List the distinct pairs of a unit and a key of the domain, without a bound.
 
-    For logs that go on. Arguments and errors are those of `count_keys`, but the source may be empty and no `Counts`.
+    Arguments and errors are those of `count_keys`, but the source may be empty and no `Counts`.
     """
     wanted = request(
-        unit=unit, key=key, max_keys=_UNBOUNDED, domain=domain, salt=bytes(SALT_BYTES), on_null=on_null,
+        unit=unit, key=key, max_keys=_UNBOUNDED, domain=domain, salt=salt, on_null=on_null,
         on_outside=on_outside, memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory,
         progress=progress,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest
+from sparsehist.counting.contract import CountRequest, UnitPairs
 from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.memory import available_memory
@@ -64,12 +64,12 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 
 
-def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """List the pairs that count: columns unit, key_0, …."""
+def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
+    """List the pairs that count."""
     with engine_errors(log.label, log), open_session(wanted) as session:
         _pairs(session, log, wanted)
         kept = _bounded(session, _place(session, wanted), wanted).read("count_kept_pairs", salt=wanted.salt)
-        return _cells(kept["key"], wanted).select(kept["unit"], pl.all())
+        return UnitPairs.of_frame(_cells(kept["key"], wanted).select(kept["unit"], pl.all()))
 
 
 def _cells(keys: pl.Series, wanted: CountRequest) -> pl.DataFrame:

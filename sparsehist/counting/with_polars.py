@@ -21,8 +21,8 @@ import polars as pl
 
 from sparsehist.counting import bounding
 from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
-from sparsehist.counting.codes import CODE_BITS, Codes32, Keys, Units, by_first_bits, first_of_runs, taken
-from sparsehist.counting.contract import CountRequest
+from sparsehist.counting.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
+from sparsehist.counting.contract import Codes32, CountRequest, UnitPairs
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.with_duckdb import make_order, packed
@@ -112,15 +112,16 @@ def _add(totals: IntArray, waiting: Sequence[tuple[Codes32, IntArray | None]]) -
         totals += added.astype(np.int64, copy=False)  # whole numbers, also where doubles add them up
 
 
-def kept_pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """List the pairs that count: columns unit, key_0, …."""
+def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
+    """List the pairs that count; units that are whole numbers in the order of their numbers."""
     bounded = _bounded(log, wanted)
-    units, cells = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint32)]
+    units, sizes, cells = [np.empty(0, dtype=np.uint64)], [np.empty(0, np.intp)], [np.empty(0, dtype=np.uint32)]
     for pairs, counts in bounded.parts:
-        units.append(np.repeat(pairs.units, pairs.sizes)[counts])
+        units.append(pairs.units)
+        sizes.append(pairs.sizes if counts.all() else np.add.reduceat(counts, pairs.starts, dtype=np.intp))
         cells.append(pairs.cells[counts])
-    kept = bounded.cells[np.concatenate(cells)]
-    return kept.select(bounded.units.values(np.concatenate(units)).alias("unit"), pl.all())
+    values = bounded.units.values(np.concatenate(units))
+    return UnitPairs(values, np.concatenate(sizes), np.concatenate(cells), bounded.cells)
 
 
 def _bounded(log: Log, wanted: CountRequest) -> Bounded:
@@ -153,7 +154,7 @@ def _cores() -> int:
 def _read(log: Log, wanted: CountRequest, threads: int) -> tuple[Units, Keys, list[Rows]]:
     """Read the log batch by batch into numbers of units and codes of keys; besides, what these stand for."""
     unit, *key = wanted.columns
-    units, keys = Units(log.dtypes[unit]), Keys([log.dtypes[name] for name in key])
+    units, keys = Units(log.dtypes[unit], wanted.salt), Keys([log.dtypes[name] for name in key])
     incomplete: set[str] = set()
 
     def coded(piece: Piece) -> Rows:

@@ -9,14 +9,21 @@ rows up to that step; what others do, the engine that read the log, and the orde
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from sparsehist.counting.bounding import mix
+from sparsehist.counting.codes import multiplier_of
+from sparsehist.counting.contract import UnitPairs
+from sparsehist.running.runs import Added, Numbers, PairRun
 from sparsehist.running.step_files import StepFiles
 from sparsehist.store.support import hash_keys
+from sparsehist.typing import IntArray, WordArray
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
+_HASHED_AT_ONCE = 1 << 16
 
 
 def comparable_units(units: pl.Series) -> tuple[pl.Series, str]:
@@ -31,46 +38,109 @@ def comparable_units(units: pl.Series) -> tuple[pl.Series, str]:
     return (units.bin.encode("hex") if dtype == pl.Binary else units.cast(pl.String)), str(dtype)
 
 
-def digest_of(pairs: pl.DataFrame, salt: bytes) -> bytes:
-    """A keyed digest of distinct pairs, whatever their order."""
-    hashes = np.sort(hash_keys(pairs, salt))
-    return hashlib.blake2b(hashes.tobytes(), key=salt, digest_size=16, person=b"appended-pairs").digest()
+@dataclass(frozen=True, repr=False)
+class Day:
+    """The distinct pairs of a step, with keyed hashes of units and keys. Secret."""
+
+    pairs: UnitPairs
+    unit_kind: str
+    unit_hashes: WordArray
+    key_hashes: WordArray
+
+    @classmethod
+    def of_pairs(cls, pairs: UnitPairs, salt: bytes) -> Day:
+        """With units that can be compared with those of other steps."""
+        units, kind = comparable_units(pairs.units)
+        # A product with an odd number tells whole numbers apart as they are.
+        hashes = spread(units.to_numpy(), salt) if units.dtype == pl.Int64 else hash_keys(units.to_frame(), salt)
+        return cls(replace(pairs, units=units.alias("unit")), kind, hashes, hash_keys(pairs.keys, salt))
+
+    @property
+    def starts(self) -> IntArray:
+        """Where the pairs of each unit begin."""
+        return np.cumsum(self.pairs.sizes) - self.pairs.sizes
+
+    def digest(self, salt: bytes) -> bytes:
+        """A keyed digest of the pairs, whatever their order: two sums of hashes of all pairs, and how many there are.
+
+        Who knows no salt cannot aim at a sum; and a step that is taken for another one is not counted, no more.
+        """
+        sums = np.zeros(2, np.uint64)
+        units = np.repeat(self.unit_hashes, self.pairs.sizes)
+        for start in range(0, units.size, _HASHED_AT_ONCE):
+            block = slice(start, start + _HASHED_AT_ONCE)
+            hashes = mix(units[block], self.key_hashes[self.pairs.codes[block]])
+            sums += [hashes.sum(), mix(hashes, units[block]).sum()]
+        return hashlib.blake2b(
+            np.append(sums, np.uint64(units.size)).tobytes(), key=salt, digest_size=16, person=b"appended-pairs"
+        ).digest()
 
 
-def new_pairs(pairs: pl.DataFrame, files: StepFiles, max_keys: int, salt: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
+def added(day: Day, files: StepFiles, max_keys: int, salt: bytes) -> Added:
     """Choose the pairs of a step that count.
 
     Args:
-        pairs: Distinct; columns unit and key_0, …
+        day: The step.
         files: The steps before.
         max_keys: Keys that a unit may count towards over all steps.
         salt: Of the series.
-
-    Returns:
-        The keys that occur for the first time, columns key_0, …; and the pairs that count, columns unit and number of
-        the key, new keys numbered after the others.
     """
-    keys = pairs.drop("unit").columns
-    known = files.all_keys.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
-    # The few keys of a step are looked for among all, and not the other way round.
-    met = known.join(pairs.select(keys).unique(), on=keys, how="inner")
-    numbered = pairs.join(met, on=keys, how="left")
-    before = files.pairs_of(pairs["unit"])
-    fresh = numbered.join(before, on=["unit", "number"], how="anti")
-    used = before.group_by("unit").len("used")
-    fresh = fresh.join(used, on="unit", how="left").with_columns(
-        room=max_keys - pl.col("used").fill_null(0).cast(pl.Int64), asked=pl.len().over("unit").cast(pl.Int64)
-    )
-    over = fresh.filter((pl.col("asked") > pl.col("room")) & (pl.col("room") > 0))
-    order = pl.Series("order", hash_keys(over.select("unit", *keys), salt))
+    unit_numbers, new_texts, new_hashes = _numbered(day, files)
+    day, words = _in_order(day, spread(unit_numbers, salt))
+    numbers = files.known_keys.find(day.pairs.keys, day.key_hashes)
+    sizes, codes = day.pairs.sizes, day.pairs.codes
+    unit_of = np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
+    key_of = numbers[codes]
+    used, known = np.zeros(sizes.size, np.int64), np.zeros(codes.size, bool)
+    for run in files.pair_runs:
+        run.look_up(words, used, unit_of, key_of, known)
+    fresh, room = ~known, max_keys - used
+    asked = np.add.reduceat(fresh, day.starts, dtype=np.int64) if codes.size else used
+    kept = fresh & (asked <= room)[unit_of]
+    rows = np.flatnonzero(fresh & ((asked > room) & (room > 0))[unit_of])
+    kept[rows[_first_of_unit(day, rows, unit_of[rows], room)]] = True
+    sizes = np.add.reduceat(kept, day.starts, dtype=np.int64) if codes.size else used
+    new_codes = np.unique(codes[kept & (key_of < 0)])
+    new_codes = new_codes[np.argsort(day.key_hashes[new_codes])]
+    numbers[new_codes] = len(files.known_keys) + np.arange(new_codes.size)
+    pairs = PairRun.of_pairs(words[sizes > 0], sizes[sizes > 0], numbers[codes[kept]])
+    return Added(day.pairs.keys[new_codes], day.key_hashes[new_codes], new_texts, new_hashes, pairs)
+
+
+def _numbered(day: Day, files: StepFiles) -> tuple[IntArray, pl.DataFrame, WordArray]:
+    """Units as whole numbers; and those texts that have no number yet, with their hashes."""
+    units, hashes = day.pairs.units, day.unit_hashes
+    if units.dtype == pl.Int64:
+        return units.to_numpy(), units.clear().to_frame(), hashes[:0]
+    numbers = files.known_units.find(units.to_frame(), hashes)
+    new = np.flatnonzero(numbers < 0)
+    numbers[new] = len(files.known_units) + np.arange(new.size)
+    return numbers, units.gather(new).to_frame(), hashes[new]
+
+
+def spread(numbers: IntArray, salt: bytes) -> WordArray:
+    """One word for each whole number."""
+    return numbers.view(np.uint64) * multiplier_of(salt)
+
+
+def _in_order(day: Day, words: WordArray) -> tuple[Day, WordArray]:
+    """The same step with its units in the order of their words, as Polars has counted those that are numbers."""
+    if (words[1:] > words[:-1]).all():
+        return day, words
+    order, starts = np.argsort(words), day.starts
+    sizes = day.pairs.sizes[order]
+    rows = np.arange(day.pairs.codes.size) + np.repeat(starts[order] - np.cumsum(sizes) + sizes, sizes)
+    pairs = replace(day.pairs, units=day.pairs.units.gather(order), sizes=sizes, codes=day.pairs.codes[rows])
+    return replace(day, pairs=pairs, unit_hashes=day.unit_hashes[order]), words[order]
+
+
+def _first_of_unit(day: Day, rows: IntArray, unit_of: Numbers, room: IntArray) -> IntArray:
+    """Of pairs of units that have more of them than room, the places of those that come first."""
+    order = pl.Series(mix(day.unit_hashes[unit_of], day.key_hashes[day.pairs.codes[rows]]))
+    over = day.pairs.keys[day.pairs.codes[rows]].with_columns(unit=unit_of, order=order, room=room[unit_of])
     first = (
-        over.with_columns(order)
-        .sort("unit", "order", *keys)
+        over.with_row_index("place")
+        .sort("unit", "order", *day.pairs.keys.columns)
         .filter(pl.int_range(pl.len()).over("unit") < pl.col("room"))
-        .drop("order")
     )
-    kept = pl.concat([fresh.filter(pl.col("asked") <= pl.col("room")), first])
-    new_keys = kept.filter(pl.col("number").is_null()).select(keys).unique(maintain_order=True)
-    numbers = new_keys.with_row_index("new", offset=known.height).with_columns(pl.col("new").cast(pl.Int64))
-    counted = kept.join(numbers, on=keys, how="left").select("unit", number=pl.coalesce("number", "new"))
-    return new_keys, counted
+    return first["place"].to_numpy()

@@ -34,6 +34,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held, MakeGenerator
 from sparsehist.store import NewRound, PathRecord, Tracked
+from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
 from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral
@@ -204,7 +205,7 @@ class RunningPath:
         if not (tracked.position < 0).any():
             return tracked.position, all_keys.clear()
         keys = self.held.state.empty_keys(self.path_id).drop("cell")
-        found = self.files.numbers(keys)
+        found = self.files.known_keys.find(keys, hash_keys(keys, self.held.record.salt))
         known = tracked.position.copy()
         known[known < 0] = found
         return known, keys.filter(pl.Series(found < 0))

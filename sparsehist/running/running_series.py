@@ -10,8 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
-import polars as pl
-
 from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain
@@ -22,8 +20,8 @@ from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.running import running_round
-from sparsehist.running.appending import comparable_units, digest_of, new_pairs
-from sparsehist.running.step_files import StepFiles, write_step
+from sparsehist.running.appending import Day, added
+from sparsehist.running.step_files import StepFiles
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
@@ -128,14 +126,14 @@ class RunningSeries(StoredSeries):
             # The store is not held meanwhile: others may release.
             pairs = list_pairs(
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
+                salt=record.salt,
                 on_null=cast(Choice, declaration.on_null), on_outside=cast(Choice, declaration.on_outside),
                 engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=spill,
                 progress=report,
             )  # fmt: skip
-            units, kind = comparable_units(pairs["unit"])
-            pairs = pairs.with_columns(units)
-            digest = digest_of(pairs, record.salt)
             report("appending")
+            day = Day.of_pairs(pairs, record.salt)
+            kind, digest = day.unit_kind, day.digest(record.salt)
             # A log that was counted is not thrown away because somebody releases at this moment.
             with self._hold(max(wait or 0.0, self.store.wait, _PATIENCE)) as (state, record):
                 before = self._check_is_next(state, record, step)
@@ -145,13 +143,13 @@ class RunningSeries(StoredSeries):
                             f"step {step} of {self.name!r} was appended with other rows; its counts never change"
                         )
                     return
-                if before and pairs.height and kind != before[-1].unit_kind:
+                if before and pairs.sizes.size and kind != before[-1].unit_kind:
                     raise DataError(
                         f"units were {before[-1].unit_kind} in the steps before and are {kind} now: nobody could "
                         "tell which of them are the same; cast the column"
                     )
-                kind = kind if pairs.height or not before else before[-1].unit_kind
-                self._commit(state, record, pairs, NewStep(step - 1, digest, kind, (), who))
+                kind = kind if pairs.sizes.size or not before else before[-1].unit_kind
+                self._commit(state, record, day, NewStep(step - 1, digest, kind, (), who))
 
     def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
         """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""
@@ -162,12 +160,10 @@ class RunningSeries(StoredSeries):
             raise DeclarationError(f"steps are appended in order, and step {len(before) + 1} comes next, not {step}")
         return before
 
-    def _commit(self, state: State, record: SeriesRecord, pairs: pl.DataFrame, made: NewStep) -> None:
+    def _commit(self, state: State, record: SeriesRecord, day: Day, made: NewStep) -> None:
         files = StepFiles(state, record, self.declaration.domain.dtypes)
-        keys, counted = new_pairs(pairs, files, self.declaration.max_keys, record.salt)
-        new_units = counted.group_by("number").len("units")
-        written = write_step(state, record, made.step, keys=keys, new_units=new_units, pairs=counted)
-        state.commit_step(record, replace(made, files=written))
+        written, replaced = files.write(state, record, added(day, files, self.declaration.max_keys, record.salt))
+        state.commit_step(record, replace(made, files=written, replaced=replaced))
 
     def release(
         self,
@@ -283,7 +279,7 @@ class RunningSeries(StoredSeries):
         with self._hold(wait) as (state, record):
             if not state.is_finished(record):
                 files = StepFiles(state, record, self.declaration.domain.dtypes)
-                state.finish_series(record, files.pair_files, who=who)
+                state.finish_series(record, files.unit_files, who=who)
 
 
 def create_running(

@@ -1,27 +1,40 @@
 """What is kept of a running series: keys, new units of each key by step, and the (unit, key) pairs that counted.
 
-Three files a step, written once and vouched for in the transaction that appends it: the keys that occur for the first
-time, which are numbered in that order for good; for each key with new units its number and how many; and the pairs.
-The pairs are as secret as the log, and are erased when nothing more is to be appended.
+Of each step one file says for each key with new units its number and how many. Keys, which are numbered for good in
+the order in which they first occurred, texts of units, and pairs stand in a few runs each: a step adds one, in the
+place of some before it. All files are written once, and vouched for in the transaction that appends the step. Pairs
+and units are as secret as the log, and are erased when nothing more is to be appended.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from sparsehist.domain.base import key_names
-from sparsehist.errors import StoreDamagedError, raise_alone
+from sparsehist.errors import StoreDamagedError
+from sparsehist.running.runs import (
+    Added,
+    Numbering,
+    PairRun,
+    merged_numbering,
+    merged_pairs,
+    n_replaced,
+    numbering_run,
+)
 from sparsehist.store import RegisteredFile, SeriesRecord, State
 from sparsehist.store.private_files import check_file, disk_errors
 from sparsehist.typing import IntArray
 
-_KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEYS, _COUNTS, _UNITS, _PAIRS = "keys", "counts", "units", "pairs"
 
 
 class StepFiles:
@@ -30,35 +43,46 @@ class StepFiles:
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
         self._directory = record.directory
         self._schema = dict(zip(key_names(len(dtypes)), dtypes, strict=True))
-        self._files: dict[tuple[int, str], RegisteredFile] = {}
+        self._files: dict[str, dict[int, RegisteredFile]] = {part: {} for part in (_KEYS, _COUNTS, _UNITS, _PAIRS)}
         for path in state.paths(record):
-            for file in path.files:
-                step, part = file.name.rpartition("-")[2].split(".")
-                self._files[int(step), part] = file
+            for file in sorted(path.files, key=_step_of):
+                self._files[file.name.rpartition(".")[2]][_step_of(file)] = file
         self.n_steps = len(state.steps(record))
+        if len(self._files[_COUNTS]) != self.n_steps:
+            raise StoreDamagedError(f"{self._directory} is not the directory of a whole series; restore a backup")
 
     def __repr__(self) -> str:
         return f"StepFiles(steps={self.n_steps})"
 
     @property
-    def pair_files(self) -> list[str]:
+    def unit_files(self) -> list[str]:
         """Names of the files that say who counted."""
-        return [file.name for (_, part), file in self._files.items() if part == _PAIRS]
+        return [file.name for part in (_UNITS, _PAIRS) for file in self._files[part].values()]
+
+    @cached_property
+    def known_keys(self) -> Numbering:
+        """Every key that ever had a unit."""
+        return Numbering.read(self._paths(_KEYS))
+
+    @cached_property
+    def known_units(self) -> Numbering:
+        """Every text that is a unit."""
+        return Numbering.read(self._paths(_UNITS))
+
+    @cached_property
+    def pair_runs(self) -> list[PairRun]:
+        """The pairs that counted."""
+        return [PairRun.read(path) for path in self._paths(_PAIRS)]
 
     @cached_property
     def all_keys(self) -> pl.DataFrame:
-        """Every key that ever had a unit, by number."""
-        return pl.concat([pl.DataFrame(schema=self._schema), *map(self._frame, self._parts(_KEYS))])
+        """The keys by number."""
+        parts = [values.cast(pl.Schema(self._schema)) for values in self.known_keys.values()]
+        return pl.concat([pl.DataFrame(schema=self._schema), *parts])
 
     def keys(self, numbers: IntArray) -> pl.DataFrame:
         """Keys by their numbers, in the order asked."""
         return self.all_keys[numbers]
-
-    def numbers(self, keys: pl.DataFrame) -> IntArray:
-        """The number of each key, -1 for those that never had a unit."""
-        known = self.all_keys.with_row_index("number")
-        found = keys.select(list(self._schema)).join(known, on=list(self._schema), how="left", maintain_order="left")
-        return found["number"].cast(pl.Int64).fill_null(-1).to_numpy()
 
     def counts_at(self, steps: Sequence[int], n_keys: int) -> IntArray:
         """Running counts of all keys at some steps, ascending: shape (steps, keys)."""
@@ -85,61 +109,51 @@ class StepFiles:
                 counts[row[step]] = running
         return counts
 
-    def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """The pairs of some units that counted: columns unit and number of the key."""
-        wanted = units.unique().to_frame("unit").lazy()
-        pairs = [pl.scan_ipc(path) for path in self._parts(_PAIRS)]
-        if not pairs:
-            return pl.DataFrame(schema={"unit": units.dtype, "number": pl.Int64})
-        return pl.concat(pairs).join(wanted, on="unit", how="semi").collect()
-
     def _increments(self, last: int) -> Iterator[tuple[IntArray, IntArray]]:
-        for step in range(last + 1):
-            path = self._path(step, _COUNTS)
+        for path in self._paths(_COUNTS)[: last + 1]:
             with disk_errors(path):
                 numbers, units = np.fromfile(path, "<i8").reshape(2, -1)
             yield numbers, units
 
-    def _parts(self, part: str) -> list[Path]:
-        return [self._path(step, part) for step in range(self.n_steps)]
+    def _paths(self, part: str) -> list[Path]:
+        return [check_file(self._directory, file) for file in self._files[part].values()]
 
-    def _path(self, step: int, part: str) -> Path:
-        if (step, part) not in self._files:
-            raise StoreDamagedError(f"{self._directory} is not the directory of a whole series; restore a backup")
-        return check_file(self._directory, self._files[step, part])
+    def write(self, state: State, record: SeriesRecord, new: Added) -> tuple[list[RegisteredFile], list[str]]:
+        """Write what the next step adds; returns the files, and the names of those that they take the place of."""
+        numbers, units = np.unique(new.pairs.keys, return_counts=True)
+        content: dict[str, list[bytes | memoryview]] = {_COUNTS: [np.stack([numbers, units]).astype("<i8").tobytes()]}
+        replaced: list[str] = []
+        for part, values, hashes, known in (
+            (_KEYS, new.keys, new.key_hashes, self.known_keys),
+            (_UNITS, new.units, new.unit_hashes, self.known_units),
+        ):
+            if values.height:
+                n = n_replaced([run.num_rows for run in known.runs], values.height)
+                replaced += self._last(part, n)
+                run = merged_numbering([*known.runs[len(known.runs) - n :], numbering_run(values, hashes)])
+                content[part] = [_as_ipc(run)]
+        if new.pairs.keys.size:
+            n = n_replaced([run.keys.size for run in self.pair_runs], new.pairs.keys.size)
+            replaced += self._last(_PAIRS, n)
+            content[_PAIRS] = [*merged_pairs([*self.pair_runs[len(self.pair_runs) - n :], new.pairs]).parts()]
+        written = [
+            state.write_attachment(record, f"-{self.n_steps}.{part}", *parts) for part, parts in content.items()
+        ]
+        return written, replaced
 
-    def _frame(self, path: Path) -> pl.DataFrame:
-        try:
-            return pl.read_ipc(path).select(pl.col(n).cast(t) for n, t in self._schema.items())
-        except (pl.exceptions.PolarsError, OSError):
-            raise_alone(_altered(path))
-
-
-def write_step(
-    state: State, record: SeriesRecord, step: int, *, keys: pl.DataFrame, new_units: pl.DataFrame, pairs: pl.DataFrame
-) -> list[RegisteredFile]:
-    """Write the files of a step.
-
-    Args:
-        state: Held.
-        record: The series.
-        step: From 0.
-        keys: Those that occur for the first time; columns key_0, …
-        new_units: Columns number and units.
-        pairs: Columns unit and number.
-    """
-    columns = [new_units[name].cast(pl.Int64).to_numpy() for name in ("number", "units")]
-    counts = io.BytesIO(np.stack(columns).astype("<i8").tobytes())
-    parts = {_KEYS: _as_ipc(keys), _COUNTS: counts, _PAIRS: _as_ipc(pairs)}
-    return [state.write_attachment(record, f"-{step}.{part}", content.getbuffer()) for part, content in parts.items()]
+    def _last(self, part: str, n: int) -> list[str]:
+        names = [file.name for file in self._files[part].values()]
+        return names[len(names) - n :]
 
 
-def _as_ipc(frame: pl.DataFrame) -> io.BytesIO:
-    """In the oldest Arrow layout, which every later reader knows."""
-    sink = io.BytesIO()
-    frame.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-    return sink
+def _step_of(file: RegisteredFile) -> int:
+    return int(file.name.rpartition("-")[2].partition(".")[0])
 
 
-def _altered(path: Path) -> StoreDamagedError:
-    return StoreDamagedError(f"{path} was altered; restore the store from a backup")
+def _as_ipc(table: pa.Table) -> memoryview:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return memoryview(sink.getvalue())

@@ -170,6 +170,7 @@ def commit_step(
             "a step that was appended before",
         )
         _vouch(database, series_id, record.files, path_id)
+        _forget(database, series_id, record.replaced)
         insert_event(
             database,
             when,
@@ -189,8 +190,7 @@ def finish_series(
     with database.transaction():
         _claim(database, generation)
         database.change("forget_digests", series_id=directory.name)
-        for name in erased:
-            database.change("forget_file", series_id=directory.name, name=name)
+        _forget(database, directory.name, erased)
         insert_event(database, when, "finish series", generation=generation + 1, who=who, series_id=directory.name)
 
 
@@ -268,6 +268,11 @@ def insert_event(
 def _vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
     for file in files:
         database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
+
+
+def _forget(database: Database, series_id: str, names: Sequence[str]) -> None:
+    for name in names:
+        database.change("forget_file", series_id=series_id, name=name)
 
 
 def _opened(database: Database, path: int | NewPath) -> int:

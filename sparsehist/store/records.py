@@ -239,6 +239,7 @@ class NewStep:
         unit_kind: What units are compared as.
         files: In the directory of the series already; vouched for from now on.
         who: Asked for it; the user of the operating system where None.
+        replaced: Names of files that these take the place of.
     """
 
     step: int
@@ -246,6 +247,7 @@ class NewStep:
     unit_kind: str
     files: Sequence[RegisteredFile]
     who: str | None = None
+    replaced: Sequence[str] = ()
 
 
 class StepRecord(NamedTuple):

@@ -289,16 +289,21 @@ class State:
         """
         with self._committing():
             committing.commit_step(self._database, record.directory, record.path_id, step, self.generation, now())
+        self._remove(record, step.replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase some of its files."""
         with self._committing():
             committing.finish_series(self._database, record.directory, erased, self.generation, now(), who=who)
         self._database.rows("write_anew")
+        self._remove(record, erased)
+
+    def _remove(self, record: SeriesRecord, names: Sequence[str]) -> None:
+        """Remove files that nothing vouches for any more; those that a kill leaves go with the next opening."""
         with disk_errors(record.directory):
-            for name in erased:
+            for name in names:
                 (record.directory / name).unlink(missing_ok=True)
-            if self._durable:
+            if names and self._durable:
                 sync_directory(record.directory)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:

@@ -73,7 +73,7 @@ def kept_pairs(
             temporary_directory=Path(directory),
             **declared,
         )
-        rows = engine.kept_pairs(open_log(source, wanted.columns), wanted).rows()
+        rows = engine.kept_pairs(open_log(source, wanted.columns), wanted).frame().rows()
     assert len(rows) == len(set(rows))
     return set(rows)
 

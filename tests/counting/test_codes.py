@@ -11,7 +11,7 @@ from sparsehist.counting.batches import in_threads
 from sparsehist.counting.codes import Codes, Keys, LogColumn, Units, by_first_bits, first_of_runs, plain
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
-from tests.counting.logs import a_log, kept_pairs
+from tests.counting.logs import SALT, a_log, kept_pairs
 
 WORDS = pl.Series(["é", "e", "a text that no view holds inside itself", "ee", "", "梨", "x" * 300])
 FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
@@ -76,7 +76,7 @@ def test_a_table_without_comparison_would_be_caught(monkeypatch):
 @pytest.mark.parametrize("values", UNITS, ids=[f"{column.dtype}-{i}" for i, column in enumerate(UNITS)])
 def test_units_lead_back_to_their_values(values):
     """Numbering units and going back is the identity for every dtype, and equal units alone have equal numbers."""
-    units = Units(values.dtype)
+    units = Units(values.dtype, SALT)
     column = values.to_frame("x").select(plain("x", values.dtype))["x"]
     parts = [units.numbers(LogColumn(column[:2])), units.numbers(LogColumn(column[2:]))]
     found = np.concatenate([*parts, units.numbers(LogColumn(column, np.array([5, 0])))])

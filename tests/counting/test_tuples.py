@@ -103,7 +103,7 @@ def test_taking_one_tuple_out_leaves_the_others_as_they_are(engine, tmp_path):
             on_outside="drop", memory_limit=None, threads=None, temporary_directory=tmp_path, progress=None,
         )  # fmt: skip
         opened = open_log(log, wanted.read).with_unit(wanted.unit, wanted.unit_parts)
-        return set(ENGINES[engine].kept_pairs(opened, wanted).rows())
+        return set(ENGINES[engine].kept_pairs(opened, wanted).frame().rows())
 
     log = _log(300)
     whole = kept(log)

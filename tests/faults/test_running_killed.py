@@ -74,6 +74,10 @@ def check_running(store: Path, out: Path) -> int:
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"]
         counts = files.counts_at(range(steps), keys.len())
+        # What a step took the place of says who counted: it must not outlive the step.
+        known = {file.name for path in state.paths(record) for file in path.files}
+        rounds = {path.name for path in record.directory.glob("round-*")}
+        assert {path.name for path in record.directory.iterdir()} == known | rounds | {f.name for f in record.files}
     assert steps == 0 or (np.diff(counts, axis=0) >= 0).all()
     users = pl.concat([day(step) for step in range(1, steps + 1)]) if steps else day(1).clear()
     pairs = users.unique().group_by("user").len().select(pl.col("len").clip(upper_bound=3).sum()).item()

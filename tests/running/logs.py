@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
 import sparsehist as sh
+from sparsehist.running.appending import spread
 from sparsehist.running.step_files import StepFiles
 
 ENGINES = ("polars", "duckdb")
@@ -39,13 +41,31 @@ def started(
     return series
 
 
-def kept(series: sh.RunningSeries) -> list[set[tuple[str, int]]]:
-    """The pairs that counted, by step."""
+def pairs_of(series: sh.RunningSeries) -> set[tuple[str, int]]:
+    """The pairs that counted so far."""
     with series._hold(None) as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"]
-        frames = [pl.read_ipc(files._path(step, "pairs")) for step in range(files.n_steps)]
-    return [{(user, keys[number]) for user, number in pairs.rows()} for pairs in frames]
+        users = [user for values in files.known_units.values() for user in values["unit"]]
+        unit_of = {
+            int(word): user for word, user in zip(spread(np.arange(len(users)), record.salt), users, strict=True)
+        }
+        return {
+            (unit_of[int(word)], keys[int(number)])
+            for run in files.pair_runs
+            for word, low, high in zip(run.units, run.starts[:-1], run.starts[1:], strict=True)
+            for number in run.keys[low:high]
+        }
+
+
+def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]:
+    """The pairs that counted, by step."""
+    series = started([], **declared)
+    found = [set()]
+    for step, rows in enumerate(days, 1):
+        series.append(frame(rows), step=step, engine=declared.get("engine", "auto"))
+        found.append(pairs_of(series))
+    return [now - before for before, now in itertools.pairwise(found)]
 
 
 def counts(series: sh.RunningSeries, steps: int, cells: int = 50) -> np.ndarray:

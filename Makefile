@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format test-slow test-faults bench bench-full clean
+.PHONY: help setup demo docs browser test lint format test-slow test-faults bench bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -24,11 +24,25 @@ $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 		echo '$(PYTHON) cannot make virtual environments (Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,report]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,report,docs]'
 	@touch $@
 
 demo: $(STAMP)  ## release a real log at three privacy levels, out of order, for the cost of one
 	$(BIN)/sparsehist demo
+
+docs: $(STAMP)  ## the site of documentation in build/site, without network
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/site
+	@echo 'read build/site/index.html'
+
+browser: tests/node_modules/.package-lock.json  ## chromium and axe-core, for tests of pages in a browser
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; } || \
+		{ echo 'chromium is missing and could not be installed; install it and try again' >&2; exit 1; }
+
+tests/node_modules/.package-lock.json: tests/package-lock.json
+	@command -v npm >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends npm; } || \
+		{ echo 'npm is missing and could not be installed; install it and try again' >&2; exit 1; }
+	npm ci --prefix tests --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 test: lint  ## lint, types and the default test suite
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults'
@@ -79,4 +93,4 @@ bench-full: $(STAMP)  ## all at full size, peers and CRAN=DIRECTORY included: ho
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info
+	rm -rf $(VENV) tests/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info

@@ -1,5 +1,7 @@
 """Every error sparsehist raises on purpose.
 
+Each is one of those above it in the tree::
+
     SparsehistError
     ├── InputError                     bad input; nothing was drawn or written        (exit code 2)
     │   ├── DeclarationError           a declared parameter; the message carries its value

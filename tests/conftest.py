@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import stats
+from tests.browser import browser  # noqa: F401 - a fixture of the whole suite
 
 if TYPE_CHECKING:
     from typing import Any

@@ -114,7 +114,7 @@ def choose_max_keys(
         unit: Column of the privacy unit, or several.
         key: Column of the key, or several.
         domain: All keys that could occur, or its text.
-        name: Of the choice: its series are called `name`_keys and `name`_profile.
+        name: Of the choice: its series are called `{name}_keys` and `{name}_profile`.
         noise: Family of noise of the later series.
         population: Whose costs add up.
         largest_keys: For how many keys, the largest ones, the error is to be small; public, at least 1.

@@ -163,7 +163,7 @@ class Gaussian:
         return np.asarray(-self.std(level) * ndtri_exp(log_probability))
 
     def mean_distance(self, threshold: float, level: Level) -> float:
-        """E[|Z| given Z > threshold], in counts, like `threshold`."""
+        """`E[|Z|]` given Z > threshold, in counts, like `threshold`."""
         std = self.std(level)
         place = threshold / std
         if place >= 0.0:

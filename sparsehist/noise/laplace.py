@@ -69,7 +69,7 @@ class Laplace:
             raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}")
 
     def rate(self, level: Level) -> float:
-        """The decay b of the density e**(-b |x|), per count: level / sensitivity."""
+        """The decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""
         return level_float(as_level(level)) / self.sensitivity
 
     def std(self, level: Level) -> float:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
+from itertools import product
 
 import polars as pl
 import pytest
@@ -18,6 +16,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.report.charts_as_svg import bar_chart, interval_chart, line_chart
 from sparsehist.report.store_report import COUNTS, _shown
+from tests.browser import SCHEMES, WIDTHS, visit
 
 pytest.importorskip("jinja2", reason="reports need the extra `report`")
 
@@ -194,69 +193,19 @@ def test_the_command_writes_it(store, tmp_path):
         assert not wrong.exists()
 
 
-# In a browser: Debian's chromium by its path, playwright, and axe-core where it was installed
-# (`npm install` in this directory, or AXE_CORE=path/to/axe.min.js).
-CHROMIUM = shutil.which("chromium")
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"))
-CLIPPED = """() => [...document.querySelectorAll('body *')].filter(
-    e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !(e instanceof SVGElement)
-        && getComputedStyle(e).display != 'inline').map(e => e.outerHTML.slice(0, 80))"""
-OUTSIDE = """() => [...document.querySelectorAll('svg text')].filter(e => {
-    const [inner, outer] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
-    return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1
-}).map(e => e.textContent)"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless chromium."""
-    api = pytest.importorskip("playwright.sync_api", reason="pages are looked at with playwright")
-    if CHROMIUM is None:
-        pytest.skip("pages are looked at with chromium: apt-get install chromium")
-    with api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_a_browser_shows_it_whole(browser, store, tmp_path, width, scheme):
-    """No console message, no request, no text clipped or beside the page, charts drawn, planted markup inert."""
+@pytest.mark.parametrize("secret", [False, True], ids=["public", "curator"])
+def test_a_browser_shows_it_whole(browser, store, tmp_path, secret):
+    """No console message, no request, nothing clipped or beside the page, charts drawn, no fault by axe-core."""
     place = tmp_path / "report.html"
-    place.write_text(store.report(curator=True))
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    tab, told, asked = context.new_page(), [], []
-    tab.on("console", lambda message: told.append(message.text))
-    tab.on("pageerror", lambda error: told.append(str(error)))
-    tab.on("dialog", lambda dialog: told.append(dialog.message))
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.goto(place.as_uri())
-    assert told == []
-    assert asked == [place.as_uri()]
-    assert tab.evaluate("document.documentElement.scrollWidth") == width
-    assert tab.evaluate(CLIPPED) == []
-    assert tab.evaluate(OUTSIDE) == []
-    charts = tab.locator("figure svg[role=img]")
-    assert charts.count() >= 4
-    assert all(charts.nth(i).bounding_box()["height"] > 60 for i in range(charts.count()))
-    assert tab.locator("script").count() == 0
-    context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_has_no_serious_accessibility_fault(browser, store, tmp_path, scheme):
-    """By axe-core: contrast, headings, tables, names of pictures."""
-    if not AXE.is_file():
-        pytest.skip("accessibility is checked by axe-core: npm install in tests/report, or set AXE_CORE")
-    place = tmp_path / "report.html"
-    place.write_text(store.report())
-    for width in (360, 1280):
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
-        tab = context.new_page()
-        tab.goto(place.as_uri())
-        tab.add_script_tag(path=str(AXE))
-        found = tab.evaluate("axe.run()")
-        assert [fault["id"] for fault in found["violations"] if fault["impact"] in ("serious", "critical")] == []
-        assert len(found["passes"]) > 20
-        context.close()
+    place.write_text(store.report(curator=secret))
+    with visit(browser, place.as_uri()) as seen:
+        for width, scheme in product(WIDTHS, SCHEMES):
+            assert seen.show(width=width, scheme=scheme) == []
+            if width != 768:
+                assert seen.accessibility_faults(contrast=width == 1280) == []
+        charts = seen.tab.locator("figure svg[role=img]")
+        assert charts.count() >= 4
+        assert all(charts.nth(i).bounding_box()["height"] > 60 for i in range(charts.count()))
+        assert seen.tab.locator("script").count() == 0
+        assert seen.told == []
+        assert seen.asked == [place.as_uri()]

@@ -1,0 +1,78 @@
+"""The site of documentation: `make docs` writes it to build/site, from the pages as a forge shows them.
+
+What README links to under a heading is a part of the navigation, in that order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from pygments.lexers.sql import SqlLexer
+from pygments.token import Name
+
+import sparsehist
+
+project = "sparsehist"
+author = "The sparsehist authors"
+release = sparsehist.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "README"
+include_patterns = ["*.md", "data/README.md", "benchmarks/RESULTS.md", "docs/**"]
+exclude_patterns = [".*", "build", "docs/templates"]
+templates_path = ["templates"]
+
+myst_heading_anchors = 4
+default_role = "code"  # docstrings have names in single backticks
+autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": True}
+autodoc_typehints_format = "short"
+_ALIASES = "AnswerArray BoolArray Choice Engine FloatArray IntArray Level NoiseArray NoiseChoice Progress"
+autodoc_type_aliases = {name: name for name in _ALIASES.split()}
+add_module_names = False
+napoleon_use_ivar = True  # attributes stand in the docstring of their class, once
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_additional_pages = {"index": "to_readme.html"}
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_show_copyright = False
+html_copy_source = False
+html_show_search_summary = False  # it fetches pages, which a browser refuses for files
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+
+
+def _add_navigation(_: object, page: str, source: list[str]) -> None:
+    """Give each heading of README that links to pages, and the index of the API, a hidden table of contents."""
+    if page in (root_doc, "docs/api/index"):
+        sections = re.split("^## ", source[0], flags=re.MULTILINE)
+        for section in sections[1:] or sections:
+            heading = section.partition("\n")[0].lstrip("# ")
+            pages = re.findall(r"\]\(([\w/]+)\.(?:md|rst|ipynb)\)", section)
+            if pages:
+                source[0] += "\n".join(["\n```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```\n"])
+
+
+def _make_accessible(_: object, __: str, ___: str, context: dict[str, Any], ____: object) -> None:
+    """What the theme leaves out: the level of headings in the navigation, and that a keyboard can scroll."""
+    context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
+        'role="heading"', 'role="heading" aria-level="2"'
+    )
+    context["body"] = re.sub(r'<pre\b|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"', context.get("body", ""))
+
+
+class _SqlWithParameters(SqlLexer):  # type: ignore[misc]
+    """SQL in which $level stands for a value."""
+
+    tokens: ClassVar = {**SqlLexer.tokens, "root": [(r"\$\w+", Name.Variable), *SqlLexer.tokens["root"]]}
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.add_lexer("sql", _SqlWithParameters)
+    app.connect("source-read", _add_navigation)
+    app.connect("html-page-context", _make_accessible, priority=900)

@@ -1,0 +1,136 @@
+"""The site of documentation: it is built without a warning, its links lead somewhere, a browser shows it whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.browser import SCHEMES, WIDTHS, visit
+
+CHECKOUT = Path(__file__).parent.parent
+PAGES = sorted(
+    str(page.relative_to(CHECKOUT).with_suffix(".html"))
+    for page in [
+        *CHECKOUT.glob("*.md"), CHECKOUT / "data" / "README.md", CHECKOUT / "benchmarks" / "RESULTS.md",
+        *(page for page in (CHECKOUT / "docs").rglob("*") if page.suffix in (".md", ".rst", ".ipynb")),
+    ]
+)  # fmt: skip
+# One of each kind: colours are those of the theme and of the lexers.
+COLOURED = ("README", "docs/sql", "docs/csv", "docs/architecture", "docs/api/audiences", "docs/notebooks/audiences")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, worker_id):
+    """The site as `make docs` builds it, warnings being errors; built once, whatever the number of workers."""
+    pytest.importorskip("sphinx", reason="the site is built by the extra `docs`")
+    base = tmp_path_factory.getbasetemp()
+    place = (base if worker_id == "master" else base.parent) / "site"
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            made = subprocess.run(
+                [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", str(place)],
+                cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=600,
+            )  # fmt: skip
+            assert made.returncode == 0, made.stderr
+    return place
+
+
+class _Links(HTMLParser):
+    """The anchors of a page, what it refers to, and what it loads."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.anchors, self.links = set(), set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id" or (tag == "a" and name == "name"):
+                self.anchors.add(value)
+            elif name in ("href", "src"):
+                self.links.add(value)
+
+
+def test_every_page_is_in_the_site_and_its_links_lead_somewhere(site):
+    """Files exist, anchors stand in them, and nothing is loaded from a network."""
+    pages = {page: _Links(page) for page in site.rglob("*.html")}
+    assert {str(page.relative_to(site)) for page in pages} >= {*PAGES, "index.html", "search.html"}
+    wrong = []
+    for page, found in pages.items():
+        for link in found.links:
+            if re.match(r"https?:|mailto:", link):
+                continue
+            path, _, anchor = unquote(link).partition("#")
+            target = (page.parent / path.partition("?")[0]).resolve() if path else page
+            if not target.exists() or (anchor and target in pages and anchor not in pages[target].anchors):
+                wrong.append(f"{page.relative_to(site)}: {link}")
+    assert wrong == []
+    assert len(pages) > 40
+
+
+@pytest.mark.parametrize("page", [*PAGES, "search.html", "genindex.html"])
+def test_a_browser_shows_a_page_whole(browser, site, page):
+    """No console message, no request but for files, nothing clipped or beside the page, no fault by axe-core."""
+    with visit(browser, (site / page).as_uri()) as seen:
+        for width, scheme in product(WIDTHS, SCHEMES):
+            assert seen.show(width=width, scheme=scheme) == []
+            if width == 360 and scheme == "light":
+                assert seen.accessibility_faults(contrast=False) == []
+            if width == 1280 and page.removesuffix(".html") in COLOURED:
+                assert seen.accessibility_faults() == []
+        assert seen.told == []
+        assert [address for address in seen.asked if not address.startswith("file:")] == []
+
+
+def test_search_finds_a_word_without_a_network(browser, site):
+    """From the field of any page: words of pages, names of the API."""
+    with visit(browser, (site / "index.html").as_uri()) as seen:
+        seen.tab.wait_for_url("**/README.html")
+        seen.tab.set_viewport_size({"width": 1280, "height": 800})
+        for word, page in (("spurious", "docs/concepts.html"), ("choose_max_keys", "docs/api/sparsehist.html")):
+            seen.tab.locator("input[name=q]").first.fill(word)
+            seen.tab.keyboard.press("Enter")
+            seen.tab.wait_for_selector(f'#search-results a[href*="{page}"]')
+        seen.tab.locator(f'#search-results a[href*="{page}"]').first.click()
+        seen.tab.wait_for_url(f"**/{page}*")
+        assert seen.told == []
+        assert all(address.startswith("file:") for address in seen.asked)
+
+
+def test_a_page_that_is_cut_is_noticed(browser, tmp_path):
+    """The checks fail on clipped text, a page that is too wide, a message, a request and a serious fault."""
+    page = tmp_path / "wrong.html"
+    page.write_text(
+        '<!doctype html><html lang="en"><title>wrong</title><div style="width: 50px; overflow: hidden">unbreakable'
+        '</div><div style="width: 2000px">wide</div><img src="data:,"><script>console.log("told")</script>'
+        '<img src="http://127.0.0.1:1/x.png" alt="">' + "<p>text</p>" * 3
+    )
+    with visit(browser, page.as_uri()) as seen:
+        cut = seen.show(width=768, scheme="light")
+        assert [what.split(":")[1][:14] for what in cut] == [" the page is 2", ' <div style="w']
+        assert "told" in seen.told
+        assert any(address.startswith("http:") for address in seen.asked)
+        assert any(fault.startswith("image-alt") for fault in seen.accessibility_faults())
+
+
+def test_a_missing_tool_is_an_error_in_ci_only(monkeypatch):
+    """CI=true demands what others may lack."""
+    from tests.browser import _need
+
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="npm ci"):
+        _need(there=False, how="npm ci --prefix tests")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="npm ci"):
+        _need(there=False, how="npm ci --prefix tests")
+    assert os.environ.get("CI") is None

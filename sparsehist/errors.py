@@ -33,6 +33,7 @@ of it.
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
@@ -50,17 +51,40 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
 
 
+_IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
+_IN_SQL = re.compile(
+    r"(\b(?:key_id|secret|(?:session_|bearer_|sas_)?token|password|connection_string|(?:access_|account_)key)\b"
+    r"\s*=?\s*)'(?:[^']|'')*'",
+    re.IGNORECASE,
+)
+
+
+def without_credentials(text: str) -> str:
+    """The text without what in it looks like giving access to something: parts of URLs, secrets of SQL.
+
+    Example:
+        >>> without_credentials("https://me:word@host/a.parquet?signature=5 and (type s3, secret 'word')")
+        "https://…host/a.parquet?… and (type s3, secret '…')"
+    """
+    return _IN_SQL.sub(r"\1'…'", _IN_URL.sub("…", text) if "://" in text else text)
+
+
 class SparsehistError(Exception):
     """Anything this package refuses or fails at.
 
-    Its text may name columns and files; it reaches terminals with their control characters escaped.
+    Its text may name columns and files; it reaches terminals without credentials that stand in them, and with their
+    control characters escaped.
     """
 
     exit_code = 2
 
     def __str__(self) -> str:
         """The message; lines stay lines."""
-        return printable(super().__str__(), keep="\n\t")
+        return printable(without_credentials(super().__str__()), keep="\n\t")
+
+    def __repr__(self) -> str:
+        """The class and the message."""
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InputError(SparsehistError, ValueError):

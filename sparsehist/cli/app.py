@@ -464,6 +464,13 @@ def run(
         Path | None, Parameter(help="Directory of the store; the first CREATE SERIES makes it if there is none.")
     ] = None,
     param: Parameters = None,
+    table: Annotated[
+        list[str] | None,
+        Parameter(
+            help="name=source: a table of the script read from s3, gs, az or https, delta:path, iceberg:path or "
+            "files; may be repeated."
+        ),
+    ] = None,
     keep_going: Annotated[
         bool, Parameter(help="Leave out statements that are wrong or fail; run the others.")
     ] = False,
@@ -485,7 +492,7 @@ def run(
     from sparsehist.cli.sql_work import run_file
 
     return run_file(
-        script, store, param or [], keep_going=keep_going, dry_run=dry_run, rows=rows, who=who, wait=wait
+        script, store, param or [], table or [], keep_going=keep_going, dry_run=dry_run, rows=rows, who=who, wait=wait
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def run_file(
     script: Path,
     store: Path | None,
     param: Sequence[str],
+    table: Sequence[str],
     *,
     keep_going: bool,
     dry_run: bool,
@@ -40,10 +41,19 @@ def run_file(
     wait: float,
 ) -> Answer:
     """Run a script from a file."""
-    text, parameters = _read(script), parameters_from(param)
-    with Session(_home(store, wait), parameters=parameters, rows=_checked_rows(rows), who=who) as session:
+    text, parameters, tables = _read(script), parameters_from(param), _tables(table)
+    home = _home(store, wait)
+    with Session(home, parameters=parameters, tables=tables, rows=_checked_rows(rows), who=who) as session:
         outcomes = run_script(session, text, keep_going=keep_going, dry_run=dry_run)
     return described(outcomes, script=str(script))
+
+
+def _tables(words: Sequence[str]) -> dict[str, str]:
+    """What --table says: name=source."""
+    pairs = [word.partition("=") for word in words]
+    if not all(name.isidentifier() and source for name, _, source in pairs):
+        raise DeclarationError("--table is a name, = and where it is read from, as in --table log=delta:logs/visits")
+    return {name: source for name, _, source in pairs}
 
 
 def open_prompt(

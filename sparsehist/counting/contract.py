@@ -49,18 +49,22 @@ class Files:
     """Files of a log, and how they are read.
 
     Attributes:
-        paths: Path, glob or list of them; with `hive`, directories too, of which every file is read.
+        paths: Path, glob or list of them, URLs among them (s3, gs, az, https); with `hive`, directories too, of which
+            every file is read. Or one table: `delta:path` or `iceberg:path`.
         delimiter: Between the fields of CSV files, one character; a comma, or a tab in .tsv files, if None.
         hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
+        storage_options: What gives access to URLs, as Polars and obstore take it: {"aws_access_key_id": …}. It is
+            kept nowhere; the environment is asked for what is not given.
 
     Example:
         >>> Files("log", hive=["day"]).hive
         ['day']
     """
 
-    paths: str | Path | Sequence[str | Path]
+    paths: str | Path | Sequence[str | Path] = field(repr=False)  # a URL may be signed
     delimiter: str | None = None
     hive: Sequence[str] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is no delimiter and no list of columns."""

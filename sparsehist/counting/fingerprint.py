@@ -1,7 +1,9 @@
 """What a series was made from, as keyed digests: so that a log or a query that has changed is noticed.
 
 Files are compared by paths, sizes and times first, and only where these differ by content: of Parquet the footer and
-the columns that are read; of all else, and of files that a query reads, every byte. Rows (frames, relations, queries
+the columns that are read; of all else, and of files that a query reads, every byte. Files elsewhere are compared by
+URL (without what gives access to it), size and etag, or time where the store has no etag, and not read for it; tables
+of Delta and Iceberg by their version first, and by rows where it differs. Rows (frames, relations, queries
 of tables) are hashed one by one while they are counted, and added up, so that their order does not matter. Digests
 are secret like the key they are made with: whoever had both could test guesses of the log.
 """
@@ -22,8 +24,10 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Counts, Files, Query
-from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, open_log, source_files
+from sparsehist.counting.lakes import bare, is_remote, open_table, seen
+from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, open_log, source_files, source_table
 from sparsehist.errors import DataError, GuaranteeError
+from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
 from sparsehist.guarantee.functions import steady
 from sparsehist.guarantee.plan import nodes, plan
 from sparsehist.store.statements import statement
@@ -45,7 +49,7 @@ class Fingerprint:
     Attributes:
         key: Of the digests, hex; each fingerprint of a store has one of its own.
         query: Digest of the text of the query and its parameters.
-        places: Digest of the paths, sizes and times of the files; empty for rows.
+        places: Digest of the paths, sizes and times of the files, or of the version of a table; empty for rows.
         content: Digest of the content.
         hashed_by: Version of Polars whose hashes of rows went into the content; empty for files.
     """
@@ -83,6 +87,7 @@ class Trace:
         self._files = _files(self._source)
         told = self._source if isinstance(self._source, Files) else Files("")
         self._read_by = [told.delimiter, list(told.hive)]
+        self._storage, self._table = told.storage_options, source_table(self._source)
         self._places = self._look()
         self._rows = _Rows(self._key)
 
@@ -109,8 +114,8 @@ class Trace:
             content, hashed_by = self._rows.summary(), pl.__version__
         else:
             content, hashed_by = self._content(), ""
-            if self._look() != self._places:
-                raise DataError("files of the log changed while it was counted: count it again once they are whole")
+        if self._look() != self._places:
+            raise DataError("files of the log changed while it was counted: count it again once they are whole")
         return Fingerprint(self._key, self._query, self._places, self._digest(content), hashed_by)
 
     def compared(self, known: Fingerprint) -> tuple[list[str], Fingerprint]:
@@ -141,22 +146,28 @@ class Trace:
                     pass
 
     def _look(self) -> str:
-        """Digest of what the system says of the files."""
+        """Digest of what the system says of the files, or of the version of a table; empty for rows."""
+        if self._table is not None:
+            return self._digest(json.dumps(open_table(self._table, self._storage).state))
         if self._files is None:
             return ""
-        seen: list[object] = [self._read_by]
-        for file in sorted(self._files):
+        found: list[object] = [self._read_by, *self._elsewhere()]
+        for file in sorted(file for file in self._files if not is_remote(file)):
             about = Path(file).stat()
-            seen.append([str(Path(file).absolute()), about.st_size, about.st_mtime_ns, about.st_ctime_ns])
-        return self._digest(json.dumps(seen))
+            found.append([str(Path(file).absolute()), about.st_size, about.st_mtime_ns, about.st_ctime_ns])
+        return self._digest(json.dumps(found))
+
+    def _elsewhere(self) -> list[list[object]]:
+        """What their stores say of files elsewhere; what gives access to them is no part of it."""
+        files = [file for file in self._files or () if is_remote(file)]
+        return sorted([bare(one.url), one.size, one.version] for one in seen(files, self._storage))
 
     def _content(self) -> str:
         columns = None if isinstance(self._source, Query) else self._columns
-        folders = [re.findall(r"[^/]+=[^/]+(?=/)", file) for file in self._files or ()]
-        found = [
-            [*parts, _file_digest(file, columns)] for parts, file in zip(folders, self._files or (), strict=True)
-        ]
-        return json.dumps([self._read_by, sorted(found)])
+        near = [file for file in self._files or () if not is_remote(file)]
+        folders = [re.findall(r"[^/]+=[^/]+(?=/)", file) for file in near]
+        found = [[*parts, _file_digest(file, columns)] for parts, file in zip(folders, near, strict=True)]
+        return json.dumps([self._read_by, sorted(found), *self._elsewhere()])
 
     def _digest(self, text: str) -> str:
         data = text.encode("utf-8", "surrogateescape")
@@ -245,8 +256,9 @@ def _files(source: object) -> list[str] | None:
 
 def _files_of_query(query: Query) -> list[str] | None:
     """The files of a query that reads nothing else, and whose functions give the same for the same rows."""
-    connection = query.connection or duckdb.connect(":memory:")
-    planned = plan(query.sql, connection, parameters=query.parameters or {})
+    connection = query.connection or duckdb.connect(":memory:", config=INSTALL_NOTHING)
+    with installing_nothing(connection):
+        planned = plan(query.sql, connection, parameters=query.parameters or {})
     sources = [*planned.tables.values(), *planned.standing.values()]
     called = [(node.get("qname") or {}).get("path") for node in nodes(planned.root)]
     made = [

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from sparsehist.counting.sources import Log
+from sparsehist.counting.lakes import is_remote, seen
+from sparsehist.counting.sources import Log, scan_parquet
 
 BYTES_PER_ROW, PARQUET_EXPANSION = 24, 2
 """Measured with the second at 0: 20 to 25, for 10 and 50 million rows. Many distinct or long keys take more."""
@@ -35,10 +36,14 @@ def available_memory(groups: Path = Path("/proc/self/cgroup"), mounted: Path = P
 
 def memory_needed(log: Log) -> int:
     """Guess from the files alone how much memory counting takes when all of it happens there; 0 if there are none."""
-    sizes = [Path(file).stat().st_size * (GZIP if file.endswith(".gz") else 1) for file in log.files]
+    far = seen([file for file in log.files if is_remote(file)], log.storage or {})
+    held = [(file, Path(file).stat().st_size) for file in log.files if not is_remote(file)]
+    sizes = [
+        size * (GZIP if file.endswith(".gz") else 1) for file, size in [*held, *((one.url, one.size) for one in far)]
+    ]
     if log.kind == "parquet":
         # Not by Arrow, which would reserve a gigabyte of addresses where there may be few.
-        counted = [pl.scan_parquet(file, glob=False).select(pl.len()).collect() for file in log.files]
+        counted = [scan_parquet(file, log.storage).select(pl.len()).collect() for file in log.files]
         rows = sum(int(frame.item()) for frame in counted)
         return BYTES_PER_ROW * rows + PARQUET_EXPANSION * sum(sizes)
     return CSV_EXPANSION * sum(sizes)

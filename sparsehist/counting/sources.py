@@ -26,9 +26,11 @@ import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Files, Query
+from sparsehist.counting.lakes import CREDENTIALS, bare, is_remote, is_table, listed, open_table
 from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
+from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension
 
 Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream"]
 SUFFIXES: dict[str, Kind] = {
@@ -65,6 +67,10 @@ _REASONS = {
     "more fields": "its rows are of different length",
     "could not parse": "a quoted field does not end where it should",
 }
+_ELSEWHERE = {
+    FileNotFoundError: "it is not there",
+    PermissionError: f"access is refused; {CREDENTIALS}",
+}
 
 
 @dataclass(frozen=True)
@@ -81,10 +87,11 @@ class Log:
         casts: How key columns become what they are declared to be, and the dtype they have in the log.
         delimiter: Between the fields of CSV files; by their ending if None.
         hive: Columns that stand in the names of folders.
+        storage: What gives access to files that are URLs; None for files of this machine.
     """
 
     kind: Kind
-    files: tuple[str, ...]
+    files: tuple[str, ...] = field(repr=False)
     content: Any = field(repr=False)
     dtypes: dict[str, pl.DataType]
     label: str
@@ -92,11 +99,12 @@ class Log:
     casts: Mapping[str, tuple[pl.Expr, pl.DataType]] = field(default_factory=dict)
     delimiter: str | None = None
     hive: tuple[str, ...] = ()
+    storage: dict[str, str] | None = field(default=None, repr=False)
 
     @property
     def as_it_is(self) -> bool:
-        """Whether every column is read from the files as they hold it."""
-        return not self.casts and not self.hive
+        """Whether every column is read from files of this machine as they hold it."""
+        return not self.casts and not self.hive and not any(map(is_remote, self.files))
 
     def with_key_types(self, key_types: Mapping[str, str]) -> Log:
         """The same log with some columns turned into what they are declared to be.
@@ -151,19 +159,22 @@ class Log:
             )
         if self.kind == "json":
             schema = dict.fromkeys(columns, pl.String())
-            return pl.concat(pl.scan_ndjson(file, schema=schema).select(columns) for file in self.files)
+            return pl.concat(
+                pl.scan_ndjson(file, schema=schema, storage_options=self.storage).select(columns)
+                for file in self.files
+            )
         if self.kind == "csv":
             # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
             kept = pl.Schema(dict.fromkeys(columns, pl.String()))
             return pl.concat(
-                scan_csv(file, self.delimiter).map_batches(
+                scan_csv(file, self.delimiter, self.storage).map_batches(
                     lambda batch: batch.select(columns), projection_pushdown=False, streamable=True, schema=kept
                 )
                 for file in self.files
             )
         if self.kind == "parquet":
             wanted = [pl.col(name).cast(self.dtypes[name]) for name in columns]
-            scans = [pl.scan_parquet(file, glob=False, hive_partitioning=False).select(wanted) for file in self.files]
+            scans = [scan_parquet(file, self.storage).select(wanted) for file in self.files]
             return pl.concat(scans) if len(scans) > 1 else scans[0]
         if self.kind == "stream":
             # By place: on its way out of DuckDB, a name may have become another one.
@@ -177,8 +188,8 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     """Find out what a source is and what columns it has.
 
     Args:
-        source: Path, glob or list of them (Parquet, CSV); LazyFrame, DataFrame; DuckDB relation; Query; anything
-            with an Arrow stream, such as a pandas or pyarrow table.
+        source: Path, glob or list of them (Parquet, CSV); URLs of the same; tables of Delta and Iceberg; LazyFrame,
+            DataFrame; DuckDB relation; Query; anything with an Arrow stream, such as a pandas or pyarrow table.
         columns: Columns that will be read.
 
     Raises:
@@ -195,6 +206,21 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     return log
 
 
+def as_table(source: object) -> object:
+    """A source as DuckDB takes it: what Polars reads is read, anything else is left to DuckDB.
+
+    Raises:
+        SparsehistError: If it cannot be read.
+    """
+    if isinstance(source, (str, Path, Files)) or is_table(source):
+        log = open_log(source, ())
+        if log.kind == "json":
+            raise DeclarationError("JSON lines have no columns of their own: give a frame as the table")
+        with engine_errors(log.label, log):
+            return log.lazy(list(log.dtypes)).collect(engine="streaming")
+    return source.collect() if isinstance(source, pl.LazyFrame) else source
+
+
 def _columns_of(log: Log, columns: Sequence[str]) -> str:
     """Name the columns, unless the first line of a CSV file may be a row of the log."""
     if log.kind == "csv" and not any(name in log.dtypes for name in columns):
@@ -206,6 +232,11 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     files = source_files(source)
     if files:
         return _open_files(files, columns, source if isinstance(source, Files) else Files(files))
+    table = source_table(source)
+    if table is not None:
+        opened = open_table(table, source.storage_options if isinstance(source, Files) else {})
+        with engine_errors(opened.label):
+            return Log("lazy", (), opened.rows, dict(opened.rows.collect_schema()), opened.label)
     if isinstance(source, pl.DataFrame):
         return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):
@@ -260,7 +291,14 @@ def shown(file: str) -> str:
         >>> shown("log/user=alice/part.csv")
         'log/user=…/part.csv'
     """
-    return re.sub(r"=[^/]+(?=/)", "=…", file)
+    return re.sub(r"=[^/]+(?=/)", "=…", bare(file) if is_remote(file) else file)
+
+
+def source_table(source: object) -> object | None:
+    """The table of Delta or Iceberg that a source is, as an object or a text; None for any other."""
+    told = source.paths if isinstance(source, Files) else source
+    one = told[0] if isinstance(told, (list, tuple)) and len(told) == 1 else told
+    return one if is_table(one) else None
 
 
 def source_files(source: object) -> list[str] | None:
@@ -273,7 +311,9 @@ def source_files(source: object) -> list[str] | None:
     paths = [told.paths] if isinstance(told.paths, (str, Path)) else told.paths
     if not isinstance(paths, (list, tuple)) or not all(isinstance(item, (str, Path)) for item in paths):
         return None
-    return [file for path in paths for file in _matches(str(path), in_folders=bool(told.hive))]
+    if source_table(source) is not None:
+        return None
+    return [file for path in paths for file in _matches(str(path), told)]
 
 
 def _folders(file: str, names: Sequence[str]) -> dict[str, str | None]:
@@ -300,12 +340,13 @@ def _run(query: Query) -> duckdb.DuckDBPyRelation:
     """Turn a query into a relation, which is executed when it is read."""
     connection = query.connection
     if connection is None:
-        connection = duckdb.connect(":memory:")
+        connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
         connection.execute("set enable_progress_bar = false")
     statements = connection.extract_statements(query.sql)
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         raise DeclarationError("a Query must hold one SELECT statement")
-    relation: duckdb.DuckDBPyRelation = connection.sql(query.sql, params=dict(query.parameters or {}) or None)
+    with installing_nothing(connection):
+        relation: duckdb.DuckDBPyRelation = connection.sql(query.sql, params=dict(query.parameters or {}) or None)
     return relation
 
 
@@ -331,12 +372,12 @@ def _open_files(files: Sequence[str], columns: Sequence[str], told: Files) -> Lo
     if told.delimiter is not None and kinds != {"csv"}:
         raise DeclarationError("delimiter= is for CSV files")
     columns = [name for name in columns if name not in told.hive]
-    log = open_file(files[0], columns, told.delimiter)
+    log = open_file(files[0], columns, told)
     _refuse_twice(log, columns)
     label = log.label if len(files) == 1 else "the files"
     dtypes = dict(log.dtypes)
     for file in files[1:]:
-        other = open_file(file, columns, told.delimiter)
+        other = open_file(file, columns, told)
         _refuse_twice(other, columns)
         for name in columns:
             if name in dtypes and name not in other.dtypes:
@@ -344,7 +385,7 @@ def _open_files(files: Sequence[str], columns: Sequence[str], told: Files) -> Lo
             if name in dtypes:
                 dtypes[name] = _common(dtypes[name], other.dtypes[name], name, file)
     dtypes |= dict.fromkeys(told.hive, pl.String())
-    result = Log(log.kind, tuple(files), None, dtypes, label, delimiter=told.delimiter, hive=tuple(told.hive))
+    result = replace(log, files=tuple(files), dtypes=dtypes, label=label, hive=tuple(told.hive))
     if log.kind == "csv" and len(files) > 1:
         _refuse_mixed_text(result, [name for name in columns if name in log.dtypes])
     return result
@@ -357,47 +398,56 @@ def _refuse_twice(log: Log, columns: Sequence[str]) -> None:
             raise DeclarationError(f"{log.label} has more than one column {name!r}: rename them apart")
 
 
-def open_file(file: str, columns: Sequence[str] = (), delimiter: str | None = None) -> Log:
+def open_file(file: str, columns: Sequence[str] = (), told: Files | None = None) -> Log:
     """Find out what columns a file has, from its header or schema alone; JSON lines have those that are asked for."""
     label = f"file {shown(file)!r}"
-    kind = _kind(file)
-    with engine_errors(label, Log(kind, (file,), None, {}, label)):
-        if kind == "json":
-            return Log(kind, (file,), None, dict.fromkeys(columns, pl.String()), label)
-        if kind == "csv":
-            return Log(kind, (file,), None, dict(scan_csv(file, delimiter).collect_schema()), label)
-        return Log(kind, (file,), None, dict(pl.read_parquet_schema(file)), label)
+    storage = dict(told.storage_options) if told is not None and is_remote(file) else None
+    log = Log(_kind(file), (file,), None, {}, label, delimiter=told.delimiter if told else None, storage=storage)
+    with engine_errors(label, log):
+        if log.kind == "json":
+            return replace(log, dtypes=dict.fromkeys(columns, pl.String()))
+        scan = scan_csv(file, log.delimiter, storage) if log.kind == "csv" else scan_parquet(file, storage)
+        return replace(log, dtypes=dict(scan.collect_schema()))
 
 
-def scan_csv(file: str, delimiter: str | None = None) -> pl.LazyFrame:
+def scan_parquet(file: str, storage: dict[str, str] | None = None) -> pl.LazyFrame:
+    """Read a Parquet file: its path is taken literally, its columns are those in it."""
+    return pl.scan_parquet(file, glob=False, hive_partitioning=False, storage_options=storage)
+
+
+def scan_csv(file: str, delimiter: str | None = None, storage: dict[str, str] | None = None) -> pl.LazyFrame:
     """Read a CSV file as text; only empty fields are null, and no row says how others are read.
 
     Args:
-        file: Its path.
+        file: Its path or URL.
         delimiter: Between its fields; a comma or, by the ending of the path, a tab if None.
+        storage: What gives access to a URL.
     """
     return pl.scan_csv(
         file,
         infer_schema=False,
         has_header=True,
-        separator=delimiter or ("\t" if file.lower().removesuffix(".gz").endswith(".tsv") else ","),
+        separator=delimiter or ("\t" if _ending(file).removesuffix(".gz").endswith(".tsv") else ","),
         quote_char='"',
         comment_prefix=None,
         truncate_ragged_lines=False,
         ignore_errors=False,
         glob=False,
+        storage_options=storage,
     )
 
 
-def _matches(path: str, *, in_folders: bool = False) -> list[str]:
+def _matches(path: str, told: Files) -> list[str]:
+    if is_remote(path):
+        return listed(path, told.storage_options, in_folders=bool(told.hive))
     if Path(path).is_file():
         return [path]
     if "://" in path:
         raise DeclarationError(
-            f"{path!r} is a URL: copy the files to this machine, or read them with polars.scan_parquet or a Query"
+            f"{bare(path)!r} is no URL that is read: s3://, gs://, az:// and https:// are: copy the files here"
         )
     if Path(path).is_dir():
-        if in_folders:
+        if told.hive:
             return _within(Path(path))
         partitions = sorted(place.name for place in Path(path).iterdir() if place.is_dir() and "=" in place.name)
         hint = f"; folders such as {shown(partitions[0] + '/')!r} hold a column: {_HIVE_HINT}" if partitions else ""
@@ -424,9 +474,14 @@ def _within(directory: Path) -> list[str]:
     return files
 
 
+def _ending(file: str) -> str:
+    """A path in lower case up to its ending; that of a URL may be followed by a signature."""
+    return (bare(file) if is_remote(file) else file).lower()
+
+
 def _kind(file: str) -> Kind:
     for suffix, kind in SUFFIXES.items():
-        if file.lower().endswith(suffix):
+        if _ending(file).endswith(suffix):
             return kind
     raise DeclarationError(f"file {shown(file)!r} must end in one of {', '.join(SUFFIXES)}")
 
@@ -452,7 +507,7 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
         for_file = []
         for file in log.files:
             with engine_errors(f"file {shown(file)!r}"):
-                scan = scan_csv(file, log.delimiter).select(pl.col(name).replace("", None).drop_nulls())
+                scan = scan_csv(file, log.delimiter, log.storage).select(pl.col(name).replace("", None).drop_nulls())
                 shape = pl.col(name).str.contains(number).all(), pl.len()
                 for_file.append(scan.select(shape[0], shape[1].alias("rows")).collect(engine="streaming").row(0))
         kinds = {whole for whole, rows in for_file if rows}
@@ -494,6 +549,8 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
         )
     broken, seen = _first_unreadable(log) if log is not None else (None, None)
     kind = type(failure).__name__
+    if lacks_extension(failure):
+        return DataError(LACKING)
     if label == QUERY_LABEL:
         return DataError(
             f"{label} cannot be run ({kind}): try it in DuckDB on its own. Tables and variables of your program are "
@@ -509,7 +566,7 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
 def _first_unreadable(log: Log) -> tuple[str | None, BaseException | None]:
     """Look with Polars for the file that fails, and how; only done once reading has failed."""
     for file in log.files:
-        single = Log(log.kind, (file,), None, log.dtypes, file, delimiter=log.delimiter)
+        single = replace(log, files=(file,), casts={}, tuples={}, hive=())
         try:
             single.lazy(list(log.dtypes)).select(pl.all().null_count()).collect(engine="streaming")
         except ENGINE_FAILURES as failure:
@@ -564,6 +621,8 @@ def _why_unreadable(file: str, failure: BaseException) -> str | None:
     Returns:
         The reason, or None where it cannot be told.
     """
+    if is_remote(file):
+        return next((reason for kind, reason in _ELSEWHERE.items() if isinstance(failure, kind)), None)
     path = Path(file)
     try:
         if path.stat().st_size == 0:

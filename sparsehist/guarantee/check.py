@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 
 from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
+from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension
 from sparsehist.guarantee.operators import NO_UNIT, OfOnePlan, Protected
 from sparsehist.guarantee.plan import Origins, Place, Planned, Source, plan, refusal
 
@@ -65,7 +66,7 @@ def check_query(
     if connection is not None:
         _check(query, unit, key, connection, parameters, public_tables)
         return
-    with duckdb.connect(":memory:", config={"threads": 1}) as own:
+    with duckdb.connect(":memory:", config={"threads": 1, **INSTALL_NOTHING}) as own:
         own.execute("set python_enable_replacements = false")
         for name, table in (tables or {}).items():
             try:
@@ -84,9 +85,12 @@ def _check(
     public_tables: Collection[str],
 ) -> None:
     try:
-        planned = plan(query, connection, parameters=parameters)
-        public = PublicSources(public_tables, connection)
+        with installing_nothing(connection):
+            planned = plan(query, connection, parameters=parameters)
+            public = PublicSources(public_tables, connection)
     except duckdb.Error as problem:
+        if lacks_extension(problem):
+            raise_alone(StatementError(LACKING))
         kind = type(problem).__name__.removesuffix("Exception")
         raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): try it in DuckDB on its own"))
     check_planned(planned, unit=unit, key=key, public=public)

@@ -18,6 +18,7 @@ from sparsehist.counting import count_keys
 from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
 from sparsehist.counting.count import Engine
 from sparsehist.counting.fingerprint import Fingerprint, Trace
+from sparsehist.counting.lakes import is_table
 from sparsehist.domain import Domain
 from sparsehist.errors import (
     DataError,
@@ -85,9 +86,9 @@ def create(
 
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
-        source: The log: path, glob or list of paths (Parquet, CSV, JSON lines), `Files` that say how they are read,
-            Polars frame, DuckDB relation, anything with the Arrow PyCapsule interface, `Query`, or `Counts` that were
-            bounded elsewhere.
+        source: The log: path, URL, glob or list of them (Parquet, CSV, JSON lines), `Files` that say how they are
+            read, table of Delta or Iceberg (its object, or "delta:path", "iceberg:path"), Polars frame, DuckDB
+            relation, anything with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
         name: Of the series.
         unit: Column of the privacy unit (who is protected), or several that name it together, such as
             ("date", "ip_id"); not for `Counts`.
@@ -148,7 +149,7 @@ def create(
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
         key_types=key_types, unverified=unverified, portable=portable,
     )  # fmt: skip
-    if not isinstance(source, (str, os.PathLike, list, tuple, Files)):
+    if not (isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source)):
         checked = isinstance(source, Query) and not unverified
         declaration = replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
     checked_choice("if_exists", if_exists, ("error", "reuse"))

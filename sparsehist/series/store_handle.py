@@ -128,7 +128,7 @@ class Store:
         Args:
             script: Statements with semicolons between them.
             parameters: Values for $name.
-            tables: Frames or Arrow tables the statements see, by name.
+            tables: What the statements see, by name, as for `sparsehist.sql`.
         """
         return series.sql(script, store=self, parameters=parameters, tables=tables)
 

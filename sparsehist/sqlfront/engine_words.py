@@ -15,6 +15,8 @@ from typing import Any
 
 import duckdb
 
+from sparsehist.guarantee.extensions import LACKING, lacks_extension
+
 _FROM_WORDS_ALONE = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
 _EXPLAIN = "explain "
 _MISSING_FILE = "No files found that match the pattern"
@@ -53,6 +55,8 @@ def told(
 
     `variables` says that one is set, which may hold a value of the log.
     """
+    if lacks_extension(problem):
+        return LACKING, None
     message, at = parser_failure(text, problem)
     if at is None:
         at = _place_by_plan(connection, text, parameters)

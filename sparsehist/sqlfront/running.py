@@ -96,7 +96,8 @@ def sql(
         store: Directory of a store, or a `Store`; made by the first CREATE SERIES. Without one, only DuckDB's
             statements run.
         parameters: Values for $name; levels may be text, int, Decimal or Fraction.
-        tables: Frames or Arrow tables the statements see, by name. Variables of your program are not seen.
+        tables: What the statements see, by name: frames, Arrow tables, paths and URLs of files, `Files`, tables of
+            Delta and Iceberg, which are read whole. Variables of your program are not seen.
         wait: Seconds to wait for a store in use, where `store` is a directory.
         who: Asks, for the ledger; the user of the operating system by default.
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
-import polars as pl
 
 from sparsehist.counting.contract import CheckedQuery
+from sparsehist.counting.sources import as_table
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -20,6 +20,7 @@ from sparsehist.errors import (
     of_kind,
     raise_alone,
 )
+from sparsehist.guarantee.extensions import INSTALL_NOTHING
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, check_target, refuse_to_replace
@@ -39,6 +40,8 @@ from sparsehist.store import is_store
 from sparsehist.store.layout import spill_directory
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from sparsehist.running.running_series import RunningSeries
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
@@ -50,7 +53,7 @@ class Session:
 
     Args:
         store: Where series live; None for a session that only has DuckDB.
-        tables: Frames and Arrow tables the statements see, by name.
+        tables: What the statements see, by name: frames, Arrow tables, and what else a log may be.
         parameters: Values for $name.
         rows: At most this many rows of a query are kept; all if None.
         who: Asks, for the ledger; the user of the operating system by default.
@@ -74,14 +77,17 @@ class Session:
         self._lineage = Lineage()
         self._spill = ExitStack()
         spill = self._spill.enter_context(spill_directory())
-        self.connection = duckdb.connect(":memory:")
+        self.connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
         self.connection.execute("set python_enable_replacements = false")
         self.connection.execute("set errors_as_json = true")
         self.connection.execute("set enable_progress_bar = false")
         self.connection.execute("set temp_directory = $directory", {"directory": str(spill)})
         for name, table in (tables or {}).items():
             try:
-                self.connection.register(name, table.collect() if isinstance(table, pl.LazyFrame) else table)
+                self.connection.register(name, as_table(table))
+            except SparsehistError:
+                self.close()
+                raise
             except duckdb.Error:
                 self.close()
                 raise_alone(InputError(f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"))

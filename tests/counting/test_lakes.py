@@ -1,0 +1,455 @@
+"""Logs elsewhere: object stores, web servers, Delta, Iceberg; counted as files here are, and no credential kept."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+import threading
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.cli.entry import run
+from sparsehist.counting import lakes
+from sparsehist.counting.fingerprint import Trace
+from sparsehist.counting.memory import memory_needed
+from sparsehist.counting.sources import open_log
+from sparsehist.errors import DataError, DeclarationError, NotFoundError, SeriesDiffersError, StatementError
+from tests.counting.logs import ENGINES, a_log, count
+
+LOG = a_log()
+SECRETS = ("PLANTEDKEY", "PLANTEDWORD", "PLANTEDSIGNATURE")
+DECLARED = {"unit": "user_id", "key": "query", "max_keys": 5, "domain": sh.Strings(max_bytes=32)}
+
+
+def counts(source: object, engine: str = "auto", **options: object) -> list[tuple[str, int]]:
+    """Every key and its count."""
+    return count(source, engine=engine, **options).frame.sort("key_0").rows()
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask nobody who this machine is."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    """A bucket `lake` on this machine, and what gives access to it."""
+    pytest.importorskip("obstore")
+    moto = pytest.importorskip("moto.server")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    at = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{at}/lake", method="PUT"), timeout=10)
+    yield {
+        "aws_access_key_id": SECRETS[0],
+        "aws_secret_access_key": SECRETS[1],
+        "aws_region": "us-east-1",
+        "aws_endpoint_url": at,
+        "allow_http": "true",
+    }
+    server.stop()
+
+
+def put(s3: dict[str, str], path: str, content: bytes) -> None:
+    """Write an object."""
+    asked = urllib.request.Request(f"{s3['aws_endpoint_url']}/lake/{path}", data=content, method="PUT")
+    asked.add_header("Content-Type", "application/octet-stream")
+    asked.add_header("Authorization", f"AWS4-HMAC-SHA256 Credential={SECRETS[0]}/20240101/us-east-1/s3/aws4_request")
+    urllib.request.urlopen(asked, timeout=10)
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    """A Parquet file."""
+    file = io.BytesIO()
+    frame.write_parquet(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_objects_are_counted_as_files_are(s3: dict[str, str], engine: str) -> None:
+    """Parquet in several objects under a pattern, CSV, CSV in gzip and JSON lines give the counts of the frame."""
+    put(s3, "log/one/a.parquet", parquet(LOG[:150]))
+    put(s3, "log/one/b.parquet", parquet(LOG[150:]))
+    put(s3, "log/one/b.txt", b"no log")
+    put(s3, "log/all.csv", LOG.write_csv().encode())
+    put(s3, "log/all.csv.gz", gzip.compress(LOG.write_csv().encode()))
+    put(s3, "log/all.jsonl", LOG.write_ndjson().encode())
+    texts = LOG.with_columns(pl.col("user_id").cast(pl.String))
+    for path, same in (
+        ("log/one/*.parquet", LOG),
+        ("log/**/[ab].parquet", LOG),
+        ("log/all.csv", texts),
+        ("log/all.csv.gz", texts),
+        ("log/all.jsonl", texts),
+    ):
+        source = sh.Files(f"s3://lake/{path}", storage_options=s3)
+        assert counts(source, engine) == counts(same, engine), path
+    source = sh.Files(["s3://lake/log/one/a.parquet", "s3://lake/log/one/b.parquet"], storage_options=s3)
+    assert counts(source, engine) == counts(LOG, engine)
+    assert memory_needed(open_log(source, ["query"])) > LOG.height
+
+
+def test_folders_of_a_bucket_hold_columns(s3: dict[str, str]) -> None:
+    """Hive partitions are read as those of a directory are, and what begins with a dot or an underscore is not."""
+    for day in ("2024-01-30", "2024-01-31"):
+        put(s3, f"days/day={day}/part.parquet", parquet(pl.DataFrame({"user_id": [1, int(day[-1])]})))
+    put(s3, "days/_temporary/day=2024-01-29/part.parquet", b"half a file")
+    put(s3, "days/day=2024-01-30/.part.crc", b"...")
+    source = sh.Files("s3://lake/days", hive=["day"], storage_options=s3)
+    found = counts(source, key=["day"], domain=sh.Dates("2024-01-01", "2024-01-31"))
+    assert [(str(day), n) for day, n in found] == [("2024-01-30", 2), ("2024-01-31", 1)]
+
+
+def test_an_object_that_is_not_there_is_told(s3: dict[str, str]) -> None:
+    """By its URL and a remedy."""
+    with pytest.raises(NotFoundError, match="there is no file 's3://lake/none"):
+        counts(sh.Files("s3://lake/none/*.parquet", storage_options=s3))
+    with pytest.raises(DataError, match="it is not there"):
+        counts(sh.Files("s3://lake/none.parquet", storage_options=s3))
+    with pytest.raises(DataError, match="cannot be listed"):
+        counts(sh.Files("s3://nowhere/*.parquet", storage_options=s3))
+    for file in ("none.csv", "none.jsonl"):
+        with pytest.raises(DataError, match=r"cannot be read|is not there"):
+            counts(sh.Files(f"s3://lake/{file}", storage_options=s3))
+
+
+def test_a_series_knows_the_objects_it_was_made_from(s3: dict[str, str], tmp_path: Path) -> None:
+    """By size and etag: written again alike they are the same, another object or another content is not."""
+    put(s3, "known/a.parquet", parquet(LOG))
+    source = sh.Files("s3://lake/known/*.parquet", storage_options=s3)
+    create = partial(sh.create, tmp_path / "store", name="known", if_exists="reuse", **DECLARED)
+    create(source)
+    put(s3, "known/a.parquet", parquet(LOG))
+    other_keys = {**s3, "aws_secret_access_key": "another"}
+    create(sh.Files("s3://lake/known/*.parquet", storage_options=other_keys))
+    put(s3, "known/b.parquet", parquet(LOG[:1]))
+    with pytest.raises(SeriesDiffersError, match="the log it was made from differs"):
+        create(source)
+
+
+def test_objects_that_change_meanwhile_are_noticed(s3: dict[str, str]) -> None:
+    """What was counted may be half of each."""
+    put(s3, "moving/a.parquet", parquet(LOG))
+    source = sh.Files("s3://lake/moving/*.parquet", storage_options=s3)
+    trace = Trace(source, ["user_id", "query"])
+    put(s3, "moving/a.parquet", parquet(LOG[1:]))
+    with pytest.raises(DataError, match="changed while it was counted"):
+        trace.finish()
+
+
+class _Ranges(SimpleHTTPRequestHandler):
+    """Serves a directory in ranges to those who have a signature, as stores of objects do."""
+
+    def do_HEAD(self) -> None:
+        """Signatures for reading are not signatures for this."""
+        self.send_error(403)
+
+    def do_GET(self) -> None:
+        """Part of a file."""
+        path, _, signature = self.path.partition("?")
+        if signature.partition("&")[0] != f"sig={SECRETS[2]}":
+            return self.send_error(403)
+        file = Path(self.directory) / path.lstrip("/")
+        if not file.is_file():
+            return self.send_error(404)
+        content = file.read_bytes()
+        asked = (self.headers["Range"] or "bytes=0-").removeprefix("bytes=")
+        first, last = asked.split("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        end = min(int(last), len(content) - 1) if first and last else len(content) - 1
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {start}-{end}/{len(content)}")
+        self.send_header("Content-Length", str(end + 1 - start))
+        self.send_header("ETag", f'"{hash(content)}"')
+        self.end_headers()
+        self.wfile.write(content[start : end + 1])
+        return None
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """A web server on this machine: its host and port."""
+    (tmp_path / "served").mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(tmp_path / "served")))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path, engine: str) -> None:
+    """By a signed URL; patterns are refused, since nobody lists the files."""
+    LOG.write_parquet(tmp_path / "served" / "log.parquet")
+    LOG.write_csv(tmp_path / "served" / "log.csv")
+    assert counts(f"http://{web}/log.parquet?sig={SECRETS[2]}", engine) == counts(LOG, engine)
+    assert counts(f"http://{web}/log.csv?sig={SECRETS[2]}", engine) == counts(LOG.cast(pl.String), engine)
+    with pytest.raises(DeclarationError, match="take a signed URL"):
+        counts(f"http://me:{SECRETS[1]}@{web}/log.parquet", engine)
+    with pytest.raises(DeclarationError, match="lists no files"):
+        counts(f"http://{web}/*.parquet?sig={SECRETS[2]}")
+
+
+def test_a_url_signed_anew_is_the_same_log(web: str, tmp_path: Path) -> None:
+    """Its signature is no part of what is remembered of it."""
+    LOG.write_parquet(tmp_path / "served" / "log.parquet")
+    known = Trace(f"http://{web}/log.parquet?sig={SECRETS[2]}", ["query"])
+    again = Trace(f"http://{web}/log.parquet?sig={SECRETS[2]}&until=tomorrow", ["query"], known._key)
+    assert again.compared(known.finish())[0] == []
+
+
+def planted(tmp_path: Path, *told: object) -> list[str]:
+    """Which secrets stand in texts, or in any file of a directory."""
+    files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    return [secret for secret in SECRETS if any(secret.encode() in one for one in (*files, str(told).encode()))]
+
+
+def test_credentials_are_kept_nowhere(
+    s3: dict[str, str], web: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No key, word or signature in the store, the ledger, a release, metadata, a repr, a log, or what is printed."""
+    caplog.set_level(logging.DEBUG)
+    put(s3, "mine/a.parquet", parquet(LOG))
+    LOG.write_parquet(tmp_path / "served" / "log.parquet")
+    sources = [
+        sh.Files("s3://lake/mine/*.parquet", storage_options=s3),
+        f"http://{web}/log.parquet?sig={SECRETS[2]}",
+    ]
+    told: list[object] = []
+    for number, source in enumerate(sources):
+        series = sh.create(tmp_path / "store", source, name=f"s{number}", **DECLARED)
+        release = series.release("first", level=1)
+        release.write_parquet(tmp_path / f"{number}.parquet")
+        columns = ["user_id", "query"]
+        log = open_log(source, columns)
+        told += [release.metadata, repr(series), repr(log), Trace(source, columns).finish().as_text()]
+        told += [repr(source) if isinstance(source, sh.Files) else "", repr(sh.Files("x", storage_options=s3))]
+    with sh.open(tmp_path / "store") as store:
+        told += [store.ledger().write_json(), repr(store)]
+    capture = capfd.readouterr()
+    assert planted(tmp_path, told, caplog.text, capture) == []
+
+
+def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: Path) -> None:
+    """Whatever goes wrong: what is missing, what is no log, what is refused, in Python and in SQL."""
+    put(s3, "broken.parquet", b"PAR1 no")
+    put(s3, "a.csv", b'user_id,query\n1,"open\n')
+    (tmp_path / "served" / "log.parquet").write_bytes(b"no")
+    refused = {**s3, "aws_endpoint_url": f"http://{web}"}
+    signed = f"http://{web}/log.parquet?sig={SECRETS[2]}"
+    sources = [
+        *(
+            sh.Files(f"s3://lake/{path}", storage_options=s3)
+            for path in ("none/*.parquet", "broken.parquet", "a.csv")
+        ),
+        *(sh.Files(f"s3://lake/{path}", storage_options=s3) for path in ("none.parquet", "a.txt", "none.jsonl")),
+        *(sh.Files(f"s3://lake/{path}", storage_options=refused) for path in ("*.parquet", "a.parquet")),
+        *(sh.Files(f"{kind}:s3://lake/none", storage_options=s3) for kind in ("delta", "iceberg")),
+        sh.Files("s3://lake/a.csv", delimiter=",", storage_options={**s3, SECRETS[0]: SECRETS[1]}),
+        signed,
+        signed.replace(".parquet", ".txt"),
+        signed.replace("log", "none"),
+        f"http://me:{SECRETS[2]}@{web}/log.parquet",
+        f"http://me:{SECRETS[2]}@{web}/log.parquet?a=1 2",
+        f"http://me:{SECRETS[2]}@[{web}/log.parquet",
+        f"ftp://me:{SECRETS[2]}@{web}/log.parquet",
+    ]
+    for source in sources:
+        with pytest.raises(sh.errors.SparsehistError) as caught:
+            sh.create(":memory:", source, name="x", **DECLARED)
+        failure: BaseException | None = caught.value
+        while failure is not None:
+            assert planted(tmp_path / "none", str(failure), repr(failure)) == [], source
+            failure = failure.__cause__ or failure.__context__
+    for script in (
+        f"select * from read_parquet('{signed}')",
+        f"create secret s (type s3, key_id '{SECRETS[0]}', secret '{SECRETS[1]}')",
+        f"selec * from 's3://{SECRETS[0]}:{SECRETS[1]}@lake/a.parquet'",
+    ):
+        with pytest.raises(StatementError) as caught:
+            sh.sql(script)
+        assert planted(tmp_path / "none", str(caught.value), repr(caught.value)) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("gs://lake/log/*.parquet", {"google_service_account_key": SECRETS[0]}),
+        ("az://lake/log/*.parquet", {"azure_storage_account_name": "me", "azure_storage_account_key": SECRETS[1]}),
+        ("abfss://lake@me.dfs.core.windows.net/log/*.parquet", {"azure_storage_sas_token": SECRETS[2]}),
+    ],
+)
+def test_other_stores_are_handed_what_was_given(
+    url: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The listing and the reader get the URL and the options; there is no server of these here."""
+    obstore = pytest.importorskip("obstore")
+    store = pytest.importorskip("obstore.store")
+    root, asked = url.removesuffix("/log/*.parquet"), []
+    LOG.write_parquet(tmp_path / "log.parquet")
+    seen = {"path": "log/a.parquet", "size": 5, "e_tag": "x", "last_modified": None}
+    monkeypatch.setattr(store, "from_url", lambda *args, **named: asked.append((args, named)) or "the store")
+    monkeypatch.setattr(obstore, "list", lambda at, prefix: asked.append((at, prefix)) or [[seen]])
+    scan = pl.scan_parquet
+    read = []
+    monkeypatch.setattr(
+        pl, "scan_parquet", lambda file, **named: read.append((file, named)) or scan(tmp_path / "log.parquet")
+    )
+    source = sh.Files(url, storage_options={**options, "timeout": "5s"})
+    assert counts(source, "polars") == counts(LOG, "polars")
+    assert asked[0] == ((root,), {"config": options, "client_options": {"timeout": "5s"}})
+    assert asked[1] == ("the store", "log")
+    assert {file for file, _ in read} == {f"{root}/log/a.parquet"}
+    assert all(named["storage_options"] == source.storage_options and not named["glob"] for _, named in read)
+    assert planted(tmp_path / "none", repr(source)) == []
+
+
+def delta(path: Path) -> str:
+    """A Delta table of the log, in two versions."""
+    pytest.importorskip("deltalake")
+    LOG[:100].write_delta(path)
+    LOG[100:].write_delta(path, mode="append")
+    return f"delta:{path}"
+
+
+def iceberg(path: Path) -> str:
+    """An Iceberg table of the log, in two snapshots."""
+    catalogue = pytest.importorskip("pyiceberg.catalog.sql")
+    path.mkdir()
+    made = catalogue.SqlCatalog("c", uri=f"sqlite:///{path}/catalog.db", warehouse=f"file://{path}")
+    made.create_namespace("n")
+    table = made.create_table("n.log", schema=LOG.to_arrow().schema)
+    table.append(LOG[:100].to_arrow())
+    table.append(LOG[100:].to_arrow())
+    made.close()
+    return f"iceberg:{path}/n/log"
+
+
+def opened(text: str) -> object:
+    """The object that the library has of a table."""
+    kind, _, path = text.partition(":")
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(path)
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(lakes._newest(path))
+
+
+def more(text: str) -> None:
+    """Another version of a table, without rows of one query."""
+    kind, _, path = text.partition(":")
+    if kind == "delta":
+        LOG[:5].write_delta(path, mode="append")
+        return
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    root = Path(path).parent.parent
+    made = SqlCatalog("c", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}")
+    made.load_table("n.log").append(LOG[:5].to_arrow())
+    made.close()
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*", "error:.*sparsehist.*")
+
+
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_tables_are_counted_as_frames_are(make: object, tmp_path: Path) -> None:
+    """By a text, in Files, and by the object itself, on both engines."""
+    text = make(tmp_path / "table")
+    for engine in ENGINES:
+        for source in (text, [text], sh.Files(text), opened(text)):
+            assert counts(source, engine) == counts(LOG, engine)
+
+
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_a_series_knows_the_version_of_a_table(make: object, tmp_path: Path) -> None:
+    """Not a newer one; an object stays at its version. A table is rows as they are: nothing is left unchecked."""
+    text = make(tmp_path / "table")
+    held = opened(text)
+    create = partial(sh.create, tmp_path / "store", name="known", if_exists="reuse", **DECLARED)
+    series = create(text)
+    assert "unchecked" not in str(series.release("first", level=1).metadata)
+    create(held)
+    more(text)
+    create(held)
+    with pytest.raises(SeriesDiffersError, match="the log it was made from differs"):
+        create(text)
+    trace = Trace(text, ["user_id", "query"])
+    more(text)
+    with pytest.raises(DataError, match="changed while it was counted"):
+        trace.finish()
+
+
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_sql_and_the_command_line_read_tables(
+    make: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], s3: dict[str, str]
+) -> None:
+    """A script sees them as tables, read by Polars; `create --input` takes the same text."""
+    text = make(tmp_path / "table")
+    put(s3, "sql/a.parquet", parquet(LOG))
+    script = """create series visits
+        with (unit = user_id, key = query, max_keys = 5, domain = 'strings(max_bytes=32)')
+        as select user_id, query from log; release first from visits at level 1 expecting 1 false keys;"""
+    for number, table in enumerate((text, opened(text), sh.Files("s3://lake/sql/*.parquet", storage_options=s3))):
+        sh.sql(script, store=str(tmp_path / f"{number}"), tables={"log": table})
+        with sh.open(tmp_path / f"{number}") as store:
+            assert "unchecked" not in str(store.series("visits").release("first").metadata)
+    file = tmp_path / "script.sql"
+    file.write_text(script)
+    assert run(["run", str(file), "--store", str(tmp_path / "by-script"), "--table", f"log={text}"]) == 0
+    options = ["--unit", "user_id", "--key", "query", "--max-keys", "5", "--domain", "strings(max_bytes=32)"]
+    made = ["create", str(tmp_path / "by-command"), "--input", text, *options, "--name", "visits", "--json"]
+    capsys.readouterr()
+    assert run(made) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_what_is_no_table_is_told(tmp_path: Path) -> None:
+    """By its path, and what was tried."""
+    pytest.importorskip("deltalake")
+    pytest.importorskip("pyiceberg")
+    for kind in ("delta", "iceberg"):
+        with pytest.raises(DataError, match=f"the table '{kind}:"):
+            counts(f"{kind}:{tmp_path}/none")
+
+
+REMOTE_SQL = (
+    "select user_id, query from read_parquet('s3://lake/a.parquet')",
+    "select user_id, query from 'https://127.0.0.1:1/a.parquet'",
+    "select user_id, query from delta_scan('table')",
+    "select user_id, query from iceberg_scan('table')",
+)
+
+
+@pytest.mark.parametrize("query", REMOTE_SQL)
+def test_duckdb_fetches_no_extension(query: str) -> None:
+    """SQL over what DuckDB has no extension for is refused, and told what reads it, on anybody's connection."""
+    with duckdb.connect() as own:
+        before = own.execute("select current_setting('autoinstall_known_extensions')").fetchall()
+        for connection in (None, own):
+            for unverified in (False, True):
+                with pytest.raises((DataError, StatementError), match="fetches none by itself"):
+                    sh.create(":memory:", sh.Query(query, connection), name="x", unverified=unverified, **DECLARED)
+        assert own.execute("select current_setting('autoinstall_known_extensions')").fetchall() == before
+    with pytest.raises(StatementError, match="fetches none by itself"):
+        sh.check_query(query, unit="user_id")
+    with pytest.raises(StatementError, match="fetches none by itself"):
+        sh.sql(query)

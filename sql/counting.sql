@@ -228,6 +228,16 @@ from source
 group by key;
 
 
+-- name: count_bounding
+-- What bounding met.
+-- in:  view bounded (unit, key), distinct pairs; table cutoffs (unit, …): a row for each unit above the bound
+-- out: one row: pairs, units_above
+
+select
+    (select count(*) from bounded) as pairs,
+    (select count(*) from cutoffs) as units_above;
+
+
 -- name: check_pairs
 -- Distinct (unit, key) pairs with how many rows each has.
 -- in:  view log (unit, key)

@@ -131,6 +131,13 @@ def create(
             "exits with 5 if they are not."
         ),
     ] = "error",
+    chosen_by_looking: Annotated[
+        str | None,
+        Parameter(
+            help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee "
+            "covers them, and ledger, releases and report say so."
+        ),
+    ] = None,
     accept_changed_source: Annotated[
         bool,
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
@@ -163,7 +170,7 @@ def create(
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
         portable=portable, key_types=key_types(key_type), if_exists=if_exists,
-        accept_changed_source=accept_changed_source, engine=engine, memory_limit=memory_limit, threads=threads,
+        accept_changed_source=accept_changed_source, chosen_by_looking=chosen_by_looking, engine=engine, memory_limit=memory_limit, threads=threads,
         anchor=anchor, who=who, wait=wait,
     )  # fmt: skip
 
@@ -202,7 +209,9 @@ def release(
         ),
     ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
-    out: Annotated[Path | None, Parameter(help="File to write: .parquet with metadata, or .csv.")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")
+    ] = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
     who: Who = None,
@@ -301,7 +310,9 @@ def release_workload(
     post_processing: Annotated[
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
     ] = None,
-    out: Annotated[Path | None, Parameter(help="File to write: .parquet with metadata, or .csv.")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")
+    ] = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
     plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,

@@ -129,6 +129,19 @@ class UnitPairs:
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
 
 
+@dataclass(frozen=True, repr=False)
+class Bounding:
+    """What bounding met. Secret.
+
+    Attributes:
+        pairs: Distinct pairs of a unit and a key of the domain, before it.
+        units_above: Units with more than max_keys keys.
+    """
+
+    pairs: int
+    units_above: int
+
+
 @dataclass(frozen=True)
 class CountedKeys:
     """Every key of the log that lies in the domain, with its number of units. Secret.
@@ -138,10 +151,12 @@ class CountedKeys:
             once; in no order that means anything.
         engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
             only with the same salt and the same engine.
+        bounding: What bounding met; None where that was done elsewhere, or the engine does not tell.
     """
 
     frame: pl.DataFrame = field(repr=False)
     engine: str
+    bounding: Bounding | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,7 @@ class CountRequest:
         weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it
             to. The first is a whole count; a unit with more keys than the last has keeps so many.
         portable: Whether keys are kept in the order that every engine knows (`counting/tuples.py`).
+        note: Told what bounding met.
     """
 
     unit: str | None
@@ -172,6 +188,7 @@ class CountRequest:
     key_types: Mapping[str, str]
     watch: Callable[[Any], Any] = field(repr=False)
     portable: bool
+    note: Callable[[Bounding], None] = field(repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -211,6 +228,7 @@ def request(
     watch: Callable[[Any], Any] | None = None,
     weights: Sequence[tuple[int, int]] | None = None,
     portable: bool = False,
+    note: Callable[[Bounding], None] | None = None,
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -255,6 +273,7 @@ def request(
         checked_key_types(key_types, names),
         watch or (lambda log: log),
         portable,
+        note or (lambda _: None),
     )
 
 

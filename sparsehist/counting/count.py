@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars
-from sparsehist.counting.contract import Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
+from sparsehist.counting.contract import Bounding, Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.memory import available_memory, memory_needed
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
@@ -111,6 +111,7 @@ def count_keys(
         >>> counted.frame.sort("key_0").rows()
         [('a', 2), ('b', 1)]
     """
+    met: list[Bounding] = []
     wanted = request(
         unit=unit,
         key=key,
@@ -127,6 +128,7 @@ def count_keys(
         key_types=key_types,
         watch=watch,
         portable=portable,
+        note=met.append,
     )
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
@@ -134,7 +136,7 @@ def count_keys(
     frame = chosen.count(log, wanted)
     if frame.is_empty():
         raise DataError("the log is empty: it has no rows, or none that may be counted")
-    return CountedKeys(frame, chosen.name())
+    return CountedKeys(frame, chosen.name(), met[-1] if met else None)
 
 
 def list_pairs(

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest, UnitPairs
+from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.duckdb_sources import relation
 from sparsehist.counting.keys import missing_error, place
 from sparsehist.counting.memory import available_memory
@@ -60,6 +60,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
         if keys is None or table != "pairs":
             counted = _bounded(session, table, wanted).read("count_keys", full=wanted.full, salt=wanted.salt)
         wanted.report("counting")
+        wanted.note(Bounding(*session.read("count_bounding").row(0)))
         counted = counted.filter(pl.col("count") > 0)
         return _cells(counted["key"], wanted).with_columns(counted["count"].cast(pl.Int64))
 

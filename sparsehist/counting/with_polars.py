@@ -22,7 +22,7 @@ import polars as pl
 from sparsehist.counting import bounding
 from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
 from sparsehist.counting.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
-from sparsehist.counting.contract import Codes32, CountRequest, UnitPairs
+from sparsehist.counting.contract import Bounding, Codes32, CountRequest, UnitPairs
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.with_duckdb import make_order, packed
@@ -84,14 +84,17 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     bounded = _bounded(log, wanted)
     totals = np.zeros(bounded.cells.height, dtype=np.int64)
     waiting: list[tuple[Codes32, IntArray | None]] = []
+    met = above = 0
     # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
     for pairs, counts in bounded.parts:
         waiting.append((pairs.cells[counts], _weights(pairs, counts, wanted)))
+        met, above = met + pairs.cells.size, above + int((pairs.sizes > wanted.max_keys).sum())
         if sum(cells.size for cells, _ in waiting) > max(totals.size, COUNTED_AT_ONCE):
             _add(totals, waiting)
             waiting = []
     wanted.report("counting")
     _add(totals, waiting)
+    wanted.note(Bounding(met, above))
     result = bounded.cells.with_columns(count=pl.Series(totals))
     return result if totals.all() else result.filter(pl.col("count") > 0)
 

@@ -39,6 +39,7 @@ from sparsehist.series.declaration import (
     NoiseChoice,
     declaration_of,
     declare,
+    write_bounding,
     write_catalogues,
 )
 from sparsehist.series.series_handle import Series
@@ -71,6 +72,7 @@ def create(
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
     portable: bool = False,
+    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     accept_changed_source: bool = False,
     engine: Engine = "auto",
@@ -119,6 +121,8 @@ def create(
         portable: Let a unit with too many keys keep those that every engine would choose, by SHA-256, so that one log
             and one salt give the same counts on Polars, DuckDB, Spark and warehouses. Each engine has a faster order
             of its own. Releases say it.
+        chosen_by_looking: Which choices were made by looking at the log itself, such as "max_keys, domain": no
+            guarantee covers them, and the ledger, every release and the report say so.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
             was made from. Files are told by paths, sizes and times, and read only where these differ; rows are read.
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
@@ -147,7 +151,7 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types, unverified=unverified, portable=portable,
+        key_types=key_types, unverified=unverified, portable=portable, chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
     if not (isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source)):
         checked = isinstance(source, Query) and not unverified
@@ -189,6 +193,7 @@ def create(
             report("writing")
             written = spill / "series"
             files = _write(written, declaration, frame, salt=salt, durable=state.durable, rng=rng)
+            files += write_bounding(written, counted.bounding, durable=state.durable)
             new = _new_series(declaration, counted.engine, salt, files, source_text, who)
             with home._hold(max(wait, home.wait, _PATIENCE)) as state:
                 record = state.series(name)

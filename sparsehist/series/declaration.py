@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsehist.domain import Domain, Product
 from sparsehist.errors import DeclarationError, DomainError, LevelError, present
-from sparsehist.ledger.arguments import checked_choice, checked_name
+from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text
 from sparsehist.noise import Family, family_named, name_of, register, registered
 from sparsehist.noise.family import Norm, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 from sparsehist.typing import IntArray
 
+if TYPE_CHECKING:
+    from sparsehist.counting.contract import Bounding
+
 NoiseChoice = str | type | Family
 """A family by name, as a class, or as an instance with the sensitivity that max_keys implies."""
 
 _LAWS = [name for name in dir(Family) if not name.startswith("_")]
 _LARGEST_BOUND = 2**31
-_CATALOGUE = "catalogue-"
+_CATALOGUE, _BOUNDING = "catalogue-", "bounding"
 CHECKED_QUERY = "checked query"
 UNCHECKED_SOURCE = "unchecked source"
 _RESTS_ON = {
@@ -142,6 +146,8 @@ class Declaration:
             Arrow stream, counts); empty for files. No part of what makes two declarations equal.
         portable: Whether units keep their keys in the order that every engine knows.
         steps: Of a running series, how many may be appended; None for a log that is counted once.
+        chosen_by_looking: Which choices were made by looking at the log itself, as whoever made them declares: no
+            guarantee covers these.
     """
 
     name: str
@@ -161,6 +167,7 @@ class Declaration:
     source: str = field(default="", compare=False)
     portable: bool = False
     steps: int | None = None
+    chosen_by_looking: str = ""
 
     @property
     def cap_text(self) -> str | None:
@@ -231,6 +238,7 @@ class Declaration:
             "key_types": dict(self.key_types),
             "source": self.source,
             "portable": self.portable,
+            "chosen_by_looking": self.chosen_by_looking,
         }
 
 
@@ -260,6 +268,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         source=stored.get("source", ""),
         portable=stored.get("portable", False),
         steps=stored.get("steps"),
+        chosen_by_looking=stored.get("chosen_by_looking", ""),
     )
 
 
@@ -271,6 +280,21 @@ def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[
         catalogue.write_copy(copy)
         written.append(write_file(directory / f"{_CATALOGUE}{digest}.parquet", copy.getbuffer(), durable=durable))
     return written
+
+
+def write_bounding(directory: Path, met: Bounding | None, *, durable: bool) -> list[RegisteredFile]:
+    """Write what bounding met, where that is known, for the curator's page. Secret."""
+    if met is None:
+        return []
+    return [write_file(directory / _BOUNDING, json.dumps(asdict(met)).encode(), durable=durable)]
+
+
+def read_bounding(record: SeriesRecord) -> dict[str, int]:
+    """What `write_bounding` wrote, as a dict; empty where it is not known. Secret."""
+    if all(file.name != _BOUNDING for file in record.files):
+        return {}
+    found: dict[str, int] = json.loads((record.directory / _BOUNDING).read_bytes())
+    return found
 
 
 def declare(
@@ -290,6 +314,7 @@ def declare(
     unverified: bool = False,
     key_types: Mapping[str, str] | None = None,
     portable: bool = False,
+    chosen_by_looking: str | None = None,
 ) -> Declaration:
     """Check the parameters of a new series.
 
@@ -324,6 +349,7 @@ def declare(
         unverified=checked_choice("unverified", unverified, (False, True)),
         key_types=tuple(sorted(checked_key_types(key_types, columns).items())),
         portable=checked_choice("portable", portable, (False, True)),
+        chosen_by_looking=checked_text("chosen_by_looking", chosen_by_looking) or "",
     )
 
 

@@ -51,6 +51,8 @@ class Metadata:
             rests on whoever made them, that each unit's rows depend on that unit alone. None for files.
         log: "unchanged", or "change accepted" where the series was asked for again with another log, and its counts
             were accepted as they are.
+        chosen_by_looking: Which choices were made by looking at the log itself, as the owner declares; the guarantee
+            does not cover them.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -83,6 +85,7 @@ class Metadata:
     verified: bool | None = None
     source: str | None = None
     log: str | None = None
+    chosen_by_looking: str | None = None
     store: str | None = None
     round: str | None = None
     released_at: str | None = None
@@ -237,6 +240,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "portable": declaration.portable or None,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
+        "chosen_by_looking": declaration.chosen_by_looking or None,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
     }
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_TOLD = ("unverified", "chosen_by_looking")
+"""Of a declaration, what the event of its series repeats where it is there."""
+
+
 class _Spent(TypedDict):
     """What the row of a release and its event have in common."""
 
@@ -77,7 +81,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             who=record.who,
             series_id=record.series_id,
             path_id=path_id,
-            details={"unverified": True} if unverified else None,
+            details={name: value for name in _TOLD if (value := declaration.get(name))} or None,
         )
     return int(path_id)
 

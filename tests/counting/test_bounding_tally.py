@@ -1,0 +1,47 @@
+"""What bounding met is counted exactly, on every engine and for each way of bounding."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.series.declaration import read_bounding
+
+from .logs import ENGINES, TEXTS, a_log, count
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("outside", ["error", "drop"])
+@pytest.mark.parametrize("weights", [None, [(64, 5), (40, 12)]], ids=["keep", "share"])
+def test_pairs_and_units_above_the_bound(engine, outside, weights):
+    """As brute force counts them, of the keys inside the domain."""
+    log = a_log(500, 60)
+    domain = TEXTS if outside == "error" else sh.Strings(max_bytes=4)
+    inside = log.filter(pl.col("query").str.len_bytes() <= (32 if outside == "error" else 4)).unique()
+    sizes = inside.group_by("user_id").len()["len"]
+    assert 0 < (sizes > 5).sum() < sizes.len()
+    found = count(log, engine=engine, domain=domain, on_outside=outside, weights=weights)
+    assert (found.bounding.pairs, found.bounding.units_above) == (inside.height, (sizes > 5).sum())
+    assert str(inside.height) not in repr(found) + repr(found.bounding)
+    if weights is None:
+        assert found.frame["count"].sum() == sizes.clip(upper_bound=5).sum()
+
+
+def test_the_store_keeps_it_for_the_curator(tmp_path):
+    """In a private file that the state vouches for; nothing of counts that were bounded elsewhere."""
+    series = sh.create(tmp_path / "s", a_log(), name="a", unit="user_id", key="query", max_keys=2, domain=TEXTS)
+    counts = sh.Counts(pl.DataFrame({"query": ["a"], "count": [3]}))
+    sh.create(tmp_path / "s", counts, name="b", key="query", max_keys=2, domain=TEXTS)
+    with series.store._hold() as state:
+        state.verify()
+        record, given = state.series("a"), state.series("b")
+    sizes = a_log().unique().group_by("user_id").len()["len"]
+    assert read_bounding(record) == {"pairs": sizes.sum(), "units_above": (sizes > 2).sum()}
+    assert (record.directory / "bounding").stat().st_mode & 0o777 == 0o600
+    assert read_bounding(given) == {}
+    page = series.store.report(curator=True)
+    lost = sizes.sum() - sizes.clip(upper_bound=2).sum()
+    assert f"<bdi>{lost:,} ({lost / sizes.sum():.3%})</bdi>" in page
+    assert "not known: bounded elsewhere" in page
+    assert f"{lost / sizes.sum():.3%}" not in series.store.report()

@@ -61,13 +61,22 @@ def show_ledger(
     return Answer(data, shown)
 
 
-def write_report(store: Path, out: Path, *, delta: float, curator: bool, wait: float) -> Answer:
+def write_report(
+    store: Path,
+    out: Path,
+    *,
+    format: str,  # noqa: A002
+    about: Path | None,
+    delta: float,
+    curator: bool,
+    wait: float,
+) -> Answer:
     """Write the report of a store; the curator's for nobody else to read."""
-    checked_output("--out", out, (".html",))
+    checked_output("--out", out, (".html",) if format == "html" else (".yaml", ".yml"))
     if store.resolve() in out.resolve().parents:
         raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
     with opening(store, wait) as opened:
-        page = opened.report(delta=delta, curator=curator)
+        page = opened.report(format=format, about=about, delta=delta, curator=curator)
     write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else _PUBLIC)
     told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
     return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])

@@ -170,8 +170,8 @@ def create(
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
         portable=portable, key_types=key_types(key_type), if_exists=if_exists,
-        accept_changed_source=accept_changed_source, chosen_by_looking=chosen_by_looking, engine=engine, memory_limit=memory_limit, threads=threads,
-        anchor=anchor, who=who, wait=wait,
+        accept_changed_source=accept_changed_source, chosen_by_looking=chosen_by_looking, engine=engine,
+        memory_limit=memory_limit, threads=threads, anchor=anchor, who=who, wait=wait,
     )  # fmt: skip
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
-from sparsehist.errors import DeclarationError, InputError, StoreError, of_kind
+from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
-from sparsehist.series.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata, read_metadata
+from sparsehist.report.parameter_rows import declaration_rows, release_rows
+from sparsehist.series.metadata import read_metadata
 from sparsehist.series.release import check_target, refuse_to_replace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.running.running_series import RunningSeries
-    from sparsehist.series.declaration import Declaration
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
@@ -343,67 +342,9 @@ def migrate_store(store: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": "unchanged"}, shown)
 
 
-def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
-    """The public parameters of a series, as people read them."""
-    stored = declared.as_json()
-    return [
-        ("unit", declared.unit_text or "counts bounded elsewhere"),
-        ("key", ", ".join(declared.key)),
-        ("max_keys", f"{declared.max_keys:,}"),
-        *([("bounding", declared.shares.describe())] if declared.shares else []),
-        *([("portable", "units keep the keys that every engine would choose")] if declared.portable else []),
-        ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
-        ("noise", declared.noise),
-        ("cap", stored["cap"] or "none"),
-        *([("steps", f"{declared.steps:,}")] if declared.steps else []),
-        ("population", declared.population),
-        ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
-        *([("guarantee", declared.rests_on)] if declared.rests_on else []),
-    ]
-
-
-def release_rows(about: Metadata) -> list[tuple[str, str]]:
-    """The parameters one reads a count or an answer by."""
-    guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
-    level = [("level", about.level), ("guarantee", f"{guarantee}, for {about.neighbours}")]
-    if isinstance(about, WorkloadMetadata):
-        std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
-        return [
-            ("workload", f"{about.workload}, by {about.strategy}"),
-            *level,
-            ("noise", f"{about.noise}, {std}"),
-            ("counts", about.counts or "units"),
-            ("post-processing", ", ".join(about.post_processing) or "none"),
-        ]
-    cells = of_kind(about, CellMetadata)
-    rows = [
-        *([("step", f"{about.step} of {about.steps}")] if isinstance(about, RunningMetadata) else []),
-        *level,
-        ("noise", f"{cells.noise}, standard deviation {cells.std:.4g} units"),
-        ("threshold", f"{cells.threshold:,.4f} units"),
-        ("expected false keys", f"{cells.expected_false_keys:.3g}"),
-    ]
-    if cells.delta_infinity is None:
-        return rows
-    spent = f"{cells.delta_infinity:.4g} spent so far, {cells.delta_remaining:.4g} of {cells.delta} left"
-    return [*rows, ("delta of the series", spent)]
-
-
 def counted(n: int, what: str) -> str:
     """A number of things."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def keys_text(domain: sh.Domain) -> str:
-    """How many keys could occur."""
-    return "any key" if domain.is_open else f"{size_text(domain.size)} keys"
-
-
-def size_text(size: int) -> str:
-    """A number of cells, exact while it can be read."""
-    if size < 10**9:
-        return f"{size:,}"
-    return f"{Decimal(size):.3g}"  # floats end at 1e308, domains do not
 
 
 def _has_series(store: Path, name: str, wait: float) -> bool:

@@ -32,7 +32,26 @@ RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
 """Name and level in the order they are made: coarse, fine, then between."""
 
 _MARKER = "this-is-a-sparsehist-demo"
-_STORE, _REPORT = "store", "report.html"
+_STORE, _REPORT, _ENTRY = "store", "report.html", "entry.yaml"
+_ABOUT_IT = {
+    "url_slug": "microsoft-web-1998",
+    "deployment": {
+        "basic": {
+            "name": "Visits to areas of www.microsoft.com, one week of 1998",
+            "data_curators": ["The sparsehist authors, on data of the UCI Machine Learning Repository"],
+            "description": "A demonstration: how many visitors opened which area of a web site, at three levels.",
+            "intended_use": "To show what a release, a report and an entry of the registry look like.",
+            "data_product_region": "Not stated by the source",
+            "data_product_sector": "Technology",
+        },
+        "implementation": {"justification": "A demonstration: the levels were chosen to show what each publishes."},
+        "administrative": {
+            "registry_authors": ["The sparsehist authors"],
+            "sources": "https://doi.org/10.24432/C5VS3Q",
+        },
+    },
+}
+"""What no store can know, for the registry of deployments."""
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 _LIGHT = TerminalTheme(
@@ -123,13 +142,15 @@ def _release_log(directory: Path) -> tuple[list[Release], str]:
 
 
 def _report(directory: Path) -> str:
-    """Write the report, and say where it is or what it needs."""
+    """Write the report and the registry's entry, and say where they are or what they need."""
+    store = sh.open(directory / _STORE)
     try:
-        page = sh.open(directory / _STORE).report()
+        written = {_REPORT: store.report(), _ENTRY: store.report(format="registry", about=_ABOUT_IT)}
     except NotFoundError as missing:
         return escape(str(missing))
-    (directory / _REPORT).write_text(page, encoding="utf-8")
-    return f"Report (public):     {escape(str(directory / _REPORT))}"
+    for name, text in written.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return f"Report (public):     {escape(str(directory / _REPORT))}, and for the registry {_ENTRY}"
 
 
 def _catalogue() -> pl.DataFrame:
@@ -160,7 +181,15 @@ def _prepare(directory: Path) -> None:
         marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
         shutil.rmtree(directory / _STORE, ignore_errors=True)
         made = [f"{name}.parquet" for name, _ in RELEASES]
-        for name in (f"{_STORE}.generation", "sparsehist-ledger.json", *made, "demo.svg", "demo.png", _REPORT):
+        for name in (
+            f"{_STORE}.generation",
+            "sparsehist-ledger.json",
+            *made,
+            "demo.svg",
+            "demo.png",
+            _REPORT,
+            _ENTRY,
+        ):
             (directory / name).unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"cannot write {directory}: {problem.strerror}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -109,14 +109,22 @@ def report(
     store: StorePath,
     /,
     *,
-    out: Annotated[Path, Parameter(help="The page: a .html file outside the store.")],
+    out: Annotated[Path, Parameter(help="The page, a .html file, or the entry, .yaml; outside the store.")],
+    format: Annotated[  # noqa: A002
+        Literal["html", "registry"],
+        Parameter(help="A page, or an entry for the OpenDP registry of deployments in YAML (draft)."),
+    ] = "html",
+    about: Annotated[
+        Path | None,
+        Parameter(help="For the registry: YAML with what no store can know; missing fields are listed."),
+    ] = None,
     delta: Annotated[float, Parameter(help="At which epsilon is shown.")] = 1e-6,
     curator: Annotated[
         bool, Parameter(help="Add exact numbers that only the curator may see; the page says that it is secret.")
     ] = False,
     wait: Wait = 0.0,
 ) -> Answer:
-    """Write a report that a privacy officer can read and sign: one HTML page.
+    r"""Write a report that a privacy officer can read and sign: one HTML page.
 
     It says what was promised to whom, what remains, every release with its error,
     the largest keys, and what is not promised, from public parameters and published
@@ -125,10 +133,12 @@ def report(
 
     For example:
       sparsehist report logs.sparsehist --out report.html
+      sparsehist report logs.sparsehist --format registry --about about.yaml \
+          --out entry.yaml
     """
     from sparsehist.cli.accounts import write_report
 
-    return write_report(store, out, delta=delta, curator=curator, wait=wait)
+    return write_report(store, out, format=format, about=about, delta=delta, curator=curator, wait=wait)
 
 
 def raise_cap(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.commands import check_place, declaration_rows, files, unit_columns
+from sparsehist.cli.commands import check_place, files, unit_columns
 from sparsehist.cli.tables import escape, parameters_table
+from sparsehist.report.parameter_rows import declaration_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,6 +14,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from sparsehist import ledger
 from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError
 from sparsehist.ledger.budgets import Budget, Limit, Limits
 from sparsehist.noise import currency_of
@@ -135,6 +136,10 @@ class Ledger:
 
     paths: tuple[Spent, ...] = ()
     limits: Limits = field(default_factory=Limits, compare=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: its table."""
+        return ledger.in_notebook(self)
 
     @classmethod
     def of(cls, state: State) -> Ledger:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from sparsehist.errors import NotFoundError, StoreError
+from sparsehist.errors import DeclarationError, NotFoundError, StoreError, printable
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
@@ -90,6 +90,45 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
     return (lines + marks).properties(
         width=620, height=340, background="#ffffff", title="Noisy counts at each level; dashed: its threshold"
     )
+
+
+def plot_largest(release: Release, most: int, confidence: float) -> Any:
+    """Draw the largest rows of a release with their intervals; see `Release.plot`."""
+    alt = require_plots()
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise DeclarationError(f"most must be a whole number of rows from 1 up, got {most!r}")
+    rows, about = _with_limits(release, most, confidence)
+    keys = rows.drop("low", "value", "high").iter_rows()  # a screenful, published
+    labels = [f"{place}. {_label(key)}" for place, key in enumerate(keys, start=1)]
+    drawn = rows.select("low", "value", "high").with_columns(key=pl.Series(labels, dtype=pl.String))
+    key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    base = alt.Chart(alt.InlineData(values=drawn.to_dicts())).properties(width=460, height=18 * max(len(labels), 1))
+    spans = base.mark_rule(strokeWidth=2, color=_COLOURS[2]).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
+    dots = base.mark_point(filled=True, size=45, color=_COLOURS[2], opacity=1).encode(y=key, x="value:Q")
+    return (spans + dots).properties(background="#ffffff", title=f"The largest rows of {release.name}")
+
+
+def _with_limits(release: Release, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+    """The largest rows as low, value, high beside their keys, and what they are."""
+    from sparsehist.series.release import WorkloadRelease
+
+    if not isinstance(release, WorkloadRelease):
+        found = release.intervals(confidence).head(most).rename({"noisy_count": "value"})
+        return found, f"units, with {100 * confidence:g} % intervals"
+    rows = release.frame
+    if release.implicit:
+        rows = rows.sort("noisy_count", descending=True).head(most)
+        rows = release.answers(rows[:, 0], rows[:, 0]).drop("high").rename({"low": "key"})
+    found = rows.sort("noisy_answer", descending=True).head(most).rename({"noisy_answer": "value"})
+    found = found.rename({name: f"from_{name}" for name in found.columns if name in ("low", "high")})
+    found = found.with_columns(low=pl.col("value") - pl.col("std"), high=pl.col("value") + pl.col("std"))
+    return found.drop("std"), "units, with one standard deviation to each side"
+
+
+def _label(key: Sequence[Any]) -> str:
+    """A key for a chart. Altair writes data into a script as it is, so that no text may end that."""
+    text = printable(" · ".join("all" if part is None else str(part) for part in key))
+    return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
 
 
 def save_plot(chart: Any, path: Path) -> None:

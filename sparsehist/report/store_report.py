@@ -29,11 +29,12 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
 from sparsehist.privacy import as_level, level_text
 from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
+from sparsehist.report.html_tables import html_table, shown
 from sparsehist.report.side_by_side import side_by_side
 from sparsehist.running.running_series import open_running
-from sparsehist.series.declaration import Declaration, declaration_of, load_family
-from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
-from sparsehist.series.pipeline import ANSWER
+from sparsehist.series.declaration import Declaration, declaration_of, load_family, read_bounding
+from sparsehist.series.metadata import CellMetadata, Metadata
+from sparsehist.series.pipeline import published_metadata
 
 if TYPE_CHECKING:
     from sparsehist.series.release import Release
@@ -77,7 +78,7 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
         rows = ledger_rows(ledger, delta)
         events = [_told(event) for event in state.events()]
         records = state.all_series()
-        made = {record.name: _releases(state, record) for record in records}
+        made = {record.name: published_metadata(state, record) for record in records}
         secrets = {record.name: _secrets(state, record) if curator else [] for record in records}
         store_id, generation = state.store_id, state.generation
     parts = [_part(store, declaration_of(record), made[record.name], secrets[record.name]) for record in records]
@@ -99,6 +100,7 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
         warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
         spending=_spending_chart(rows, delta),
         limits=[event for event in events if event["what"] in _LIMITS.values()],
+        looked=[event for event in events if event["chosen"]],
         others=[event for event in events if event["what"] in _OTHER.values()],
         disjoint=ledger.limits.disjoint,
         parts=parts,
@@ -122,32 +124,16 @@ def _template() -> Any:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )  # fmt: skip
-    environment.filters |= {"shown": _shown, "style_sheet": _style_sheet}
+    environment.filters |= {"shown": shown, "style_sheet": _markup}
+    environment.globals["table"] = lambda *parts: _markup(html_table(*parts))
     return environment.from_string(files("sparsehist.report").joinpath("page.html.jinja").read_text(encoding="utf-8"))
 
 
-def _style_sheet(text: str) -> Any:
-    """The package's own style sheet, as it is: the one text that is not escaped."""
+def _markup(text: str) -> Any:
+    """What is not escaped again: the package's own style sheet, and tables."""
     import markupsafe
 
-    return markupsafe.Markup(text)  # noqa: S704 - a file of this package
-
-
-def _shown(value: float | str | None, digits: int = 4) -> str:
-    """A number for people; a dash where there is none."""
-    if value is None:
-        return "—"
-    if isinstance(value, str):
-        return value
-    size = abs(value)
-    if size >= 10**15 or 0 < size < 1e-3:
-        return f"{value:.3g}"
-    return f"{value:,.0f}" if size >= 1000 or value == int(value) else f"{value:.{digits}g}"
-
-
-def _releases(state: State, record: SeriesRecord) -> list[Metadata]:
-    made = (release for release in state.series_releases(record) if ANSWER not in release.name)
-    return [read_metadata(release.metadata) for release in made]
+    return markupsafe.Markup(text)  # noqa: S704 - a file of this package, or escaped cell by cell
 
 
 def _part(store: Store, declaration: Declaration, made: list[Metadata], secret: list[tuple[str, str]]) -> SeriesPart:
@@ -255,8 +241,21 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
         "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
         "about": about + (f", {event['release']}" if event["release"] else ""),
         "to": event["level"] or budget or "",
+        "chosen": details.get("chosen_by_looking", ""),
         "why": event["reason"] or details.get("because", ""),
     }
+
+
+def _bias(met: dict[str, int], bounded: float) -> list[tuple[str, str]]:
+    """By how much bounding moved the counts together; a line that says so where nobody noted it."""
+    if not met:
+        return [("bias of bounding", "not known: bounded elsewhere")]
+    pairs = met["pairs"]
+    return [
+        ("sum of all counts without a bound", f"{pairs:,}"),
+        ("bias of bounding: of that sum, lost", f"{pairs - bounded:,.0f} ({(pairs - bounded) / max(pairs, 1):.3%})"),
+        ("units above max_keys", f"{met['units_above']:,}"),
+    ]
 
 
 def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
@@ -266,9 +265,11 @@ def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
         return []
     count, _, cells = state.series_files(record).groups
     past = state.past(record.path_id)
+    bounded = int((count * cells).sum()) / declaration.unit_of_counts
     lines = [
         ("keys with a count", f"{int(cells.sum()):,}"),
-        ("sum of all bounded counts", f"{int((count * cells).sum()) / declaration.unit_of_counts:,.0f}"),
+        ("sum of all bounded counts", f"{bounded:,.0f}"),
+        *_bias(read_bounding(record), bounded),
         ("groups of equal count", f"{len(count):,}"),
         ("cells whose noise was drawn", f"{len(state.tracked(record.path_id).position):,}"),
     ]

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from sparsehist.sessions.query_session import QuerySession
     from sparsehist.sqlfront.results import SqlResult
 
+in_notebook: Callable[[object], str]
 open_queries: Callable[..., QuerySession]
 plan_queries: Callable[..., pl.DataFrame]
+plot_largest: Callable[..., Any]
 plot_plan: Callable[..., Any]
+registry_entry: Callable[..., str]
 save_plot: Callable[..., None]
 store_report: Callable[..., str]
 sql: Callable[..., SqlResult]

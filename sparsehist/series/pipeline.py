@@ -69,6 +69,12 @@ class NoisePath(Protocol):
         """The rows of a release that is committed."""
 
 
+def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
+    """What the releases of a series say about themselves, in order; answers of sessions are no releases."""
+    made = (release for release in state.series_releases(record) if ANSWER not in release.name)
+    return [read_metadata(release.metadata) for release in made]
+
+
 class Request(Asked, Protocol):
     """What a caller asked of a release of one kind; its level or goal may stand as the release has it.
 

@@ -97,6 +97,10 @@ class Plan:
         """The tables."""
         return f"Plan({self.noise})\n{self.levels}\n{self.counts}"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: both tables."""
+        return series.in_notebook(self)
+
     def plot(self) -> Any:
         """Draw the probability of publication and the relative error by true count; an altair chart.
 

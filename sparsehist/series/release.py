@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import polars as pl
 
+from sparsehist import series
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -32,6 +33,7 @@ from sparsehist.ledger.signatures import FIRST, content_digest, private_key, pub
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import open_state, write_published
+from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 _METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
-_PARQUET, _CSV = (".parquet", ".pq"), (".csv",)
+_PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".arrow",)
+_FILES = _PARQUET + _CSV + _JSON + _ARROW
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
 _LIMITS = _ENDS = ("low", "high")
@@ -146,6 +149,10 @@ class Release:
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
         return f"Release({name}, rows={len(self)}, {shown})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: its parameters and first rows."""
+        return series.in_notebook(self)
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to anything that reads Arrow."""
         return self._frame.__arrow_c_stream__(requested_schema)
@@ -226,6 +233,35 @@ class Release:
 
         return _with_columns(self._frame, self._metadata, ("estimate", "estimate_error"), count_estimates)
 
+    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
+        """Draw the largest rows with their intervals; of a workload with one standard deviation to each side.
+
+        Args:
+            most: Rows to draw.
+            confidence: Of each interval, as for `intervals`; a workload has none.
+
+        Returns:
+            An altair chart, which notebooks show and `save` writes. Keys are escaped: control characters are written
+            out, and "<" stands in full width.
+
+        Raises:
+            DeclarationError: If there are no rows to draw by those numbers.
+            NotFoundError: If altair is not installed; names the extra `plots`.
+        """
+        return series.plot_largest(self, most, confidence)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame.
+
+        Raises:
+            NotFoundError: If pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
+        except ImportError:
+            raise NotFoundError("to_pandas needs pandas: pip install pandas; `frame` is a Polars frame") from None
+        return self._frame.to_pandas()
+
     def resell(self, level: Level) -> NoReturn:
         """Refused: the published rows of a series cannot be passed on coarser.
 
@@ -290,14 +326,61 @@ class Release:
         if spreadsheet_safe:
             frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
             frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
-        content = frame.write_csv(quote_style="non_numeric").encode()
+        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode(), sign)
+
+    def write_json(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+        """Write metadata and rows as one JSON object, whole or not at all, and note it in the public ledger.
+
+        It has the fields "metadata" and "rows", a list of one object for each row. Characters that do not print stay
+        as they are in text, escaped as JSON has them.
+
+        Args:
+            path: The file, which ends in .json; replaced only where it holds the same bytes.
+            sign: As for `write_csv`.
+
+        Raises:
+            InputError: If something else stands there, or its name ends otherwise.
+            SignatureError: As for `write_parquet`.
+            StoreError: If it cannot be written; whatever stood there before is left.
+        """
+        rows = self._frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
+        self._write_bytes(
+            _ending(path, _JSON), f'{{"metadata":{json.dumps(self._metadata)},"rows":{rows}}}\n'.encode(), sign
+        )
+
+    def write_arrow(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+        """Write the rows as an Arrow IPC file with the metadata in its schema; as `write_json` otherwise.
+
+        Args:
+            path: The file, which ends in .arrow; replaced only where it holds the same bytes.
+            sign: As for `write_csv`.
+
+        Raises:
+            InputError: If something else stands there, or its name ends otherwise.
+            SignatureError: As for `write_parquet`.
+            StoreError: If it cannot be written; whatever stood there before is left.
+        """
+        import pyarrow as pa
+
+        target = _ending(path, _ARROW)
+        told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)}
+        rows = self._frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
+        content = io.BytesIO()
+        with pa.ipc.new_file(content, rows.schema) as file:
+            file.write_table(rows)
+        self._write_bytes(target, content.getvalue(), sign)
+
+    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+        """Write the release as the file's name says: .parquet or .pq, .csv, .json or .arrow."""
+        by_ending = {_CSV: self.write_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
+        suffix = _ending(path, _FILES).suffix
+        next((way for endings, way in by_ending.items() if suffix in endings), self.write_parquet)(path, sign=sign)
+
+    def _write_bytes(self, target: Path, content: bytes, sign: PrivateKey | None) -> None:
+        """Write a file that says nothing of itself that could be compared but its bytes."""
         refuse_to_replace(target, self._metadata, content)
         self._announced(target, sign)
         write_published(target, content)
-
-    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write the release as the file's name says: `write_parquet` or `write_csv`."""
-        (self.write_csv if _ending(path, _PARQUET + _CSV).suffix in _CSV else self.write_parquet)(path, sign=sign)
 
     def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
         """Note in the public ledger what is about to be written; its signature, if there is a key."""
@@ -453,7 +536,7 @@ def check_target(what: str, target: Path, store: Path | None) -> None:
         StoreError: If its directory cannot be written.
     """
     try:
-        checked_output(what, target, _PARQUET + _CSV)
+        checked_output(what, target, _FILES)
         inside = store is not None and store.resolve() in target.resolve().parents
     except OSError as problem:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
@@ -474,7 +557,9 @@ def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes 
     """
     if target.is_dir():
         raise InputError(f"{target} is a directory: name a file in it")
-    if not os.path.lexists(target) or (content is None and target.suffix in _CSV):
+    if target.name == LEDGER_NAME:
+        raise InputError(f"{target} is the name of the public ledger: name another file")
+    if not os.path.lexists(target) or (content is None and target.suffix not in _PARQUET):
         return
     try:
         if content is not None:

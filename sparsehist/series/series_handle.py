@@ -77,6 +77,10 @@ class StoredSeries:
             )
             return made(frame, metadata, origin=self.store._origin(state), repeated=repeated)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: declaration and releases."""
+        return series.in_notebook(self)
+
     def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
         """Raise the cap of the series; from then on it holds ex post.
 

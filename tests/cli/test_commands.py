@@ -12,6 +12,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import commands
+from sparsehist.report.parameter_rows import size_text
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
@@ -270,7 +271,7 @@ def test_migrate_has_nothing_to_do(sparsehist, store):
 )
 def test_sizes_are_written_so_that_they_can_be_read(size, text):
     """Domains beyond the range of floats have a size too."""
-    assert commands.size_text(size) == text
+    assert size_text(size) == text
 
 
 def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, store, here):

@@ -15,7 +15,8 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.report.charts_as_svg import bar_chart, interval_chart, line_chart
-from sparsehist.report.store_report import COUNTS, _shown
+from sparsehist.report.html_tables import shown
+from sparsehist.report.store_report import COUNTS
 from tests.browser import SCHEMES, WIDTHS, visit
 
 pytest.importorskip("jinja2", reason="reports need the extra `report`")
@@ -30,6 +31,7 @@ PLANTED = (
     "]]></svg><script>alert(2)</script>",
 )
 BOUNDED = 5728
+CHOSEN = "max_keys, <b>domain</b> </style><script>alert(4)</script>"
 REASON = "<b>for</b> </style><script>alert(3)</script> the study"
 TAGS = set(
     "a bdi body caption circle desc em figcaption figure h1 h2 h3 head header html li line link main meta nav ol p "
@@ -67,8 +69,9 @@ def store(tmp_path_factory):
     )
     assert log.unique().height == BOUNDED
     series = sh.create(
-        path, log, name="visits", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=60), cap=2
-    )
+        path, log, name="visits", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=60), cap=2,
+        chosen_by_looking=CHOSEN, who="<u>analyst</u>",
+    )  # fmt: skip
     for name, level in (("public", "0.1"), ("partner", 1), ("internal", "0.5")):
         series.release(name, level=level, false_keys=0.001 if name == "public" else None)
     series.raise_cap(3, reason=REASON, who="<i>office</i>")
@@ -109,7 +112,7 @@ def test_it_says_what_was_promised_and_released(store, page):
     release = store.series("visits").release("public")
     assert f"{release.metadata['std']:.4g}" in told
     low, value, high = release.intervals().select("low", "noisy_count", "high").row(0)
-    assert f"{_shown(value, 6)} ({_shown(low, 6)} to {_shown(high, 6)})" in told
+    assert f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})" in told
     for words in ("probability of being published", f"{max(COUNTS):,}"):
         assert words in told
 
@@ -131,7 +134,7 @@ def test_nothing_on_it_runs_or_asks(page):
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     told = "".join(read.told)
-    for planted in (PLANTED[0], PLANTED[1], PLANTED[5], REASON, "<i>office</i>"):
+    for planted in (PLANTED[0], PLANTED[1], PLANTED[5], REASON, "<i>office</i>", CHOSEN, "<u>analyst</u>"):
         assert planted in told
     assert not set("\u202e\u2066") & set(page)
     assert r"a\u202eb\u2066c" in told

@@ -1,0 +1,126 @@
+"""What notebooks show: tables of public parameters and published rows, escaped; plots; progress."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.report.html_tables import html_table, shown
+
+from .test_store_report import PLANTED, TAGS, Page
+
+SECRET = "only-one-has-this"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A series of planted keys and one that is below every threshold; a workload; a running series."""
+    keys = [*PLANTED, "/plain"]
+    rows = {"user": [*range(4000), 77_777_001], "url": [*(keys[i % 8] for i in range(4000)), SECRET]}
+    path = tmp_path_factory.mktemp("notebooks") / "s<i>"
+    series = sh.create(
+        path, pl.DataFrame(rows), name="visits", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60),
+        chosen_by_looking="<script>alert(9)</script>",
+    )  # fmt: skip
+    series.release("public", level="0.5")
+    hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
+    ranges = sh.create(path, hours, name="hours", unit="user", key="hour", max_keys=1, domain=sh.Integers(24))
+    ranges.release_workload("prefixes", sh.Prefix(), level="0.2")
+    ranges.release_workload("ranges", sh.Ranges(), level="0.2")
+    sh.create_running(path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7)
+    return sh.open(path)
+
+
+def _shown(store):
+    visits, hours = store.series("visits"), store.series("hours")
+    with store._hold() as state:
+        ledger = Ledger.of(state)
+    workloads = [hours.release_workload(name) for name in ("prefixes", "ranges")]
+    running = sh.open_running(store, "daily")
+    return [store, visits, running, visits.release("public"), *workloads, visits.plan(["0.1"]), ledger]
+
+
+def test_what_notebooks_show_is_escaped_and_public(store):
+    """Of each kind of value: known tags and no others, no event handlers, no addresses, no secrets."""
+    for value in _shown(store):
+        html = value._repr_html_()
+        page = Page(html)
+        assert page.tags <= TAGS | {"pre"}, type(value)
+        assert "table" in page.tags
+        assert not [one for one in page.attributes if one[1].startswith("on") or one[1] in ("style", "href", "src")]
+        assert not set("\u202e\u2066") & set(html)
+        assert SECRET not in html
+        assert "77777001" not in html
+    told = "".join(Page(store.series("visits").release("public")._repr_html_()).told)
+    for planted in (*PLANTED[:4], *PLANTED[5:], r"a\u202eb\u2066c"):
+        assert planted in told
+    assert "<script>alert(9)</script>" in "".join(Page(store.series("visits")._repr_html_()).told)
+    assert "prefix(24)" in store.series("hours").release_workload("prefixes")._repr_html_()
+    assert "rho 0.9" in store._repr_html_()  # 0.5 + 0.2 + 0.2, of everybody
+
+
+def test_a_store_in_use_is_shown_by_its_repr(store):
+    """A cell that shows a value never fails; without metadata there are no tables either."""
+    with store._hold():
+        assert (
+            store._repr_html_()
+            == f"<pre>Store(&#x27;{str(store.path).replace('<', '&lt;').replace('>', '&gt;')}&#x27;)</pre>"
+        )
+    bare = sh.Release(pl.DataFrame({"url": ["<b>"], "noisy_count": [1.0]}), {"name": "x"})
+    assert bare._repr_html_().startswith("<pre>Release(")
+
+
+def test_a_table_escapes_every_part():
+    """Caption, heads, first cells and others; numbers are rounded for people."""
+    planted = "\"'><script>\u202e"
+    html = html_table(planted, [planted, planted], [[planted, planted]], 1)
+    assert html.count("&quot;&#x27;&gt;&lt;script&gt;\\u202e") == 6
+    assert "<script" not in html
+    cases = (None, True, 0.1234567, 12345.6, 1e-9, float("inf"), float("nan"), "x")
+    assert list(map(shown, cases)) == ["—", "True", "0.1235", "12,346", "1e-09", "inf", "nan", "x"]
+
+
+def test_the_largest_rows_are_drawn_with_their_intervals(store):
+    """The values are those of `intervals`; planted markup cannot end the script that altair writes data into."""
+    pytest.importorskip("altair", reason="plots need the extra `plots`")
+    release = store.series("visits").release("public")
+    chart = release.plot(most=6)
+    (values,) = chart.to_dict()["datasets"].values()
+    known = release.intervals().head(6)
+    assert [row["value"] for row in values] == known["noisy_count"].to_list()
+    assert [(row["low"], row["high"]) for row in values] == known.select("low", "high").rows()
+    assert [row["key"].split(".")[0] for row in values] == list("123456")
+    for drawn in (chart, release.plot(most=100)):
+        page = drawn.to_html()
+        data = json.dumps(drawn.to_dict())
+        assert "<" not in data
+        assert "\u202e" not in data
+        assert "alert(1)" in page
+        assert not re.search(r"<script>alert|</script><script>alert|<img", page)
+    with pytest.raises(sh.errors.DeclarationError, match="most must be"):
+        release.plot(most=0)
+
+
+def test_workloads_are_drawn_with_standard_deviations(store):
+    """Listed queries with their own std; of all ranges the cells."""
+    pytest.importorskip("altair", reason="plots need the extra `plots`")
+    hours = store.series("hours")
+    for name in ("prefixes", "ranges"):
+        release = hours.release_workload(name)
+        text = json.dumps(release.plot(most=5).to_dict())
+        largest = release.frame.to_series(-2 if name == "prefixes" else -1).max()
+        assert f'"value": {largest}' in text
+        values = re.findall(r'"low": ([-\d.]+), "value": ([-\d.]+), "high": ([-\d.]+)', text)
+        assert len(values) in (5, 10)
+        low, value, high = map(float, values[0])
+        std = (
+            release.frame.row(release.frame["noisy_answer"].arg_max(), named=True)["std"]
+            if name == "prefixes"
+            else (release.answer(*2 * [release.frame.sort("noisy_count")["hour"][-1]])[1])
+        )
+        assert (value - low, high - value) == pytest.approx((std, std))

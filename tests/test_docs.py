@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -112,6 +113,14 @@ def test_the_public_names_that_are_named_exist():
     """Every sh.name is public."""
     for page in (README, *PAGES):
         assert set(re.findall(r"\bsh\.(\w+)", _text(page))) <= set(sparsehist.__all__), page.name
+
+
+def test_the_references_are_those_of_the_code():
+    """Commands, SQL statements, clauses and options: `python docs/references.py` writes the pages."""
+    made = runpy.run_path(str(CHECKOUT / "docs" / "references.py"))["PAGES"]
+    assert len(made) == 2
+    for page, text in made.items():
+        assert _text(page) == text(), "the code has changed: run `python docs/references.py`"
 
 
 def test_no_page_holds_a_machine_path():

@@ -25,7 +25,7 @@ from sparsehist.sqlfront.script import Piece, pointed
 _NOT_OPTIONS = {"store", "source", "name", "key_types", "if_exists", "progress", "wait", "seed", "who"}
 _OWN_OPTIONS = {"public_tables"}
 _EXAMPLES = {"unit": "user_id", "key": "query", "max_keys": "20", "domain": "'strings(max_bytes=32)'"}
-_NEEDED = tuple(_EXAMPLES)
+NEEDED = tuple(_EXAMPLES)
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 
@@ -68,7 +68,7 @@ def declared(script: str, head: CreateSeries) -> Declared:
 def options() -> list[str]:
     """Names of all options, those that are needed first."""
     known = inspect.signature(create).parameters.keys() - _NOT_OPTIONS | _OWN_OPTIONS
-    return [*_NEEDED, *sorted(known - set(_NEEDED))]
+    return [*NEEDED, *sorted(known - set(NEEDED))]
 
 
 def _check_names(script: str, head: CreateSeries) -> None:
@@ -79,7 +79,7 @@ def _check_names(script: str, head: CreateSeries) -> None:
             raise StatementError(pointed(f"there is no option {name}; options are {listed}", script, option.place))
         if isinstance(option.value, tuple) and name not in ("unit", "key", "public_tables"):
             raise StatementError(pointed(f"{name} takes one value", script, option.place))
-    missing = [name for name in _NEEDED if name not in head.options]
+    missing = [name for name in NEEDED if name not in head.options]
     if missing:
         example = ", ".join(f"{name} = {_EXAMPLES[name]}" for name in missing)
         message = f"WITH has no {' and no '.join(missing)}; for example {example}"

@@ -46,7 +46,7 @@ class CreateSeries:
 
 @dataclass(frozen=True)
 class MakeRelease:
-    """RELEASE [WORKLOAD] name FROM series …, or the same words after PLAN.
+    """RELEASE [WORKLOAD] name FROM series …, PLAN [RELEASE] [WORKLOAD] [name] FROM series ….
 
     Attributes:
         name: Of the release; a plan may have none.

@@ -1,0 +1,143 @@
+"""Write the references of the command line and of SQL from the code: `python docs/references.py`.
+
+A test holds that the pages in docs/ are what this writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from sparsehist.cli.app import app
+from sparsehist.running.running_series import RunningSeries
+from sparsehist.series.creation import create
+from sparsehist.series.series_handle import Series
+from sparsehist.sqlfront import heads
+from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
+from sparsehist.sqlfront.reading import CLAUSES, RESERVED
+
+DOCS = Path(__file__).parent
+_MADE = "Made from the code by `python docs/references.py`."
+
+
+def command_line() -> str:
+    """Every command with its options, as `--help` has them."""
+    commands = [app[name] for name in app if not name.startswith("-")]
+    commands.sort(key=lambda command: command.name[0])
+    about = f"{_MADE} The [command line](command_line.md) has examples that go together."
+    parts = ["# Reference of the command line", about, _as_markdown(app.help_epilogue)]
+    for command in commands:
+        listed = [
+            _option(argument)
+            for argument in command.assemble_argument_collection(default_parameter=app.default_parameter)
+            if argument.show
+        ]
+        parts += [f"## {command.name[0]}", _as_markdown(command.help), "\n".join(listed)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _option(argument: Any) -> str:
+    """One item: names, values, what it is for."""
+    choices = [
+        str(choice) for part in _parts(argument.hint) if get_origin(part) is Literal for choice in get_args(part)
+    ]
+    default = argument.field_info.default
+    notes = ["required"] * argument.required + [f"one of {', '.join(choices)}"] * bool(choices)
+    if default not in (None, False, inspect.Parameter.empty):
+        notes.append(f"default `{default}`")
+    names = ", ".join(f"`{name}`" for name in argument.names)
+    noted = f" ({'; '.join(notes)})" if notes else ""
+    return textwrap.fill(
+        f"- {names}{noted}: {_escaped(argument.parameter.help or '')}",
+        118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    yield hint
+    if get_origin(hint) is not Literal:
+        for part in get_args(hint):
+            yield from _parts(part)
+
+
+def _as_markdown(text: str) -> str:
+    """A docstring, in which indented lines are a block of code."""
+    blocks = re.split(r"((?:^  .*\n?)+)", inspect.cleandoc(text) + "\n", flags=re.MULTILINE)
+    blocks[1::2] = [f"\n```console\n{textwrap.dedent(block).rstrip()}\n```\n" for block in blocks[1::2]]
+    blocks[::2] = [_escaped(block) for block in blocks[::2]]
+    return "".join(blocks).strip()
+
+
+def _escaped(text: str) -> str:
+    """Text whose stars and angles are not Markdown's, outside code spans."""
+    spans = re.split(r"(`[^`]*`)", text)
+    spans[::2] = [re.sub(r"([*<\[|])", r"\\\1", span) for span in spans[::2]]
+    return "".join(spans)
+
+
+def sql() -> str:
+    """The statements, their clauses and options."""
+    forms = (heads.CreateSeries, heads.MakeRelease, heads.Show, heads.DropSeries)
+    syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
+    said = _arguments(RunningSeries.release) | _arguments(Series.release_workload) | _arguments(Series.release)
+    said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
+    clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
+    said = _arguments(create) | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
+    values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
+    taken, reserved = (", ".join(f"`{word}`" for word in sorted(words)) for words in (TAKEN_NAMES, RESERVED))
+    parts = [
+        "# Reference of SQL",
+        f"{_MADE} [SQL](sql.md) has examples. All else is DuckDB's SQL.",
+        "## Statements",
+        "\n".join(f"- {statements}" for statements in syntax),
+        "## Clauses of RELEASE and PLAN",
+        "They stand in any order after `FROM series`, each once. A plan takes several levels and writes nothing.",
+        _table(("clause", "belongs to", "meaning"), clauses),
+        "## Options of CREATE SERIES",
+        f"`WITH (option = value, …)`; a value is {values}.",
+        _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in options()]),
+        "## Names",
+        f"A series is not called {taken}. These words stand in quotes where they are names:",
+        reserved + ".",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _code(syntax: str) -> str:
+    """The words of a statement in code spans, the words between them as they are."""
+    return ", ".join(f"`{part}`" for part in re.split(r", (?=SHOW|PLAN)", syntax))
+
+
+def _belongs(clause: Any) -> str:
+    return " and ".join(["cells"] * clause.of_cells + ["workloads"] * clause.of_workload)
+
+
+def _default(name: str) -> str:
+    parameter = inspect.signature(create).parameters.get(name)
+    if name in NEEDED or parameter is None or parameter.default is None:
+        return "needed" if name in NEEDED else ""
+    return f"`{str(parameter.default).lower()}`"
+
+
+def _arguments(function: Any) -> dict[str, str]:
+    """What a docstring says of each argument, as one paragraph."""
+    section = re.search(r"^Args:\n((?: .*\n|\n)+)", inspect.getdoc(function) + "\n", flags=re.MULTILINE)
+    items = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in items}
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, str, str]]) -> str:
+    lines = [head, ("---",) * len(head), *((*row[:2], _escaped(row[2])) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+PAGES = {DOCS / "command_reference.md": command_line, DOCS / "sql_reference.md": sql}
+
+if __name__ == "__main__":
+    for page, text in PAGES.items():
+        page.write_text(text(), encoding="utf-8")

@@ -3,9 +3,9 @@
 
 -- name: analyst_create_ledger
 -- Make the public ledger a table.
--- in: ledger_arriving, a registered frame
+-- in: release_arriving, a registered frame
 -- out: table ledger: store, series, release, level, noise, threshold, generation, round, digest
-create table ledger as select * from ledger_arriving
+create table ledger as select * from release_arriving
 
 
 -- name: analyst_memory_limit

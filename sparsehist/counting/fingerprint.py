@@ -29,7 +29,8 @@ from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, ope
 from sparsehist.errors import DataError, GuaranteeError
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
 from sparsehist.guarantee.functions import steady
-from sparsehist.guarantee.plan import nodes, plan
+from sparsehist.guarantee.plan import plan
+from sparsehist.guarantee.trees import nodes
 from sparsehist.store.statements import statement
 
 _BLOCK = 1 << 22

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparsehist.guarantee import functions
-from sparsehist.guarantee.plan import Node, Planned
+from sparsehist.guarantee.plan import Planned
 from sparsehist.guarantee.relations import Column, Relation
+from sparsehist.guarantee.trees import Node
 
 _PARTS = {
     "BOUND_REF": "index",

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import expressions as of_one
 from sparsehist.guarantee import functions
-from sparsehist.guarantee.plan import SAMPLED, Node, Planned, Source, refusal
+from sparsehist.guarantee.plan import SAMPLED, Planned, Source, refusal
 from sparsehist.guarantee.relations import Column, Name, Pairs, Relation, Slot, equal_slots, looked_up
 from sparsehist.guarantee.shape import NO_COLUMN, Shape, index_of, kind_of
+from sparsehist.guarantee.trees import Node
 from sparsehist.guarantee.windows import check_windows
 
 Live = frozenset[int]

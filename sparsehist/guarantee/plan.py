@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ import duckdb
 
 from sparsehist.errors import GuaranteeError, raise_alone
 from sparsehist.guarantee.files import guessed_by_name, guessed_by_reader, paths_of
+from sparsehist.guarantee.trees import Node, entries, nodes
 from sparsehist.store.statements import statement
 
 
@@ -36,7 +37,6 @@ def line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-Node = dict[str, Any]
 Splices = list[tuple[int, int, str]]
 
 NOWHERE = 2**63
@@ -456,14 +456,6 @@ class _Planner:
         return found
 
 
-def nodes(part: object) -> Iterator[Node]:
-    """Every dictionary of a tree, the first ones first."""
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from nodes(value)
-
-
 def _called(tree: Node) -> set[str]:
     """Names of the functions in a tree."""
     return {str(node["function_name"]).lower() for node in nodes(tree) if "function_name" in node}
@@ -476,12 +468,6 @@ def spliced(text: str, splices: Splices) -> str:
         parts += [written[at:start], new.encode()]
         at = end
     return b"".join([*parts, written[at:]]).decode()
-
-
-def entries(node: Node) -> list[Node]:
-    """The common table expressions a query names."""
-    ctes = node.get("cte_map")
-    return list(ctes.get("map", ())) if isinstance(ctes, dict) else []
 
 
 def _located(node: Node) -> bool:

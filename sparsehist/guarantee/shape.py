@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from sparsehist.guarantee import expressions as of_one
-from sparsehist.guarantee.plan import DELIMITED, Node, Planned, Source, nodes
+from sparsehist.guarantee.plan import DELIMITED, Planned, Source
+from sparsehist.guarantee.trees import Node, nodes
 from sparsehist.guarantee.windows import tells_rows_apart
 
 _FIELDS = {

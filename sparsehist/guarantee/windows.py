@@ -23,8 +23,9 @@ from sparsehist.guarantee.expressions import (
     refs,
     shape,
 )
-from sparsehist.guarantee.plan import Node, Planned
+from sparsehist.guarantee.plan import Planned
 from sparsehist.guarantee.relations import Relation
+from sparsehist.guarantee.trees import Node
 
 
 def check_windows(

@@ -1,20 +1,29 @@
-"""A session for readers of releases: a DuckDB in memory that holds copies of what was published, and nothing else.
+"""A session for readers of releases: a process with a DuckDB that holds copies of what was published, nothing else.
 
-It never opens the store. Releases and the public ledger are copied in, then files, network, extensions and Python
-variables are shut off and the configuration is locked. What a statement may do is on lists: kinds of statements,
-tables, table functions; what a later DuckDB adds is refused until somebody has looked at it.
+It never opens the store. Releases and the public ledger are copied in; `analyst_engine` is what runs there and what a
+reader may run. The process is started by the first query and ends with the session. It cannot take more memory than
+was declared, and is killed when it does not stop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import select
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
 import polars as pl
@@ -27,12 +36,24 @@ from sparsehist.errors import (
     SignatureError,
     StatementError,
     StoreError,
+    present,
     raise_alone,
 )
-from sparsehist.guarantee.plan import Node, entries, nodes
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
 from sparsehist.series.release import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
+from sparsehist.sqlfront.analyst_engine import (
+    HEAD,
+    PIECE,
+    QUERY,
+    REFUSED,
+    ROWS,
+    SETTINGS,
+    STOP,
+    bytes_of,
+    first_line,
+)
+from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
@@ -42,134 +63,7 @@ if TYPE_CHECKING:
     from sparsehist.ledger.signatures import PublicKeys
 
 
-_TABLE_FUNCTIONS = frozenset(
-    """
-    range generate_series unnest repeat json_each json_tree histogram histogram_values
-    duckdb_columns duckdb_functions duckdb_keywords duckdb_schemas duckdb_tables duckdb_types
-    duckdb_views pragma_table_info pragma_version
-    """.split()
-)
-_CATALOGUE = frozenset(
-    """
-    duckdb_columns duckdb_tables duckdb_views duckdb_types duckdb_functions sqlite_master
-    information_schema.tables information_schema.columns information_schema.schemata
-    """.split()
-)
-# They act, wait, or tell of the machine rather than of the releases.
-_FUNCTIONS = frozenset(
-    """
-    write_log sleep_ms nextval currval setval getenv current_setting current_query getvariable stats vector_type
-    json_execute_serialized_sql index_key parse_duckdb_log_message pg_sleep
-    """.split()
-)
-_SHOWN = ('"tables"', "__show_tables_expanded")
-_QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
-_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
-_NAME = r'(?:[a-z_][a-z0-9_]*|"(?:[^"]|"")+")'
-_OWN = re.compile(
-    rf"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+(?:table|view)\s+(?:if\s+not\s+exists\s+)?({_NAME})\s+as\b",
-    re.IGNORECASE,
-)
-_CURATORS = re.compile(
-    r"\s*(release|plan|create\s+series|drop\s+series|show\s+(?:series|releases|ledger))\b", re.IGNORECASE
-)
-_MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """A statement that may be run; `makes` is the table or view of the reader's own that it makes."""
-
-    text: str
-    makes: str | None = None
-
-
-def allow(text: str, tables: Callable[[tuple[str, ...]], bool], connection: duckdb.DuckDBPyConnection) -> Allowed:
-    """Check one statement; `tables` tells whether a name, in parts and in lower case, is one of the session's.
-
-    Raises:
-        NotAllowedError: If it is none that a reader may run.
-        StatementError: If it cannot be read.
-    """
-    one = _single(text, connection)
-    try:
-        kind = one.type.name
-    except ValueError:  # a kind that DuckDB's Python names do not list
-        raise_alone(NotAllowedError(f"this kind of statement is not allowed here; {_MAY}"))
-    if kind == "EXPLAIN":
-        head = _EXPLAIN.match(one.query)
-        if head is None:
-            raise NotAllowedError("EXPLAIN is for one query, as in EXPLAIN SELECT …, without options")
-        _check(one.query[head.end() :], tables, connection)
-        return Allowed(one.query)
-    if kind == "CREATE":
-        own = _OWN.match(one.query)
-        if own is None:
-            raise NotAllowedError(f"CREATE is not allowed but for CREATE TEMP TABLE or VIEW name AS SELECT …; {_MAY}")
-        name = own[1].removeprefix('"').removesuffix('"').replace('""', '"').casefold()
-        if tables((name,)) and name == "ledger":
-            raise NotAllowedError("ledger is the public ledger; take another name")
-        _check(one.query[own.end() :], tables, connection)
-        return Allowed(one.query, name)
-    if kind != "SELECT":
-        raise NotAllowedError(f"{kind.replace('_', ' ')} is not allowed here; {_MAY}")
-    _check(one.query, tables, connection)
-    return Allowed(one.query)
-
-
-def _single(text: str, connection: duckdb.DuckDBPyConnection) -> duckdb.Statement:
-    try:
-        found = connection.extract_statements(text)
-    except duckdb.Error as problem:
-        ours = _CURATORS.match(text)
-        if ours is not None:
-            raise_alone(NotAllowedError(f"{' '.join(ours[0].upper().split())} is for a session with a store; {_MAY}"))
-        raise_alone(StatementError(f"this cannot be read: {first_line(problem)}"))
-    if len(found) != 1:
-        raise NotAllowedError(f"one statement at a time; this has {len(found)}")
-    return found[0]
-
-
-def _check(query: str, tables: Callable[[tuple[str, ...]], bool], connection: duckdb.DuckDBPyConnection) -> None:
-    """Check a query by the tree DuckDB makes of it."""
-    found = connection.execute(statement("guarantee_tree"), {"query": query}).fetchall()
-    tree: Node = json.loads(found[0][0])
-    if tree["error"] or len(tree["statements"]) != 1:
-        raise NotAllowedError(
-            f"only a plain query can be checked: {tree.get('error_message', 'this is none')}; {_MAY}"
-        )
-    named = {str(entry["key"]).casefold() for part in nodes(tree) for entry in entries(part)}
-    for part in nodes(tree):
-        _check_part(part, named, tables)
-
-
-def _check_part(part: Node, named: set[str], tables: Callable[[tuple[str, ...]], bool]) -> None:
-    for key in ("node", "query_node", "query"):
-        inner = part.get(key)
-        if isinstance(inner, dict) and inner.get("type") not in _QUERIES:
-            raise NotAllowedError(f"{str(inner.get('type')).lower().replace('_', ' ')} is not allowed; {_MAY}")
-    if part.get("type") == "TABLE_FUNCTION":
-        name = str(part["function"]["function_name"]).casefold()
-        if name not in _TABLE_FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it could read files, run texts or change settings")
-    elif part.get("class") in ("FUNCTION", "WINDOW"):
-        name = str(part["function_name"]).casefold()
-        if name in _FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it acts, or tells of the machine")
-    elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
-        path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
-        names = tuple(str(name).casefold() for name in path)
-        known = tables(names) or ".".join(names) in _CATALOGUE or (len(names) == 1 and names[0] in named)
-        if not known:
-            raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; SHOW TABLES lists them")
-
-
-def first_line(problem: Exception) -> str:
-    """What DuckDB says, without the lines that follow."""
-    return str(problem).split("\n", maxsplit=1)[0]
-
-
-_ROWS_AT_ONCE = 2048  # of DuckDB's vectors: at most one is made beyond the limit
+_Settings = dict[str, str | bool | int | float | list[str]]
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "store": pl.String,
@@ -202,29 +96,25 @@ class AnalystSession:
         *,
         memory_limit: str | None = None,
         threads: int | None = None,
+        time_limit: float | None = None,
     ) -> None:
-        """Copy releases and ledger into a DuckDB of their own, and shut it in."""
-        limits: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
-        given: dict[str, str | bool | int | float | list[str]] = {}
-        given.update({setting: str(value) for setting, value in limits.items() if value is not None})
-        self._own: set[str] = set()
-        self._published: dict[tuple[str, ...], int] = {}
-        try:
-            self._connection = duckdb.connect(":memory:", config=given)
-        except duckdb.Error as problem:
-            raise_alone(InputError(f"memory_limit or threads cannot be used: {first_line(problem)}"))
-        try:
-            for release in releases:
-                self._copy(release)
-            self._connection.register("ledger_arriving", ledger)
-            self._connection.execute(statement("analyst_create_ledger"))
-            self._connection.unregister("ledger_arriving")
-            self._published["ledger",] = ledger.height
-            self._limit = str(self._connection.execute(statement("analyst_memory_limit")).fetchall()[0][0])
-            self._connection.execute(statement("analyst_lock"))
-        except BaseException:
-            self._connection.close()
-            raise
+        """Take releases and ledger; they are copied when the first query comes."""
+        limits = {"memory_limit": memory_limit, "threads": threads}
+        self._config: _Settings = {setting: str(value) for setting, value in limits.items() if value is not None}
+        self._limit = _checked_limit(self._config)
+        if time_limit is not None and not time_limit > 0:
+            raise InputError(f"time_limit is in seconds and above 0, got {time_limit}")
+        if memory_limit is not None and sys.platform != "linux":
+            warnings.warn("memory_limit does not bound single huge values on this system", stacklevel=2)
+        self._time_limit = math.inf if time_limit is None else time_limit
+        self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
+        for release in releases:
+            self._take(release)
+        self._tables["ledger",] = ledger
+        self._one_at_a_time = threading.Lock()
+        self._process: _EngineProcess | None = None
+        self._closed = False
+        self._owner = os.getpid()
 
     def sql(self, text: str) -> pl.DataFrame:
         """Run one statement.
@@ -237,34 +127,33 @@ class AnalystSession:
 
         Raises:
             NotAllowedError: If a reader may not run it.
-            StatementError: If it is wrong, or its result needs more than the memory limit.
+            StatementError: If it is wrong, or needs more than the memory limit or the time limit.
         """
         if _SHOW_TABLES.fullmatch(text):  # DuckDB's own names what is in its schema alone
             return self.tables()
-        allowed = allow(text, self._has, self._connection)
-        try:
-            result = self._connection.sql(allowed.text)
-            frame = pl.DataFrame() if result is None else self._fetched(result)
-        except duckdb.PermissionException:
-            raise_alone(NotAllowedError("this reaches out of the session, which is shut in"))
-        except (duckdb.Error, pa.ArrowException, OSError) as problem:
-            raise_alone(StatementError(first_line(problem)))
-        if allowed.makes is not None:
-            self._own.add(allowed.makes)
-        return frame
+        with self._one_at_a_time:
+            process = self._started()
+            try:
+                return self._answered(process, text)
+            except BaseException:
+                process.abandon()
+                raise
 
     def tables(self) -> pl.DataFrame:
         """The tables that can be queried: name and number of rows, releases first, then the ledger."""
-        named = {"name": [".".join(path) for path in self._published], "rows": list(self._published.values())}
+        named = {"name": list(map(".".join, self._tables)), "rows": [rows.height for rows in self._tables.values()]}
         return pl.DataFrame(named, schema={"name": pl.String, "rows": pl.Int64})
 
     def interrupt(self) -> None:
-        """Stop the statement another thread is running."""
-        self._connection.interrupt()
+        """Stop the statement another thread is running; if it does not stop, tables of the reader's own are gone."""
+        if self._process is not None:
+            self._process.stop()
 
     def close(self) -> None:
         """Forget everything."""
-        self._connection.close()
+        self._closed = True
+        if self._process is not None:
+            self._process.end()
 
     def __enter__(self) -> Self:
         """Enter a block at whose end the session is closed."""
@@ -278,42 +167,238 @@ class AnalystSession:
 
     def __repr__(self) -> str:
         """How much there is to read."""
-        return f"AnalystSession({len(self._published) - 1} releases)"
+        return f"AnalystSession({len(self._tables) - 1} releases)"
 
-    def _fetched(self, result: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-        """Rows as they come: DuckDB does not count what has left it towards its limit."""
-        left = _bytes(self._limit)
-        pieces: list[pa.RecordBatch] = []
-        with result.to_arrow_reader(_ROWS_AT_ONCE) as reader:
-            for piece in reader:
-                left -= piece.nbytes
-                if left < 0:
-                    raise StatementError(
-                        f"the result needs more than the memory limit of this session, {self._limit}: ask for fewer "
-                        "rows, or open the session with a larger memory_limit"
-                    )
-                pieces.append(piece)
-            return pl.DataFrame(pa.Table.from_batches(pieces, reader.schema))
-
-    def _copy(self, release: Release) -> None:
+    def _take(self, release: Release) -> None:
         series = str(release.metadata.get("series", ""))
-        if (series, release.name) in self._published:
+        if (series, release.name) in self._tables:
             raise InputError(f"two different releases are called {series}.{release.name}; open them one at a time")
-        if not release_tables.put(self._connection, series, release):
+        if series in TAKEN_NAMES:
             raise InputError(f"the series {series} has a name of DuckDB's own; read its releases by sparsehist.read")
-        self._published[series, release.name] = len(release)
+        self._tables[series, release.name] = release.frame
 
-    def _has(self, path: tuple[str, ...]) -> bool:
-        """Whether a name in a query is one of the tables."""
-        inside = path[1:] if path[:1] == ("memory",) and len(path) > 2 else path
-        inside = inside[1:] if inside[:1] == ("main",) and len(inside) == 2 else inside
-        return inside in self._published or (len(path) == 1 and path[0] in self._own)
+    def _started(self) -> _EngineProcess:
+        if self._closed:
+            raise StatementError("this session is closed")
+        if os.getpid() != self._owner:  # two that read one pipe would get each other's rows
+            raise StatementError("this session belongs to the process that opened it; open another one here")
+        if self._process is None or not self._process.is_there():
+            self._process = _EngineProcess(bytes_of(self._limit))
+            self._process.set_up(self._settings(), self._tables.values())
+        return self._process
+
+    def _settings(self) -> dict[str, Any]:
+        """What an engine is told."""
+        tables = [
+            {
+                "path": path,
+                "pieces": -(-rows.height // _ROWS_OF_A_PIECE) or 1,
+                "fill": release_tables.filling(*path) if len(path) > 1 else [statement("analyst_create_ledger")],
+            }
+            for path, rows in self._tables.items()
+        ]
+        return {
+            "config": self._config,
+            "tables": tables,
+            "arriving": release_tables.ARRIVING,
+            "tree": statement("guarantee_tree"),
+            "limit": statement("analyst_memory_limit"),
+            "lock": statement("analyst_lock"),
+        }
+
+    def _answered(self, process: _EngineProcess, text: str) -> pl.DataFrame:
+        left: float = bytes_of(self._limit)
+        frames: list[pl.DataFrame] = []
+        for piece in process.ask(text, self._time_limit):
+            try:
+                frame = pl.DataFrame(pa.ipc.open_stream(piece).read_all())
+            except pl.exceptions.PolarsError as problem:  # a type that Polars does not have
+                raise_alone(StatementError(f"the result cannot be a frame: {first_line(problem)}"))
+            left -= max(frame.estimated_size(), len(piece))  # which is larger depends on the type
+            if left < 0:
+                raise StatementError(
+                    f"the result needs more than the memory limit of this session, {self._limit}: ask for fewer "
+                    "rows, or open the session with a larger memory_limit"
+                )
+            frames.append(frame)
+        return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def _bytes(limit: str) -> float:
-    """A memory limit as DuckDB writes it, such as 190.7 MiB."""
-    amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", limit).groups()  # type: ignore[union-attr]
-    return float(amount) * 1024.0 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit)
+_ROWS_OF_A_PIECE = 1 << 16
+_GRACE = 2.0
+"""Seconds in which a statement that is stopped has to end; then its process is killed."""
+_GONE = "; tables and views of your own are gone, the releases are there"
+_START = "import sys; sys.path[:] = sys.argv[1:]; from sparsehist.sqlfront.analyst_engine import serve; serve()"
+
+
+class _EngineProcess:
+    """The process of one engine, and the pipe to it; `most` is how many bytes one message may have."""
+
+    def __init__(self, most: int) -> None:
+        # Not a fork: the caller may have threads. It finds modules where this process did, but for the directory
+        # it is in, and Ctrl-C in a terminal does not reach it.
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            _START,
+            str(Path(__file__).parents[2]),
+            *filter(None, sys.path),
+        ]
+        plain = os.environ | {
+            "ARROW_DEFAULT_MEMORY_POOL": "system"
+        }  # others reserve a gigabyte that no limit would see
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  this interpreter, and no text of anybody's
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=plain,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise_alone(StatementError(f"the engine of the session cannot be started: {problem.strerror}"))
+        self._to, self._from = present(self._process.stdin), present(self._process.stdout)
+        self._most = most + (1 << 20)
+        self._writing = threading.Lock()
+        self._answering = self._amid = self._late = False
+        self._stop_at = self._kill_at = math.inf
+        self._end = weakref.finalize(self, _killed, self._process, os.getpid())
+
+    def set_up(self, settings: dict[str, Any], tables: Iterable[pl.DataFrame]) -> None:
+        """Hand over all that the engine will hold."""
+        self._answering = True
+        try:
+            self._send(SETTINGS, json.dumps(settings).encode())
+            for rows in tables:
+                for piece in rows.iter_slices(_ROWS_OF_A_PIECE) if rows.height else [rows]:
+                    sink = BytesIO()
+                    piece.write_ipc_stream(sink, compat_level=pl.CompatLevel.oldest())
+                    self._send(PIECE, sink.getbuffer())
+            for _ in self._answer():
+                pass
+        except BaseException:
+            self.end()
+            raise
+
+    def is_there(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def ask(self, text: str, seconds: float) -> Iterator[bytearray]:
+        """Run a statement; its rows in pieces."""
+        query = text.encode(errors="replace")
+        self._stop_at, self._kill_at, self._late = time.monotonic() + seconds, math.inf, False
+        self._answering = True
+        self._send(QUERY, query)
+        try:
+            yield from self._answer()
+        except StatementError:
+            if not self._late:
+                raise
+            gone = "" if self.is_there() else _GONE
+            raise_alone(StatementError(f"this took longer than the time limit of {seconds:g} s{gone}"))
+
+    def stop(self) -> None:
+        """Stop the statement that runs, if there is one: kindly at first."""
+        if self._answering:
+            self._kill_at = min(self._kill_at, time.monotonic() + _GRACE)
+            with contextlib.suppress(StatementError):
+                self._send(STOP, b"")
+
+    def abandon(self) -> None:
+        """Leave a statement whose answer nobody will read."""
+        if self._answering and not self._amid:
+            self.stop()
+            with contextlib.suppress(StatementError):
+                for _ in self._answer():
+                    pass
+        if self._answering:
+            self.end()
+
+    def end(self) -> None:
+        """Kill it."""
+        self._end()
+
+    def _answer(self) -> Iterator[bytearray]:
+        while True:
+            kind, body = self._received()
+            if kind == ROWS:
+                yield body
+                continue
+            self._answering = False
+            said = json.loads(body)
+            if kind == REFUSED:
+                refusals = {kind.__name__: kind for kind in (NotAllowedError, StatementError, InputError)}
+                raise refusals[said["kind"]](said["message"])
+            return
+
+    def _send(self, kind: bytes, body: bytes | memoryview) -> None:
+        try:
+            with self._writing:
+                self._to.write(HEAD.pack(kind, len(body)))
+                self._to.write(body)
+                self._to.flush()
+        except OSError:
+            self._gone()
+
+    def _received(self) -> tuple[bytes, bytearray]:
+        self._wait()
+        self._amid = True
+        kind, length = HEAD.unpack(self._read(HEAD.size))
+        if length > self._most:
+            self._gone()
+        body = self._read(length)
+        self._amid = False
+        return kind, body
+
+    def _read(self, length: int) -> bytearray:
+        body = bytearray(length)
+        left = memoryview(body)
+        while left:
+            self._wait()
+            count = os.readv(self._from.fileno(), [left])
+            if not count:
+                self._gone()
+            left = left[count:]
+        return body
+
+    def _wait(self) -> None:
+        """Wait until there is something to read, or time is up."""
+        while not select.select([self._from], [], [], 0.1)[0]:
+            now = time.monotonic()
+            if now > self._stop_at:
+                self._late, self._stop_at = True, math.inf
+                self.stop()
+            if now > self._kill_at:
+                self._gone("this was stopped")
+
+    def _gone(self, why: str = "this needs more memory than the session may take, or the engine failed") -> NoReturn:
+        self._answering = False
+        self.end()
+        raise_alone(StatementError(why + _GONE))
+
+
+def _killed(process: subprocess.Popen[bytes], owner: int) -> None:
+    """Kill a process, as its owner: a fork of the owner has nothing to end."""
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            present(pipe).close()
+
+
+def _checked_limit(config: _Settings) -> str:
+    """The memory limit a DuckDB so configured has."""
+    try:
+        with duckdb.connect(":memory:", config=config) as connection:
+            return str(connection.execute(statement("analyst_memory_limit")).fetchall()[0][0])
+    except duckdb.Error as problem:
+        raise_alone(InputError(f"memory_limit or threads cannot be used: {first_line(problem)}"))
 
 
 def open_analyst(
@@ -322,6 +407,7 @@ def open_analyst(
     verify: PublicKeys | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
+    time_limit: float | None = None,
 ) -> AnalystSession:
     """Open a session over published releases; no store is needed, and none is opened.
 
@@ -330,9 +416,12 @@ def open_analyst(
             it, if that lists it.
         verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: they must have signed every
             release, and the public ledger beside it must list it and be signed as a whole.
-        memory_limit: Such as "2GB", for DuckDB and, once more, for the rows of a result; what does not fit fails,
-            nothing is written to disk. A single value that one function makes, as repeat does, is not bounded by it.
-        threads: How many to use. There is no limit of time: call `interrupt` from another thread.
+        memory_limit: Such as "2GB"; four fifths of the machine by default. Queries run in a process of their own. It
+            may take so much more than it has with the releases in it (120 MB and the releases), single huge values
+            included; the rows of a result may take as much once more in this process. What does not fit fails;
+            nothing is written to disk. Systems other than Linux do not bound single values.
+        threads: How many to use.
+        time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops one from another thread.
 
     Returns:
         The session; a context manager.
@@ -357,7 +446,7 @@ def open_analyst(
             digest = check_signature(file, release, signed, trusted)
         _compare(file, release, digest, ledgers[file.parent], listed=trusted is not None)
         found.setdefault(digest, release)
-    return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads)
+    return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads, time_limit=time_limit)
 
 
 def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:

@@ -21,7 +21,8 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.errors import GuaranteeError
-from sparsehist.guarantee.plan import Made, Origins, Planned, nodes, plan
+from sparsehist.guarantee.plan import Made, Origins, Planned, plan
+from sparsehist.guarantee.trees import nodes
 from sparsehist.sqlfront.script import Piece, brackets, last, plain, qualified
 from sparsehist.store.statements import statement
 

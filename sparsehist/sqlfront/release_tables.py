@@ -74,7 +74,8 @@ def made_before(store: Store, series: str, name: str) -> Release | None:
     return store.series(series).release_workload(name)
 
 
-_ARRIVING = "release_arriving"
+ARRIVING = "release_arriving"
+"""What the rows of a release are called while they are copied in."""
 
 
 def dotted_names(tokens: Iterable[Token], script: str) -> Iterator[tuple[str, str]]:
@@ -89,13 +90,19 @@ def put(connection: duckdb.DuckDBPyConnection, series: str, release: Release) ->
     """Make a release the table `series.release`, if that is no name of DuckDB's own."""
     if series in TAKEN_NAMES:
         return False
-    connection.execute(_named("session_create_schema", series_name=series))
-    connection.register(_ARRIVING, release.frame)
+    connection.register(ARRIVING, release.frame)
     try:
-        connection.execute(_named("session_create_release", series_name=series, release_name=release.name))
+        for text in filling(series, release.name):
+            connection.execute(text)
     finally:
-        connection.unregister(_ARRIVING)
+        connection.unregister(ARRIVING)
     return True
+
+
+def filling(series: str, release: str) -> list[str]:
+    """The statements that make the table of a release from the rows called `ARRIVING`."""
+    named = {"series_name": series, "release_name": release}
+    return [_named("session_create_schema", **named), _named("session_create_release", **named)]
 
 
 def remove(connection: duckdb.DuckDBPyConnection, series: str) -> None:

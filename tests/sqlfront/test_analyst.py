@@ -11,6 +11,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import InputError, NotAllowedError, NotFoundError, StatementError, StoreError
 from sparsehist.sqlfront.analyst import open_analyst
+from sparsehist.sqlfront.analyst_engine import Engine
 from tests.sqlfront.break_outs import ATTEMPTS
 
 
@@ -160,8 +161,10 @@ def test_the_session_is_shut_in_even_where_nothing_checks(published, tmp_path, a
     (tmp_path / "secret.csv").write_text("a\nsecret word\n")
     frame_of_the_caller = pl.DataFrame({"a": [1]})
     before = _everything(tmp_path)
-    with open_analyst(published) as analyst, pytest.raises(duckdb.Error):
-        analyst._connection.execute(attempt.format(elsewhere=tmp_path)).fetchall()
+    with open_analyst(published) as analyst:
+        engine = Engine(analyst._settings() | {"tables": []}, iter([]))
+        with pytest.raises(duckdb.Error):
+            engine.connection.execute(attempt.format(elsewhere=tmp_path)).fetchall()
     assert _everything(tmp_path) == before
     assert frame_of_the_caller.height == 1
 

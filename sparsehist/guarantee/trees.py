@@ -1,0 +1,22 @@
+"""The trees that DuckDB makes of queries, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Node = dict[str, Any]
+
+
+def nodes(part: object) -> Iterator[Node]:
+    """Every dictionary of a tree, the first ones first."""
+    if isinstance(part, dict):
+        yield part
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from nodes(value)
+
+
+def entries(node: Node) -> list[Node]:
+    """The common table expressions a query names."""
+    ctes = node.get("cte_map")
+    return list(ctes.get("map", ())) if isinstance(ctes, dict) else []

@@ -19,10 +19,10 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from sparsehist.counting import bounding
-from sparsehist.counting.batches import Piece, in_threads, read, release_unused, unread
-from sparsehist.counting.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
 from sparsehist.counting.contract import Bounding, Codes32, CountRequest, UnitPairs
+from sparsehist.counting.in_memory import bounding
+from sparsehist.counting.in_memory.batches import Piece, in_threads, read, release_unused, unread
+from sparsehist.counting.in_memory.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.with_duckdb import make_order, packed

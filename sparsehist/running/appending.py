@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.bounding import mix
-from sparsehist.counting.codes import multiplier_of
 from sparsehist.counting.contract import UnitPairs
+from sparsehist.counting.in_memory.bounding import mix
+from sparsehist.counting.in_memory.codes import multiplier_of
 from sparsehist.running.runs import Added, Numbers, PairRun
 from sparsehist.running.step_files import StepFiles
 from sparsehist.store.support import hash_keys

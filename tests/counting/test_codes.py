@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sparsehist.counting import bounding, codes, with_polars
-from sparsehist.counting.batches import in_threads
-from sparsehist.counting.codes import Codes, Keys, LogColumn, Units, by_first_bits, first_of_runs, plain
+from sparsehist.counting import with_polars
+from sparsehist.counting.in_memory import bounding, codes
+from sparsehist.counting.in_memory.batches import in_threads
+from sparsehist.counting.in_memory.codes import Codes, Keys, LogColumn, Units, by_first_bits, first_of_runs, plain
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
 from tests.counting.logs import SALT, a_log, kept_pairs
@@ -114,7 +115,7 @@ def test_parts_hold_the_words_that_begin_alike(bits):
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1, 0x9E3779B97F4A7C15])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, monkeypatch):
     """Numbers that differ only where words have no room are numbered one by one: no two units become one."""
-    monkeypatch.setattr("sparsehist.counting.codes.secrets.randbits", lambda bits: multiplier)
+    monkeypatch.setattr("sparsehist.counting.in_memory.codes.secrets.randbits", lambda bits: multiplier)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
     for far in (0, 2**62):
         moved = log.with_columns(pl.col("user_id") + far)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsehist.counting import bounding, with_duckdb
+from sparsehist.counting import with_duckdb
+from sparsehist.counting.in_memory import bounding
 from sparsehist.domain.base import Domain
 from tests.counting.logs import ALPHABET, ENGINES, SALT, a_log, kept_pairs
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from sparsehist.counting import batches
 from sparsehist.counting import count as counting
+from sparsehist.counting.in_memory import batches
 from sparsehist.counting.memory import ADDRESSES_PER_BYTE, available_memory, memory_needed
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.codes import LogColumn, plain, whole
+from sparsehist.counting.in_memory.codes import LogColumn, plain, whole
 from sparsehist.counting.sources import Log
 
 if TYPE_CHECKING:

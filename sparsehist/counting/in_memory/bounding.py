@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.codes import first_of_runs
+from sparsehist.counting.in_memory.codes import first_of_runs
 from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 WORD_BITS = 64

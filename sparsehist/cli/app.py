@@ -185,6 +185,12 @@ def release(
         str, Parameter(help="Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.")
     ],
     step: Annotated[int | None, Parameter(help="Of a running series: up to which step units are counted.")] = None,
+    what: Annotated[
+        str | None,
+        Parameter(
+            help="Of a running series: running counts, or 'new' units of the step, or of 'blocks(7)' of steps."
+        ),
+    ] = None,
     level: Annotated[
         str | None,
         Parameter(
@@ -233,7 +239,7 @@ def release(
     return release_series(
         store, series, name,
         level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
-        sign=sign, head=head, who=who, wait=wait, step=step,
+        sign=sign, head=head, who=who, wait=wait, step=step, what=what,
     )  # fmt: skip
 
 

@@ -128,6 +128,7 @@ def release_series(
     *,
     of_workload: bool = False,
     step: int | None = None,
+    what: str | None = None,
     out: Path | None,
     sign: Path | None,
     head: int,
@@ -142,6 +143,7 @@ def release_series(
         name: Of the release.
         of_workload: Whether it is of a workload, not of the cells.
         step: Of a running series.
+        what: Is counted, of a running series.
         out: File to write.
         sign: Private key to sign it with.
         head: Rows to show.
@@ -159,7 +161,7 @@ def release_series(
         if of_workload:
             released: Release = opened.series(series).release_workload(name, **asked)
         else:
-            released = _release_of_cells(opened, series, name, step, asked)
+            released = _release_of_cells(opened, series, name, {"step": step, "what": what}, asked)
     if out is not None:
         write_committed(released, out, sign)
     about = read_metadata(released.metadata)
@@ -196,11 +198,14 @@ def _check_destination(store: Path, out: Path | None, sign: Path | None) -> None
         private_key(sign)
 
 
-def _release_of_cells(opened: Store, series: str, name: str, step: int | None, asked: dict[str, Any]) -> Release:
+def _release_of_cells(
+    opened: Store, series: str, name: str, running: dict[str, Any], asked: dict[str, Any]
+) -> Release:
     if opened.declared(series).steps is not None:
-        return sh.open_running(opened, series).release(name, step=step, **asked)
-    if step is not None:
-        raise DeclarationError(f"--step is for running series, and {series} is none")
+        return sh.open_running(opened, series).release(name, **running, **asked)
+    for option, given in running.items():
+        if given is not None:
+            raise DeclarationError(f"--{option} is for running series, and {series} is none")
     return opened.series(series).release(name, **asked)
 
 

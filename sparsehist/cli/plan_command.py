@@ -69,6 +69,9 @@ def plan(
     plot: Annotated[
         Path | None, Parameter(help="Also draw it: a file .svg or .png; needs sparsehist[plots].")
     ] = None,
+    what: Annotated[
+        str | None, Parameter(help="With --step: 'new' or 'blocks(7)' instead of running counts.")
+    ] = None,
     step: Annotated[
         int | None, Parameter(help="Of a running series: the step whose running counts would be released.")
     ] = None,
@@ -110,7 +113,7 @@ def plan(
             if step is None:
                 made = opened.series(str(series)).plan(**asked)
             else:
-                made = _of_step(opened, str(series), step, asked)
+                made = _of_step(opened, str(series), step, asked | {"what": what})
     else:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.privacy import level_text
 from sparsehist.running.step_files import StepFiles
+from sparsehist.running.totals import RUNNING, Totals
 from sparsehist.series.cell_parameters import (
     LAZILY,
     CellRequest,
@@ -33,11 +33,9 @@ from sparsehist.series.cell_round import is_in, published_frame, shown_cells
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held, MakeGenerator
-from sparsehist.store import NewRound, PathRecord, Tracked
+from sparsehist.store import NewPath, NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
-from sparsehist.workload import Prefix
-from sparsehist.workload.strategies.spectral import Spectral
 
 
 @dataclass(frozen=True)
@@ -46,52 +44,47 @@ class RunningRequest(CellRequest):
 
     Attributes:
         step: From 1; None as the release of that name has it.
+        what: Is counted; None as the release of that name has it, or running counts.
     """
 
     needs = "step= and level="
 
     step: int | None = None
+    what: Totals | None = None
 
     @property
     def complete(self) -> bool:
         return self.step is not None and super().complete
 
     def as_json(self) -> dict[str, Any]:
-        return super().as_json() | {"step": self.step}
-
-
-@lru_cache(maxsize=8)
-def step_noise(steps: int, max_keys: int) -> StepNoise:
-    """The noise of one key over all steps: prefix sums by the spectral strategy, at level 1/2.
-
-    A unit puts one 1 into the steps of each of at most `max_keys` keys, and the strategy's columns have norm 1.
-    """
-    strategy = Spectral(Prefix(steps))
-    answers = np.cumsum(strategy.solve(np.eye(strategy.n_noise)), axis=0)
-    covariance = max_keys * strategy.sensitivity(1).l2 ** 2 * (answers @ answers.T)
-    return StepNoise((covariance + covariance.T) / 2)
+        return super().as_json() | {"step": self.step, "what": self.what and self.what.text}
 
 
 @dataclass(frozen=True, repr=False)
 class RunningPath:
-    """The running counts of a series."""
+    """The running counts of a series, or other totals of its steps."""
 
     held: Held
     files: StepFiles
+    totals: Totals
 
     @property
-    def path_id(self) -> int:
-        return self.held.record.path_id
+    def path_id(self) -> int | None:
+        return path_of(self.held.state, self.held.record, self.totals)
 
     @property
     def name(self) -> PathName:
-        return CELLS
+        return self.totals.path
 
     @property
     def noise(self) -> StepNoise:
         """Of one key."""
-        declaration = self.held.declaration
-        return step_noise(present(declaration.steps), declaration.max_keys)
+        return self.totals.noise(self.held.declaration.max_keys)
+
+    @property
+    def past(self) -> list[tuple[int, Fraction, float]]:
+        """Totals and levels released so far, each with the lowest threshold."""
+        return past_of(self.held.state, self.held.record, self.totals)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
         step = present(request.step)
@@ -99,29 +92,34 @@ class RunningPath:
             raise NotFoundError(
                 f"step {step} of {self.held.declaration.name!r} was not appended yet; {self.files.n_steps} were"
             )
-        past = self.held.state.past_points(self.path_id)
-        return running_metadata(self.held.declaration, self.noise, request, past)
+        return running_metadata(self.held.declaration, request, self.past)
 
     def statement(self, request: RunningRequest, metadata: RunningMetadata) -> tuple[str, bool]:
         declaration, level = self.held.declaration, present(request.level)
-        spent = [known for _, known, _ in self.held.state.past_points(self.path_id)]
+        spent = [known for _, known, _ in self.past]
         finest = max([level, *spent])
         words = metadata.family.statement(finest)
         if declaration.domain.is_open:
             return f"{open_guarantee(declaration, level_text(finest), words, metadata.delta_spent)}; {LAZILY}", True
-        return f"this release and all earlier ones of the series together: {words}; {LAZILY}", False
+        return (
+            f"this release and all earlier ones of {self.totals.name} of the series together: {words}; {LAZILY}",
+            False,
+        )
 
     def draw(
         self, request: RunningRequest, metadata: RunningMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
         state, domain = self.held.state, self.held.declaration.domain
-        point = Point(metadata.step - 1, present(request.level))
-        past = history_of(state.past_points(self.path_id), is_open=domain.is_open)
+        point = Point(self.totals.row(metadata.step), present(request.level))
+        past = history_of(self.past, is_open=domain.is_open)
         history = past.with_release(point, metadata.effective_threshold)
-        tracked = state.tracked(self.path_id)
+        tracked = self._tracked()
         all_keys = self.files.all_keys
         known, false_keys = self._resolved(tracked, all_keys)
-        counts, largest = self.files.counts_at(sorted({point.step, history.steps[-1]}), all_keys.height)[[0, -1]]
+        last = self.totals.span(history.steps[-1])[1]
+        # Running counts never fall, and no other total is above them.
+        largest = self.files.counts_at([last], all_keys.height)[0]
+        (counts,) = self.totals.counts([point.step], lambda steps: self.files.counts_at(steps, all_keys.height))
         free = np.ones(all_keys.height, bool)
         free[known[known >= 0]] = False
         untracked = np.flatnonzero(free)
@@ -131,11 +129,13 @@ class RunningPath:
             past,
             point,
             metadata.effective_threshold,
-            tracked=state.all_noise(self.path_id, tracked.position.size),
+            tracked=np.empty((0, 0)) if (path := self.path_id) is None else state.all_noise(path, known.size),
             counts=counts[untracked],
             largest=largest[untracked],
             n_empty=0 if domain.is_open else domain.size - taken.height,
-            counts_at=lambda some: self.files.counts_of(untracked[some], history.steps, all_keys.height),
+            counts_at=lambda some: self.totals.counts(
+                history.steps, lambda steps: self.files.counts_of(untracked[some], steps, all_keys.height)
+            ),
             rng=rng,
         )
         n_empty = int(np.count_nonzero(drawn.cells < 0))
@@ -163,11 +163,12 @@ class RunningPath:
         positions = np.full(drawn.cells.size, -1, np.int64)
         positions[drawn.cells >= 0] = untracked[drawn.cells[drawn.cells >= 0]]
         return NewRound(
-            path_id=self.path_id,
+            path_id=self._new_path() if (path := self.path_id) is None else path,
             name=request.name,
             level=present(request.level),
             request=request.as_json()
             | {
+                "what": self.totals.text,
                 "threshold": metadata.threshold,
                 "false_keys": metadata.false_keys,
                 "delta_share": metadata.delta_share,
@@ -180,22 +181,36 @@ class RunningPath:
             empty_keys=fresh,
             paths={(at.step, at.level): drawn.paths[i] for i, at in enumerate(history.points)},
             who=who,
-            step=metadata.step - 1,
+            step=self.totals.row(metadata.step),
+        )
+
+    def _new_path(self) -> NewPath:
+        return NewPath(
+            kind=CELLS[0],
+            series_id=self.held.record.series_id,
+            workload=self.totals.text,
+            strategy=self.totals.strategy,
+            family=self.held.declaration.noise,
+            cap=self.held.declaration.cap_text,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
         """Read from what was committed: counts of a step never change, so that a release is the same for ever."""
-        state, declaration, step = self.held.state, self.held.declaration, metadata.step - 1
-        tracked = state.tracked(self.path_id)
-        noise = state.noise(self.path_id, (step, level), tracked.position.size)
+        declaration, row, tracked = self.held.declaration, self.totals.row(metadata.step), self._tracked()
+        noise = self.held.state.noise(present(self.path_id), (row, level), tracked.position.size)
         all_keys = self.files.all_keys
         known, false_keys = self._resolved(tracked, all_keys)
         counts = np.zeros(known.size, np.int64)
-        counts[known >= 0] = self.files.counts_at([step], all_keys.height)[0][known[known >= 0]]
+        (at_step,) = self.totals.counts([row], lambda steps: self.files.counts_at(steps, all_keys.height))
+        counts[known >= 0] = at_step[known[known >= 0]]
         if declaration.domain.is_open:
             noise = np.where(counts > 0, noise, -np.inf)
         shown = shown_cells(Tracked(known, counts), noise, metadata.effective_threshold, metadata.grid)
         return published_frame(declaration, self.files, false_keys, shown)
+
+    def _tracked(self) -> Tracked:
+        path, none = self.path_id, np.empty(0, np.int64)
+        return Tracked(none, none) if path is None else self.held.state.tracked(path)
 
     def _resolved(self, tracked: Tracked, all_keys: pl.DataFrame) -> tuple[IntArray, pl.DataFrame]:
         """The numbers of the tracked keys, -1 for those that never had a unit, and these, in order.
@@ -204,25 +219,45 @@ class RunningPath:
         """
         if not (tracked.position < 0).any():
             return tracked.position, all_keys.clear()
-        keys = self.held.state.empty_keys(self.path_id).drop("cell")
+        keys = self.held.state.empty_keys(present(self.path_id)).drop("cell")
         found = self.files.known_keys.find(keys, hash_keys(keys, self.held.record.salt))
         known = tracked.position.copy()
         known[known < 0] = found
         return known, keys.filter(pl.Series(found < 0))
 
 
+def path_of(state: State, record: SeriesRecord, totals: Totals) -> int | None:
+    """The noise path of some totals; None before their first release."""
+    if totals.workload is None:
+        return record.path_id
+    known = (path for path in state.paths(record) if (path.kind, path.workload) == totals.path[:2])
+    return next((path.path_id for path in known), None)
+
+
+def past_of(state: State, record: SeriesRecord, totals: Totals) -> list[tuple[int, Fraction, float]]:
+    """Totals and levels released so far, each with the lowest effective threshold."""
+    path = path_of(state, record, totals)
+    return [] if path is None else state.past_points(path)
+
+
 def running_metadata(
-    declaration: Declaration, noise: StepNoise, request: RunningRequest, past: list[tuple[int, Fraction, float]]
+    declaration: Declaration, request: RunningRequest, past: list[tuple[int, Fraction, float]]
 ) -> RunningMetadata:
     """Choose the threshold and say what a release will be: a function of public parameters only.
 
     Args:
         declaration: Of the series.
-        noise: Of one key.
         request: With a step and a level.
-        past: Steps (from 0) and levels released so far, each with the lowest effective threshold.
+        past: Totals of the same kind and levels released so far, each with the lowest effective threshold.
     """
-    point = Point(present(request.step) - 1, present(request.level))
+    totals = request.what or Totals(RUNNING, present(declaration.steps))
+    if declaration.domain.is_open and totals.workload is not None:
+        raise DeclarationError(
+            f"the domain of {declaration.name!r} is open, and its delta is spent by running counts alone: "
+            f"{totals.name} need a declared domain"
+        )
+    noise, step = totals.noise(declaration.max_keys), present(request.step)
+    point = Point(totals.row(step), present(request.level))
     family, domain = noise.at(point.step), declaration.domain
     history = history_of(past, is_open=domain.is_open)
     check_std(declaration, point.level, family.std(point.level))
@@ -242,10 +277,10 @@ def running_metadata(
         **of_release(family, request),
         **chosen,
         numerical_slack=step_slack(factor, family.std(point.level), declaration.max_keys),
-        step=point.step + 1,
-        steps=noise.n_steps,
-        strategy=Spectral.word,
-        counts=f"units that had the key by step {point.step + 1}, each once",
+        step=step,
+        steps=totals.steps,
+        strategy=totals.strategy,
+        counts=totals.words(step),
     )
 
 
@@ -273,19 +308,26 @@ def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> Poi
 def open_path(
     held: Held, request: RunningRequest, known: PathRecord | None, *, generator: MakeGenerator
 ) -> RunningPath:
-    """The path of the running counts, which every running series has."""
-    del request, known, generator
-    return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes))
+    """The path of what was asked: of running counts, which every running series has, or of other totals."""
+    del generator
+    steps = present(held.declaration.steps)
+    totals = request.what or Totals(RUNNING if known is None else known.workload or RUNNING, steps)
+    return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), totals)
 
 
-def at_step(cells: CellRequest, step: int | None, steps: int) -> RunningRequest:
-    """The same request of a running count.
+def at_step(cells: CellRequest, step: int | None, what: str | None, steps: int) -> RunningRequest:
+    """The same request of a running count, or of another total.
 
     Raises:
-        DeclarationError: If the series has no such step.
+        DeclarationError: If the series has no such step, or no such total ends there.
     """
     given = {field.name: getattr(cells, field.name) for field in fields(cells)}
-    return RunningRequest(**given, step=None if step is None else checked_step(step, steps))
+    totals = None if what is None else Totals(what, steps)
+    if step is not None:
+        checked_step(step, steps)
+        if totals is not None:
+            totals.row(step)
+    return RunningRequest(**given, step=step, what=totals)
 
 
 def checked_step(step: int, steps: int) -> int:

@@ -16,12 +16,13 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_text
-from sparsehist.ledger.ledger import CELLS, Ledger
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.running import running_round
 from sparsehist.running.appending import Day, added
 from sparsehist.running.step_files import StepFiles
+from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
@@ -170,6 +171,7 @@ class RunningSeries(StoredSeries):
         name: str,
         *,
         step: int | None = None,
+        what: str | None = None,
         level: Level | EpsilonDelta | None = None,
         threshold: float | None = None,
         false_keys: float | None = None,
@@ -181,11 +183,14 @@ class RunningSeries(StoredSeries):
         """Release the running counts of a step at a level, or give back the release of that name.
 
         Any step that was appended, at any level, in any order; levels are equal or a relative 1e-6 apart. The cost of
-        all of them is the finest level, once.
+        all of them is the finest level, once. New units of single steps, and of blocks of steps, are noise paths of
+        their own: each costs its own finest level, and costs add up.
 
         Args:
             name: Of the release; a-z, 0-9 and _.
             step: Up to which units are counted, from 1.
+            what: "running" counts, unless another is given; "new" for units that have the key first in this step;
+                "blocks(7)" for those of a block of so many steps, of which this is the last.
             level: Privacy level rho, exact; larger is finer. Or `sh.EpsilonDelta(1, 1e-6)`, as for `Series.release`.
             threshold: A key is published when its rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: how many empty keys to expect among the published; 0.01 when neither
@@ -199,7 +204,8 @@ class RunningSeries(StoredSeries):
             The release.
 
         Raises:
-            DeclarationError: If the series has no such step.
+            DeclarationError: If the series has no such step, no block ends there, or the domain is open and something
+                else than running counts is asked.
             NotFoundError: If the step was not appended yet, or nothing is given and there is no release of that name.
             LevelError: If the level cannot be served, or nearly is one that was released.
             CapExceededError: If the finest level would exceed the cap.
@@ -214,6 +220,7 @@ class RunningSeries(StoredSeries):
                 max_false_keys=max_false_keys,
             ),
             step,
+            what,
             self.steps,
         )  # fmt: skip
         return self._released(Release, request, running_round.open_path, who, wait)
@@ -223,6 +230,7 @@ class RunningSeries(StoredSeries):
         levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] = LEVELS,
         *,
         step: int,
+        what: str | None = None,
         false_keys: float | None = None,
         threshold: float | None = None,
         delta: float | None = None,
@@ -237,6 +245,7 @@ class RunningSeries(StoredSeries):
         Args:
             levels: Candidate levels, exact; 0.001, 0.01, 0.1 and 1 by default.
             step: Whose running counts, from 1.
+            what: Is counted instead, as for `release`.
             false_keys: Expected number of empty keys among the published; 0.01 where no threshold is given either.
             threshold: In counts, instead.
             delta: For an open domain, instead: what the release may take of its delta.
@@ -253,18 +262,21 @@ class RunningSeries(StoredSeries):
             BudgetExceededError: If the delta of an open domain has no room for a release.
         """
         chosen = running_round.at_step(
-            requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta), step, self.steps
+            requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta),
+            step,
+            RUNNING if what is None else what,
+            self.steps,
         )
+        totals = present(chosen.what)
         with self._hold(wait) as (state, record):
-            ledger, past = Ledger.of(state), state.past_points(record.path_id)
-        noise = running_round.step_noise(self.steps, self.declaration.max_keys)
+            ledger, past = Ledger.of(state), running_round.past_of(state, record, totals)
         releases = []
         for level in checked_levels(levels):
             goal = level if isinstance(level, EpsilonDelta) else None
             asked = replace(chosen, goal=goal, level=None if isinstance(level, EpsilonDelta) else level)
             request = settled(ledger, self.declaration, asked)
-            about = running_round.running_metadata(self.declaration, noise, request, past)
-            spends = spending(ledger, record.series_id, self.declaration, CELLS, request, about)
+            about = running_round.running_metadata(self.declaration, request, past)
+            spends = spending(ledger, record.series_id, self.declaration, totals.path, request, about)
             releases.append((about, spends))
         return plan_of(ledger, self.declaration, releases, counts)
 

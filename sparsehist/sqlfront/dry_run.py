@@ -12,7 +12,7 @@ from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration, declaration_of
-from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.metadata import CellMetadata, RunningMetadata
 from sparsehist.series.pipeline import AUTO
 from sparsehist.series.spending import cell_release, cells_of, settled, spending
 from sparsehist.series.store_handle import Store
@@ -33,7 +33,7 @@ class _Series:
     declaration: Declaration
     names: set[str] = field(default_factory=set)
     cells: list[tuple[Fraction, float]] = field(default_factory=list)
-    points: list[tuple[int, Fraction, float]] = field(default_factory=list)
+    points: dict[str, list[tuple[int, Fraction, float]]] = field(default_factory=dict)
 
 
 class DryRun:
@@ -52,7 +52,8 @@ class DryRun:
                 if declaration.steps is None:
                     series.cells = state.past(record.path_id)
                 else:
-                    series.points = state.past_points(record.path_id)
+                    cells = (path for path in record.paths if path.kind == CELLS[0])
+                    series.points = {path.workload or "": state.past_points(path.path_id) for path in cells}
                 self._series[record.name] = series
 
     def outcome(self, statement: Statement) -> Outcome:
@@ -107,10 +108,13 @@ class DryRun:
         said = f"population {series.declaration.population}: {before} before, {after} after"
         if made is not None:
             bound = made.effective_threshold * series.declaration.unit_of_counts
-            if head.step is None:
-                series.cells.append((release.level, bound))
+            if isinstance(made, RunningMetadata):
+                from sparsehist.running.totals import RUNNING, Totals
+
+                row = Totals(head.what or RUNNING, made.steps).row(made.step)
+                series.points.setdefault(release.path[1] or "", []).append((row, release.level, bound))
             else:
-                series.points.append((head.step - 1, release.level, bound))
+                series.cells.append((release.level, bound))
             if series.declaration.domain.is_open:
                 spent, left = made.delta_infinity, made.delta_remaining
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
@@ -128,13 +132,15 @@ class DryRun:
                 raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
             return cell_release(self._ledger, series.series_id, declaration, request, series.cells)
         from sparsehist.running import running_round
+        from sparsehist.running.totals import RUNNING, Totals
 
         if head.step is None:
             raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
-        exact = settled(self._ledger, declaration, running_round.at_step(request, head.step, declaration.steps))
-        noise = running_round.step_noise(declaration.steps, declaration.max_keys)
-        metadata = running_round.running_metadata(declaration, noise, exact, series.points)
-        return metadata, spending(self._ledger, series.series_id, declaration, CELLS, exact, metadata)
+        totals = Totals(head.what or RUNNING, declaration.steps)
+        asked = running_round.at_step(request, head.step, totals.text, declaration.steps)
+        exact = settled(self._ledger, declaration, asked)
+        metadata = running_round.running_metadata(declaration, exact, series.points.get(totals.workload or "", []))
+        return metadata, spending(self._ledger, series.series_id, declaration, totals.path, exact, metadata)
 
     def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Spending]:
         request = workload_round.requested(

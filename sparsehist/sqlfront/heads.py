@@ -60,6 +60,7 @@ class MakeRelease:
         workload: USING 'prefix(1024)'.
         strategy: STRATEGY 'spectral'.
         step: AT STEP n, of a running series.
+        what: COUNTING 'new', of a running series.
         only_plan: PLAN: nothing is drawn and nothing is spent.
         places: Where the values of these stand.
     """
@@ -74,6 +75,7 @@ class MakeRelease:
     workload: str | None = None
     strategy: str | None = None
     step: int | None = None
+    what: str | None = None
     only_plan: bool = False
     places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
 

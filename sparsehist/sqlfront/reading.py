@@ -366,6 +366,7 @@ CLAUSES = (
     Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
     Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),
     Clause("AT STEP", "AT STEP n", "step", _step, of_workload=False),
+    Clause("COUNTING", "COUNTING 'new'", "what", _text("what is counted such as 'new'"), of_workload=False),
     Clause("TO", "TO 'file.parquet'", "target", _text("a file such as 'public.parquet'")),
 )
 _ONE_OF_THESE = ("false_keys", "threshold", "delta")

@@ -221,7 +221,8 @@ class Session:
             release: Release = answered.release_workload(str(head.name), head.workload, level=level, **asked)
         else:
             asked = _given(
-                threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, step=head.step, who=self._who
+                threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, step=head.step,
+                what=head.what, who=self._who,
             )  # fmt: skip
             release = series.release(str(head.name), level=level, **asked)
         written = ""
@@ -328,8 +329,10 @@ def _path(head: MakeRelease) -> Any:
 def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:
     """The series of a statement; refuses a step of one that has none."""
     series = any_series(store, head.series)
-    if head.step is not None and isinstance(series, Series):
-        raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
+    if isinstance(series, Series):
+        for given, clause in ((head.step, "AT STEP"), (head.what, "COUNTING")):
+            if given is not None:
+                raise DeclarationError(f"{clause} is for running series, and {head.series} is none")
     return series
 
 
@@ -338,7 +341,7 @@ def _planned(series: Series | RunningSeries, head: MakeRelease) -> pl.DataFrame:
     if not isinstance(series, Series):
         if head.step is None:
             raise DeclarationError(f"{head.series} is a running series: a plan of it says AT STEP")
-        return series.plan(list(head.levels), step=head.step, **asked).levels
+        return series.plan(list(head.levels), step=head.step, what=head.what, **asked).levels
     if head.workload is None:
         return series.plan(list(head.levels), **asked).levels
     planned = series.plan_workload(head.workload, list(head.levels))

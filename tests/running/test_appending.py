@@ -19,7 +19,7 @@ from sparsehist.errors import (
     RefusedError,
     StoreInUseError,
 )
-from sparsehist.running.running_round import step_noise
+from sparsehist.running.totals import Totals
 from tests.running.logs import ENGINES, counts, frame, kept, pairs_of, started
 
 DAYS = [
@@ -87,21 +87,25 @@ def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step(engine: st
 def test_no_history_of_a_unit_costs_more_than_the_level(max_keys: int, keys: int, steps: int) -> None:
     """All histories of a unit over some steps and one key more than it may count towards, among other units.
 
-    The distance that it moves the running counts of all keys, in units of their noise, is at most that of the
-    declared sensitivity, and some history reaches it but for a few per cent.
+    The distance that it moves running counts, new units or totals of blocks of all keys, in units of their noise, is
+    at most that of the declared sensitivity, and some history reaches it but for a few per cent.
     """
     others = random_days(5, users=5, keys=keys, days=steps, rows=6)
-    inverse = np.linalg.inv(step_noise(steps, max_keys)._covariance)
+    kinds = [Totals(what, steps) for what in ("running", "new", "blocks(2)")]
+    inverses = [np.linalg.inv(totals.noise(max_keys)._covariance) for totals in kinds]
     without = counts(started(others, max_keys=max_keys, steps=steps), steps)
-    largest = 0.0
+    largest = [0.0] * len(kinds)
     for having in itertools.product(itertools.product([False, True], repeat=keys), repeat=steps):
         days = [
             [*day, *(("new", key) for key in range(keys) if mine[key])]
             for day, mine in zip(others, having, strict=True)
         ]
-        moved = (counts(started(days, max_keys=max_keys, steps=steps), steps) - without).astype(float)
-        largest = max(largest, float(np.einsum("sk,st,tk->", moved, inverse, moved)))
-    assert 0.95 < largest <= 1 + 1e-12
+        running = counts(started(days, max_keys=max_keys, steps=steps), steps) - without
+        for i, (totals, inverse) in enumerate(zip(kinds, inverses, strict=True)):
+            moved = totals.counts(range(len(inverse)), lambda at, of=running: of[at]).astype(float)
+            largest[i] = max(largest[i], float(np.einsum("sk,st,tk->", moved, inverse, moved)))
+    for found in largest:
+        assert 0.95 < found <= 1 + 1e-12
 
 
 def test_steps_are_appended_in_order_and_each_once() -> None:

@@ -1,0 +1,139 @@
+"""What is released of the steps of a running series: running counts, new units, totals of blocks; a noise path each.
+
+A unit adds one to each of at most l keys, at one step per key. New units of a step, and totals of blocks of steps,
+answer each such step once: with noise of its own for every block, of variance l/(2 rho), all blocks together are
+rho-zCDP. Running counts answer it in all later steps, and share their noise by the spectral strategy. Differences of
+running counts would have the noise of those, with negative covariances: cells could not be drawn lazily.
+
+Source: our own derivation (docs/mathematics.md, running counts).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.ledger.ledger import CELLS, PathName
+from sparsehist.noise.over_steps import StepNoise
+from sparsehist.typing import IntArray
+from sparsehist.workload import Prefix
+from sparsehist.workload.strategies.spectral import Spectral
+
+RUNNING = "running"
+_TEXT = re.compile(r"running|new|(blocks|windows)\(([1-9]\d{0,3})\)")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What is counted at a step.
+
+    Attributes:
+        text: "running", "new", "blocks(7)" or, to be refused, "windows(7)".
+        steps: Of the series.
+    """
+
+    text: str
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not _TEXT.fullmatch(self.text):
+            raise DeclarationError(
+                "what must be 'running', 'new' (units of one step) or 'blocks(7)' (of blocks of so many steps), "
+                f"got {self.text!r}"
+            )
+
+    @property
+    def workload(self) -> str | None:
+        """By which the store knows its path."""
+        return None if self.text == RUNNING else self.text
+
+    @property
+    def strategy(self) -> str:
+        """By which steps share their noise."""
+        return Spectral.word if self.text == RUNNING else "independent"
+
+    @property
+    def path(self) -> PathName:
+        """In the ledger."""
+        return CELLS if self.workload is None else (CELLS[0], self.workload, self.strategy)
+
+    @property
+    def width(self) -> int | None:
+        """Steps of a block or window."""
+        read = _TEXT.fullmatch(self.text)
+        return None if self.text == RUNNING or read is None else int(read[2] or 1)
+
+    def row(self, step: int) -> int:
+        """The number of a total, from 0, given its last step, from 1.
+
+        Raises:
+            DeclarationError: If no block ends at the step.
+        """
+        if self.width is None or self.text.startswith("windows"):
+            return step - 1
+        if step % self.width and step != self.steps:
+            ends = min(step + self.width - step % self.width, self.steps)
+            raise DeclarationError(f"no block of {self.width} steps ends at step {step}; the next one does at {ends}")
+        return (step - 1) // self.width
+
+    def span(self, row: int) -> tuple[int, int]:
+        """The first and the last step of a total, from 0."""
+        if self.width is None:
+            return 0, row
+        return row * self.width, min((row + 1) * self.width, self.steps) - 1
+
+    def noise(self, max_keys: int) -> StepNoise:
+        """Of one key over all totals.
+
+        Raises:
+            DeclarationError: If it has negative covariances.
+        """
+        return _noise(self, max_keys)
+
+    def counts(self, rows: Sequence[int], running_at: Callable[[list[int]], IntArray]) -> IntArray:
+        """True totals; shape (rows, keys).
+
+        Args:
+            rows: Ascending.
+            running_at: Running counts at some steps, ascending: shape (steps, keys).
+        """
+        spans = [self.span(row) for row in rows]
+        steps = sorted({last for _, last in spans} | {first - 1 for first, _ in spans if first})
+        running, place = running_at(steps), {step: i for i, step in enumerate(steps)}
+        totals = running[[place[last] for _, last in spans]]
+        for row, (first, _) in enumerate(spans):
+            if first:
+                totals[row] -= running[place[first - 1]]
+        return totals
+
+    def words(self, step: int) -> str:
+        """What a count is."""
+        first = self.span(self.row(step))[0] + 1
+        if self.width is None:
+            return f"units that had the key by step {step}, each once"
+        steps = f"step {step}" if first == step else f"steps {first} to {step}"
+        return f"units that had the key first in {steps}"
+
+    @property
+    def name(self) -> str:
+        """What is released at all levels, in words."""
+        if self.width is None:
+            return "running counts"
+        return "new units of single steps" if self.width == 1 else f"new units of blocks of {self.width} steps"
+
+
+@lru_cache(maxsize=8)
+def _noise(totals: Totals, max_keys: int) -> StepNoise:
+    if totals.width is not None and not totals.text.startswith("windows"):
+        return StepNoise(max_keys * np.eye(-(-totals.steps // totals.width)))
+    strategy = Spectral(Prefix(totals.steps))
+    answers = np.cumsum(strategy.solve(np.eye(strategy.n_noise)), axis=0)
+    if totals.width is not None:
+        answers[totals.width :] -= answers[: -totals.width].copy()
+    covariance = max_keys * strategy.sensitivity(1).l2 ** 2 * (answers @ answers.T)
+    return StepNoise((covariance + covariance.T) / 2)

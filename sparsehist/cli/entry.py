@@ -27,8 +27,9 @@ from sparsehist.cli.answer import (
     print_json,
 )
 from sparsehist.cli.app import app
-from sparsehist.errors import CountsWarning, SparsehistError
+from sparsehist.errors import CountsWarning, DeclarationError, SparsehistError
 
+_LOG_LEVEL, _LOG_LEVELS = "--log-level", ("debug", "info", "warning", "error")
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 1, 130, 141
 
 
@@ -72,6 +73,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     words, as_json = _without_json(arguments)
     warnings.simplefilter("ignore", CountsWarning)  # the answer says it
+    try:
+        words = _logging(words)
+    except DeclarationError as problem:
+        print_error(str(problem), type(problem).__name__, as_json=as_json)
+        return BAD_INPUT
     try:
         code = _run(words, as_json=as_json)
         sys.stdout.flush()
@@ -149,6 +155,31 @@ def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:
     words = _usual(list(arguments))
     end = words.index("--") if "--" in words else len(words)
     return [word for word in words[:end] if word != "--json"] + words[end:], "--json" in words[:end]
+
+
+def _logging(words: list[str]) -> list[str]:
+    """Take --log-level out, wherever it stands before a `--`, and send the package's log to stderr.
+
+    Raises:
+        DeclarationError: If it names no level.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    place = next((i for i in range(end) if words[i].partition("=")[0] == _LOG_LEVEL), None)
+    if place is None:
+        return words
+    _, joined, level = words[place].partition("=")
+    taken = 1 if joined else 2
+    level = level if joined else "".join(words[place + 1 : min(place + 2, end)])
+    if level not in _LOG_LEVELS:
+        raise DeclarationError(f"{_LOG_LEVEL} is one of {', '.join(_LOG_LEVELS)}, got {level!r}")
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    log = logging.getLogger("sparsehist")
+    log.handlers = [handler]
+    log.setLevel(level.upper())
+    return words[:place] + words[place + taken :]
 
 
 def _usual(words: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -11,7 +12,7 @@ import polars as pl
 from sparsehist.counting import with_duckdb, with_polars
 from sparsehist.counting.contract import Bounding, Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
-from sparsehist.counting.memory import available_memory, memory_needed
+from sparsehist.counting.memory import available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError, DeclarationError
@@ -175,10 +176,17 @@ def _opened(source: object, wanted: CountRequest, engine: Engine) -> tuple[Count
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     log = log.with_unit(wanted.unit, wanted.unit_parts)
-    return choose_engine(log, wanted, engine), log
+    with engine_errors(log.label, log):
+        needed = memory_needed(log)
+    chosen = _choose_engine(log, wanted, engine, needed)
+    spills = chosen is with_duckdb
+    if said := needs_text(needed, wanted.temporary_directory, spills=spills, limit=wanted.memory_limit):
+        wanted.report(f"reading: {said}")
+    logging.getLogger("sparsehist").info("counting with %s", chosen.name())
+    return chosen, log
 
 
-def choose_engine(log: Log, wanted: CountRequest, engine: Engine) -> CountingEngine:
+def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) -> CountingEngine:
     """Choose by what is declared and by the sizes of the files; never by what is in them."""
     if engine == "duckdb":
         return with_duckdb
@@ -189,12 +197,8 @@ def choose_engine(log: Log, wanted: CountRequest, engine: Engine) -> CountingEng
         return with_polars
     if engine != "auto":
         raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')
-    return with_duckdb if limited or log.kind == "stream" or _looks_too_large(log) else with_polars
-
-
-def _looks_too_large(log: Log) -> bool:
-    with engine_errors(log.label, log):
-        return memory_needed(log) > available_memory() / 2
+    too_large = needed > available_memory() / 2
+    return with_duckdb if limited or log.kind == "stream" or too_large else with_polars
 
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import disk_usage
 
 import polars as pl
 
 from sparsehist.counting.lakes import is_remote, seen
 from sparsehist.counting.sources import Log, scan_parquet
+from sparsehist.errors import present
 
 BYTES_PER_ROW, PARQUET_EXPANSION = 24, 2
 """Measured with the second at 0: 20 to 25, for 10 and 50 million rows. Many distinct or long keys take more."""
 CSV_EXPANSION = 3
 GZIP = 8
+PROCESS, DUCKDB_FACTOR = 150_000_000, 2
+"""Measured: a process that counts, but for the log; and what DuckDB takes for each byte that Polars takes."""
+LITTLE = 300_000_000
+"""Not worth a word: less than half a minute."""
 ADDRESSES_PER_BYTE = 3
 """Threads and allocators reserve addresses that they never touch."""
 
@@ -47,6 +54,36 @@ def memory_needed(log: Log) -> int:
         rows = sum(int(frame.item()) for frame in counted)
         return BYTES_PER_ROW * rows + PARQUET_EXPANSION * sum(sizes)
     return CSV_EXPANSION * sum(sizes)
+
+
+def needs_text(needed: int, spill: Path, *, spills: bool, limit: str | None) -> str | None:
+    """Say what counting is about to take of memory and disk; None where that is little.
+
+    Args:
+        needed: What `memory_needed` gave.
+        spill: Where files go.
+        spills: Whether DuckDB counts, which takes twice the memory where it may, and disk where it may not.
+        limit: Its limit of memory, as DuckDB reads it; half of what there is if None.
+    """
+    if needed < LITTLE:
+        return None
+    there, free = available_memory(), disk_usage(spill).free
+    whole = DUCKDB_FACTOR * needed if spills else needed
+    kept = min(whole, there // 2 if limit is None else _in_bytes(limit)) if spills else whole
+    memory, disk = PROCESS + kept, needed + whole - kept
+    scarce = [what for what, least, most in (("memory", memory, there), ("disk", disk, free)) if least > most]
+    told = f"about {_size(memory)} of memory ({_size(there)} there), up to {_size(disk)} of disk ({_size(free)} free)"
+    return f"{told}; {' and '.join(scarce)} may not do" if scarce else told
+
+
+def _in_bytes(limit: str) -> int:
+    number, unit = present(re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", limit)).groups()
+    power = "BKMGT".index(unit[0].upper())
+    return int(float(number) * (1024 if "i" in unit else 1000) ** power)
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _group_limits(groups: Path, mounted: Path) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import shutil
 import sys
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 _MEMORY = ":memory:"
 Progress = bool | Callable[[str], None] | None
-"""Of long work: a function of your own; True for phases on stderr, False for silence, None for a terminal only."""
+"""Of long work: a function of your own; True for phases on stderr, False for silence, None for a terminal only. In a
+notebook True and None show them in its output."""
 
 
 class Store:
@@ -494,15 +496,39 @@ def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
     """Give a function that is told the name of each phase as it begins.
 
     Args:
-        progress: A function of your own; True to show phases on stderr, False never, None on a terminal only.
+        progress: A function of your own; True to show phases on stderr, False never, None on a terminal only; in a
+            notebook both in its output.
     """
     if callable(progress):
         yield progress
+    elif progress in (True, None) and hasattr(getattr(builtins, "get_ipython", lambda: None)(), "kernel"):
+        with _in_notebook() as tell:
+            yield tell
     elif progress or (progress is None and sys.stderr.isatty()):
         with _on_terminal() as tell:
             yield tell
     else:
         yield lambda _: None
+
+
+@contextmanager
+def _in_notebook() -> Iterator[Callable[[str], None]]:
+    """Phases in one output of a cell, written anew as they end."""
+    from IPython.display import display
+
+    show: Any = display  # without types, where it is installed at all
+    done: list[str] = []
+    begun: list[tuple[str, float]] = []
+    output = show({"text/plain": "starting"}, raw=True, display_id=True)
+
+    def tell(phase: str | None) -> None:
+        for before, since in begun:
+            done.append(f"✓ {before} {time.perf_counter() - since:.1f} s")
+        begun[:] = [(phase, time.perf_counter())] if phase else []
+        output.update({"text/plain": "\n".join([*done, *(now for now, _ in begun)])}, raw=True)
+
+    yield tell
+    tell(None)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from sparsehist.errors import (
     StoreRolledBackError,
     promise,
 )
-from sparsehist.privacy.levels import as_level
+from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE, last_change
@@ -256,7 +256,7 @@ class State:
         if self._durable:
             for place in (directory, directory.parent):
                 sync_directory(place)
-        with self._committing():
+        with self._committing("series %s created", record.name):
             return committing.commit_series(self._database, directory, record, self.generation, now())
 
     def commit_round(self, record: NewRound) -> int:
@@ -276,7 +276,7 @@ class State:
             history = no_history(directory, path.kind, integer_noise=path.integer_noise)
         else:
             history = self._history(path)
-        with self._committing():
+        with self._committing("release %s at level %s committed", record.name, level_text(record.level)):
             committing.commit_round(self._database, history, record, self.generation, now(), durable=self._durable)
         return self.generation
 
@@ -287,13 +287,13 @@ class State:
             StoreInUseError: If somebody else committed meanwhile; nothing was written.
             StoreError: If the disk refused; nothing was written.
         """
-        with self._committing():
+        with self._committing("step %d of series %s appended", step.step + 1, record.name):
             committing.commit_step(self._database, record.directory, record.path_id, step, self.generation, now())
         self._remove(record, step.replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase some of its files."""
-        with self._committing():
+        with self._committing("series %s finished", record.name):
             committing.finish_series(self._database, record.directory, erased, self.generation, now(), who=who)
         self._database.rows("write_anew")
         self._remove(record, erased)
@@ -326,7 +326,7 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        with self._committing():
+        with self._committing("series %s erased", name):
             committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
         # What was overwritten where it stood may have been moved before; a run that dies here leaves the directory,
         # by which the next opening sees that the file is to be written anew.
@@ -381,11 +381,12 @@ class State:
             what: "set budget", "raise cap" or "declare disjoint".
             said: who, series_id, population, level, reason, details: as `insert_event` has them.
         """
-        with self._committing():
+        with self._committing("declared: %s", what):
             committing.declare(self._database, self.generation, now(), what, **said)
 
     def record_refusal(self, **asked: Any) -> None:
         """Record what was refused, as far as the disk allows: the refusal itself must reach whoever asked."""
+        _log("release %s refused", asked.get("release"))
         with suppress(StoreError):
             committing.record_refusal(self._database, self.generation, now(), **asked)
 
@@ -414,7 +415,7 @@ class State:
     def accept_source(self, record: SeriesRecord, source: str, *, who: str | None) -> None:
         """Record, once, that the series stands although its log is now another one."""
         if record.accepted != source:
-            with self._committing():
+            with self._committing("another log of series %s accepted", record.name):
                 committing.accept_source(self._database, record.series_id, source, self.generation, now(), who=who)
 
     def check_anchor(self, directory: str | os.PathLike[str] | None) -> None:
@@ -444,14 +445,20 @@ class State:
             raise_mark(self.path, self.store_id, Mark(self.generation, changed=changed))
 
     @contextmanager
-    def _committing(self) -> Iterator[None]:
-        """Claim the next generation before it is committed, and raise what guards against old copies afterwards."""
+    def _committing(self, told: str, *parts: object) -> Iterator[None]:
+        """Claim the next generation before it is committed, and raise what guards against old copies afterwards.
+
+        Args:
+            told: To the log, once it is committed.
+            parts: Of that: names and declared parameters.
+        """
         if self._anchor is not None:
             self._anchor.claim(self.generation + 1, self.path)
         yield
         self.generation += 1
         self._histories.clear()
         self.note()
+        _log(f"{told}, generation %d", *parts, self.generation)
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:
@@ -463,3 +470,10 @@ class State:
             if any(path.path_id == path_id for path in record.paths):
                 return self.series_files(record).keys(np.empty(0, dtype=np.int64))
         raise NotFoundError("no such noise path")
+
+
+def _log(told: str, *parts: object) -> None:
+    """Tell the logger "sparsehist": words of this package, names and declared parameters, never what a log holds."""
+    import logging  # what only reads a store starts without it
+
+    logging.getLogger("sparsehist").info(told, *parts)

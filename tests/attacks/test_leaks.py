@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import pickle
+import re
 import traceback
 import warnings
 from pathlib import Path
@@ -41,9 +42,22 @@ def planted_log() -> pl.DataFrame:
                         schema=["user_id", "query"], orient="row")  # fmt: skip
 
 
+ABOUT = {
+    "url_slug": "words",
+    "deployment": {
+        "basic": {
+            **dict.fromkeys(("name", "description", "intended_use", "data_product_region"), "words"),
+            "data_curators": ["words"],
+        },
+        "administrative": {"registry_authors": ["words"]},
+    },
+}
+
+
 def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
     """All bytes that a release can be turned into."""
-    release.write_parquet(directory / "out.parquet")
+    for ending in ("parquet", "json", "arrow", "csv"):
+        release.write(directory / f"out.{ending}")
     stream, table = io.BytesIO(), pa.table(release)
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)
@@ -58,7 +72,10 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
         "arrow": stream.getvalue(),
         "buffers": whole,
         "ipc of a slice": polars_stream.getvalue(),
-        "parquet": (directory / "out.parquet").read_bytes(),
+        **{ending: (directory / f"out.{ending}").read_bytes() for ending in ("parquet", "json", "arrow", "csv")},
+        "pandas": release.to_pandas().to_csv().encode(),
+        "plot": release.plot().to_json().encode(),
+        "notebook": release._repr_html_().encode(),
         "ledger": (directory / "sparsehist-ledger.json").read_bytes(),
         "repr": repr((release, dict(release.metadata), release.frame)).encode(),
     }
@@ -78,6 +95,10 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     with sh.open(tmp_path / "store") as store:
         for shown in (store, series, store.ledger(), series.releases(), series.declaration):
             assert not holds_secret(repr(shown))
+        for told in (store._repr_html_(), series._repr_html_(), store.report()):
+            assert not holds_secret(told)
+        assert "SECRET" not in re.sub("SECRET[:.]", "", store.report(curator=True))
+        assert not holds_secret(store.report(format="registry", about=ABOUT))
     assert not holds_secret((tmp_path / "store.generation").read_bytes())
     assert not any(holds_secret(str(path)) for path in tmp_path.rglob("*"))
     captured = capfd.readouterr()

@@ -124,3 +124,40 @@ def test_workloads_are_drawn_with_standard_deviations(store):
             else (release.answer(*2 * [release.frame.sort("noisy_count")["hour"][-1]])[1])
         )
         assert (value - low, high - value) == pytest.approx((std, std))
+
+
+def test_progress_is_one_output_of_a_cell():
+    """In a real kernel: every phase with its time, nothing on stderr, no warning; False is silent."""
+    notebooks = pytest.importorskip("nbclient", reason="notebooks run with nbclient and ipykernel")
+    pytest.importorskip("ipykernel", reason="notebooks run with nbclient and ipykernel")
+    formats = pytest.importorskip("nbformat")
+    create = (
+        "import polars as pl, sparsehist as sh\n"
+        "log = pl.DataFrame({'user': range(500), 'url': ['/home'] * 500})\n"
+        "series = sh.create(':memory:', log, name='visits', unit='user', key='url', max_keys=1,"
+        " domain=sh.Strings(max_bytes=8)%s)\n"
+    )
+    cells = [
+        create % "",
+        create % ", progress=True",
+        create % ", progress=False",
+        "series.release('public', level=1)",
+    ]
+    notebook = formats.v4.new_notebook(cells=[formats.v4.new_code_cell(cell) for cell in cells])
+    notebooks.NotebookClient(notebook, timeout=60).execute()
+    for cell in notebook.cells[:2]:
+        (output,) = cell.outputs
+        assert output.output_type == "display_data"
+        lines = output.data["text/plain"].splitlines()
+        assert [line.split()[1] for line in lines] == [
+            "reading",
+            "placing",
+            "sorting",
+            "bounding",
+            "counting",
+            "writing",
+        ]
+        assert all(re.fullmatch(r"✓ [a-z ]+ \d+\.\d s", line) for line in lines)
+    assert notebook.cells[2].outputs == []
+    (shown_release,) = notebook.cells[3].outputs
+    assert shown_release.data["text/html"].startswith('<table role="table">')

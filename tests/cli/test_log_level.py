@@ -1,0 +1,63 @@
+"""`--log-level`: what is done, on stderr, by names and declared parameters; nothing of a log or its size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+SECRET = "SECRET-key-of-one"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A file with a key and a unit that only one row has, of 901 rows."""
+    rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, SECRET]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "SECRETfile.parquet")
+    return tmp_path / "SECRETfile.parquet"
+
+
+def _run(*words):
+    done = subprocess.run(
+        [sys.executable, "-m", "sparsehist", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_info_tells_what_was_done(log, tmp_path):
+    """Wherever it stands and however it is joined; stdout is as without it."""
+    store = tmp_path / "s"
+    created = ["create", store, "--input", log, "--unit", "user", "--key", "url", "--max-keys", 1, "--name", "visits"]
+    code, _, told = _run("--log-level", "info", *created, "--domain", "strings(max_bytes=20)", "--cap", 1)
+    assert code == 0
+    assert "sparsehist: counting with polars" in told
+    assert "sparsehist: series visits created, generation 1" in told
+    release = ["release", store, "--series", "visits", "--name", "public", "--level", "0.5", "--json"]
+    code, out, said = _run(*release, "--log-level=debug")
+    assert (code, said) == (0, "sparsehist: release public at level 0.5 committed, generation 2\n")
+    assert _run(*release)[2] == ""
+    assert out.replace('"released"', '"repeated"') == _run(*release)[1]
+    code, _, refused = _run(
+        "release", store, "--series", "visits", "--name", "finer", "--level", 2, "--log-level=info"
+    )
+    assert code == 3
+    assert refused.startswith("sparsehist: release finer refused\n")
+    for text in (told, said, refused):
+        assert "SECRET" not in text
+        assert "90" not in text
+
+
+def test_another_word_is_no_level(tmp_path):
+    """Bad input, and nothing is done; behind `--` it is a word like others."""
+    for words in (["--log-level", "loud"], ["--log-level"], ["--log-level=", "show"]):
+        code, out, err = (
+            _run(*words, "show", tmp_path) if words[-1] != "--log-level" else _run("show", tmp_path, *words)
+        )
+        assert (code, out) == (2, "")
+        assert "--log-level is one of debug, info, warning, error" in err

@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs browser test lint format test-slow test-faults bench bench-full clean
+PYTHONS := 3.11 3.12 3.13 3.14
+.PHONY: help setup test-pythons demo docs browser test lint format test-slow test-faults bench bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -46,6 +47,15 @@ tests/node_modules/.package-lock.json: tests/package-lock.json
 
 test: lint  ## lint, types and the default test suite
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults'
+
+# TESTS=tests/test_layout.py tries a few only; each Python gets an environment of its own.
+TESTS ?=
+test-pythons:  ## the default tests on each Python from 3.11 to 3.14 that is installed
+	@ran=; for version in $(PYTHONS); do \
+		if ! command -v "python$$version" >/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
+		$(MAKE) --no-print-directory PYTHON="python$$version" VENV=".venv-$$version" setup || exit 1; \
+		".venv-$$version/bin/python" -m pytest -q -n 2 -m 'not slow and not faults' $(TESTS) || exit 1; \
+		ran="$$ran $$version"; done; echo "tested:$${ran:- none}"; test -n "$$ran"
 
 lint: $(STAMP)  ## ruff and mypy, nothing is changed
 	$(BIN)/ruff check .

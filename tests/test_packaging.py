@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -25,7 +27,7 @@ SHIPPED = {
     **{f"sparsehist/sql/{path.name}": path for path in (CHECKOUT / "sql").glob("*.sql")},
     **{f"sparsehist/data/{path.name}": path for path in (CHECKOUT / "data").glob("*.*") if path.suffix != ".py"},
 }
-BUILT_FROM = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md")
+BUILT_FROM = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md")
 
 READ_WHAT_IS_SHIPPED = """
 import hashlib, json, site, sys
@@ -120,6 +122,46 @@ def test_the_wheel_holds_what_is_shipped_and_nothing_else(wheel):
         licences = [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
     assert names == {*SHIPPED, "sparsehist/sql/__init__.py", "sparsehist/data/__init__.py"}
     assert licences
+
+
+def test_the_metadata_name_every_python_that_is_supported(wheel):
+    """3.11 to 3.14, as the Makefile tries them."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        told = archive.read(name).decode()
+    assert "Requires-Python: >=3.11" in told
+    named = re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", told, flags=re.MULTILINE)
+    assert named == ["3.11", "3.12", "3.13", "3.14"]
+    assert f"PYTHONS := {' '.join(named)}" in (CHECKOUT / "Makefile").read_text()
+
+
+def test_a_typed_user_is_checked_against_the_installed_package(wheel, tmp_path):
+    """By mypy in strict mode, as a package with types; without its mark, or used wrongly, there are errors."""
+    _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    # What it depends on is taken from here, but for the package itself.
+    (site / "dependencies.pth").write_text("\n".join({sysconfig.get_path("purelib"), *_shared()}))
+    _pip_install(site, wheel, cwd=tmp_path)
+    user = tmp_path / "typed_user.py"
+    right = (CHECKOUT / "tests" / "typed_user.py").read_text()
+    user.write_text(right)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", tmp_path / "venv" / "bin" / "python"]
+    command = [str(word) for word in [*command, "--cache-dir", tmp_path / "cache", "--config-file=", user]]
+
+    def checked():
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300).stdout
+
+    assert checked() == "Success: no issues found in 1 source file\n"
+    user.write_text(right.replace("assert_type(release.level, Fraction)", "assert_type(release.level, str)"))
+    assert "[assert-type]" in checked()
+    user.write_text(right)
+    (site / "sparsehist" / "py.typed").unlink()
+    assert "module is installed, but missing library stubs or py.typed marker" in checked()
+
+
+def _shared():
+    """Places where libraries are installed besides."""
+    return [place for place in sys.path if place.endswith("site-packages")]
 
 
 def test_an_installed_wheel_finds_its_statements_and_data(wheel, tmp_path):

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import polars as pl
 import pyarrow as pa
@@ -11,15 +14,18 @@ import pytest
 from pyarrow import parquet
 
 from sparsehist.counting import count as counting
+from sparsehist.counting import memory
 from sparsehist.counting.in_memory import batches
-from sparsehist.counting.memory import ADDRESSES_PER_BYTE, available_memory, memory_needed
+from sparsehist.counting.memory import ADDRESSES_PER_BYTE, LITTLE, available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import open_log
+from sparsehist.entropy import seeded
 from sparsehist.errors import DataError
 from tests.counting.logs import a_log, count
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MEMORY = 1 << 28
 COLUMNS = ["user_id", "query"]
+SIZES = re.compile(r"([\d.]+) (MB|GB)")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,58 @@ def test_what_a_log_needs_grows_with_it(tmp_path):
         assert needed[-1] > 24 * rows
     assert needed[0] < needed[1] < 3 * needed[0]
     assert memory_needed(open_log(a_log(), COLUMNS)) == 0
+
+
+def test_what_a_long_count_takes_is_said_before_it(tmp_path, monkeypatch):
+    """Nothing for a short one; with a limit what spills; what may not do is named."""
+    gigabyte = 10**9
+    assert needs_text(LITTLE - 1, tmp_path, spills=False, limit=None) is None
+    monkeypatch.setattr(memory, "available_memory", lambda: 8 * gigabyte)
+    monkeypatch.setattr(memory, "disk_usage", lambda _: SimpleNamespace(free=10 * gigabyte))
+    told = partial(needs_text, spill=tmp_path)
+    expected = "about 2.1 GB of memory (8.0 GB there), up to 2.0 GB of disk (10.0 GB free)"
+    assert told(2 * gigabyte, spills=False, limit=None) == expected
+    assert told(2 * gigabyte, spills=True, limit=None).startswith(
+        "about 4.2 GB of memory (8.0 GB there), up to 2.0 GB"
+    )
+    assert told(2 * gigabyte, spills=True, limit="500 MB").startswith(
+        "about 650 MB of memory (8.0 GB there), up to 5.5 GB"
+    )
+    assert told(2 * gigabyte, spills=True, limit="1GiB").startswith("about 1.2 GB")
+    assert told(8 * gigabyte, spills=False, limit=None).endswith("; memory may not do")
+    assert told(9 * gigabyte, spills=True, limit=None).endswith("; disk may not do")
+
+
+TAKEN = """
+import resource, sys
+import sparsehist as sh
+said = []
+sh.create(sys.argv[1], sys.argv[2], name="v", unit="user_id", key="query", max_keys=20, domain=sh.Strings(max_bytes=40),
+          engine=sys.argv[3], progress=said.append)
+print(said[1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, sep="|")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize(("suffix", "rows"), [("parquet", 10_000_000), ("csv", 10_000_000)])
+def test_what_is_said_is_taken_to_a_factor_of_two(tmp_path, engine, suffix, rows):
+    """Two logs, of whole numbers in Parquet and of text in CSV: the most memory a process takes; disk is enough."""
+    rng = seeded(3)
+    users = pl.Series("user_id", rng.integers(rows // 10, size=rows))
+    keys = pl.Series("query", (rng.random(rows) ** 4 * rows / 2).astype(int))
+    log = pl.DataFrame([users, keys.cast(pl.String)])
+    path = tmp_path / f"log.{suffix}"
+    log.write_parquet(path) if suffix == "parquet" else log.write_csv(path)
+    command = [sys.executable, "-c", TAKEN, str(tmp_path / "store"), str(path), engine]
+    told, taken = subprocess.run(command, capture_output=True, text=True, check=True, timeout=500).stdout.split("|")
+    memory_said, disk_said = (
+        float(number) * {"MB": 1e6, "GB": 1e9}[unit] for number, unit in SIZES.findall(told)[::2]
+    )
+    print(f"{suffix} {engine}: said {memory_said:.3g}, taken {int(taken):.3g}")  # noqa: T201 - the figure itself
+    assert 1 / 2 < int(taken) / memory_said < 2
+    stored = sum(file.stat().st_size for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert stored < disk_said
 
 
 def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path, monkeypatch):

@@ -1,0 +1,67 @@
+"""What a user of the public interface writes, checked by a type checker against the installed package; never run."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, assert_type
+
+import numpy as np
+import polars as pl
+
+import sparsehist as sh
+
+
+def creates(log: pl.LazyFrame) -> sh.Series:
+    """A store, a series, its releases."""
+    with sh.open("logs.sparsehist", create=True) as store:
+        assert_type(store, sh.Store)
+        series = sh.create(
+            store, log, name="queries", unit=["day", "user"], key="query", max_keys=20,
+            domain=sh.Strings(max_bytes=32), noise=sh.noise.Laplace, cap="1/3", progress=print,
+        )  # fmt: skip
+        assert_type(series, sh.Series)
+        assert_type(store.ledger(), pl.DataFrame)
+        assert_type(store.report(curator=True), str)
+    return series
+
+
+def releases(series: sh.Series) -> None:
+    """Levels in every form, intervals, files."""
+    for level in (0.1, 1, "0.5", Fraction(1, 3), sh.EpsilonDelta(1, 1e-6)):
+        release = series.release("public", level=level, false_keys=1)
+        assert_type(release, sh.Release)
+    assert_type(release.frame, pl.DataFrame)
+    assert_type(release.level, Fraction)
+    assert_type(release.threshold, float | None)
+    assert_type(release.metadata, dict[str, Any])
+    assert_type(release.intervals(0.9), pl.DataFrame)
+    release.write("public.arrow")
+    assert_type(sh.read("public.parquet"), sh.Release)
+    ranges = series.release_workload("ranges", sh.Ranges(), level="0.1")
+    assert_type(ranges, sh.WorkloadRelease)
+    assert_type(ranges.answer(1, 5), tuple[float, float])
+    assert_type(series.plan([0.1, "0.2"]), sh.Plan)
+
+
+def declares() -> None:
+    """Domains, sources, running series, the core."""
+    domains: list[sh.Domain] = [
+        sh.Hash64(),
+        sh.Integers(24),
+        sh.Catalogue(["a", "b"]),
+        sh.Product(day=sh.Integers(7)),
+    ]
+    sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame())]
+    running = sh.create_running(
+        ":memory:", name="daily", unit="user", key="url", max_keys=5, domain=domains[0], steps=7
+    )
+    assert_type(running, sh.RunningSeries)
+    running.append(sources[1], step=1)
+    assert_type(sh.sql("show ledger", store="logs.sparsehist"), sh.SqlResult)
+    family = sh.noise.Gaussian(sensitivity=2.0)
+    noise = family.sample(5, 0.1, rng=np.random.default_rng(1))
+    assert_type(float(noise[0]), float)
+    try:
+        sh.open("nowhere")
+    except sh.errors.SparsehistError as problem:
+        assert_type(problem.exit_code, int)

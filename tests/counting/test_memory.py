@@ -116,8 +116,8 @@ TAKEN = """
 import resource, sys
 import sparsehist as sh
 said = []
-sh.create(sys.argv[1], sys.argv[2], name="v", unit="user_id", key="query", max_keys=20, domain=sh.Strings(max_bytes=40),
-          engine=sys.argv[3], progress=said.append)
+sh.create(sys.argv[1], sys.argv[2], name="v", unit="user_id", key="query", max_keys=20, engine=sys.argv[3],
+          domain=sh.Strings(max_bytes=40), progress=said.append)
 print(said[1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, sep="|")
 """
 

@@ -1,10 +1,11 @@
 """How many keys a unit should count towards, found from two small releases.
 
 What bounding takes from the largest keys depends on who has them: units with many keys mostly have rare ones. First
-a part of the level goes into a release of the keys, which shows the largest ones; then as much into the number of
+a quarter of the level goes into a release of the keys, which shows the largest ones; then the rest into the number of
 units by how many keys they have and how many of the largest ones: each unit is in one cell of that table. It tells
 what each bound would take from the largest keys together, which is weighed against the noise. How it is spread over
-these keys is not known, between evenly and as their counts are: the geometric mean of both is taken.
+these keys is not known, between evenly and as their counts are: it is taken to follow the roots of the counts. Keys
+that are too small for the first release, of those whose error is to be small, are taken to fall off as 1/rank.
 
 Source: our own derivation; the table of one cell a unit has sensitivity 1 whatever its keys.
 """
@@ -29,27 +30,29 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
-from sparsehist.series.metadata import read_metadata
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
 
 BOUNDS = (
-    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 125, 150, 200, 250, 300, 400, 500, 700),
-    *(1000, 1500, 2000),
+    *(*range(1, 17), 18, 20, 22, 25, 28, 30, 35, 40, 45, 50, 55, 60, 70, 80, 90, 100, 110, 125, 140, 160, 180, 200),
+    *(225, 250, 280, 300, 350, 400, 450, 500, 550, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000),
 )
 """What is chosen from."""
 
 _USUAL_LEVEL = Fraction(1, 10)
-_FIRST_BOUND = 5
+_FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Twice as many keys each: the last classes hold all that have more.
-_CLASSES, _CLASSES_OF_LARGEST = 15, 10
-_FALSE_CLASSES = 0.2
+_CLASSES, _CLASSES_OF_LARGEST = 12, 10
+_PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
+# Classes below the threshold, nearly three standard deviations, count as empty: most are, and their noise would add up.
+_FALSE_CLASSES = 0.4
 # Counts of units are easier to explain than weighted ones: these have to be better by so much.
 _WORTH_SHARING = 0.95
 
@@ -118,7 +121,7 @@ def choose_max_keys(
         noise: Family of noise of the later series.
         population: Whose costs add up.
         largest_keys: For how many keys, the largest ones, the error is to be small; public, at least 1.
-        level: What the choice may cost; half of it goes into each release.
+        level: What the choice may cost; a quarter of it goes into the release of keys.
         release_level: Level of the later release, which decides how much noise a bound costs; 0.1 if it is not known.
         on_null: As for `create`.
         on_outside: As for `create`.
@@ -153,7 +156,7 @@ def choose_max_keys(
     if isinstance(largest_keys, bool) or not isinstance(largest_keys, int) or largest_keys < 1:
         raise DeclarationError(f"largest_keys must be a whole number of keys, got {largest_keys!r}")
     whole = as_level(level)
-    half = level_text(whole / 2)
+    few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)
     declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
     shared = not load_family(noise if isinstance(noise, str) else "gaussian", 1).integer
@@ -170,7 +173,7 @@ def choose_max_keys(
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
     counted: dict[str, Any] = {"engine": engine, "memory_limit": memory_limit, "threads": threads}
-    planned = [(first, half), (second, half)]
+    planned = [(first, few), (second, most)]
     if release_level is not None:
         planned.append((replace(first, name="later"), level_text(later)))
     _check_room(home, planned)
@@ -178,11 +181,11 @@ def choose_max_keys(
         keys = create(
             home, source, name=first.name, unit=unit, key=key, max_keys=_FIRST_BOUND, domain=first.domain,
             noise=noise, bounding=bounding, if_exists="reuse", **declared, **counted, **run,
-        ).release("largest", level=half)  # fmt: skip
+        ).release("largest", level=few, false_keys=None if first.domain.is_open else 1)  # fmt: skip
         largest = keys.frame.head(largest_keys).select(first.key)
         if largest.is_empty():
             raise NotFoundError(
-                f"at level {half} no key is published: give the choice a larger level, or take a bound you know"
+                f"at level {few} no key is published: give the choice a larger level, or take a bound you know"
             )
         if second.name in home.series_names():
             profile = home.series(second.name)
@@ -191,9 +194,13 @@ def choose_max_keys(
                 home, _profile(home, source, first, largest, report, **counted), name=second.name, unit="unit",
                 key=["keys", "largest"], max_keys=1, domain=classes, noise=noise, population=population, **run,
             )  # fmt: skip
-        table = profile.release("profile", level=half, false_keys=_FALSE_CLASSES).frame
-    spread = _spread(keys.frame.head(largest_keys)["noisy_count"].to_numpy(), read_metadata(keys.metadata).std)
-    estimates = _estimates(table, largest.height, spread, lambda bound: load_family(first.noise, bound).std(later))
+        table = profile.release("profile", level=most, false_keys=_FALSE_CLASSES).frame
+    wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
+    scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
+    estimates = _estimates(
+        table, largest.height, scale, lambda bound: load_family(first.noise, bound).std(later),
+        share_power=0.5 if sensitivity_norm(first.family) == "l2" else 1.0,
+    )  # fmt: skip
     best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()
     kept, weighed = (best.filter(pl.col("bounding") == way).row(0, named=True) for way in ("keep", "share"))
     chosen = weighed if shared and weighed["error"] < _WORTH_SHARING * kept["error"] else kept
@@ -264,28 +271,32 @@ def _class_of(column: str, classes: int) -> pl.Expr:
 
 
 def _middle(classes: pl.Series) -> FloatArray:
-    """A number of keys that stands for a class: one for the first, else between its ends."""
-    number = classes.to_numpy().astype(np.float64)
-    return np.where(number == 0, 1.0, 2.0 ** (number + 0.5))
+    """A number of keys that stands for a class: the geometric mean of its ends."""
+    least = 2.0 ** classes.to_numpy().astype(np.float64)
+    return np.sqrt(least * (2 * least - 1))
 
 
-def _spread(noisy: FloatArray, std: float) -> float:
-    """By how much the root mean square of what the largest keys lose is more than its mean."""
-    mean = float(noisy.mean())
-    return max(1.0, (float(np.mean(noisy**2)) - std**2) / mean**2) ** 0.25 if mean > 0 else 1.0
+def _scale(noisy: FloatArray, wanted: int) -> float:
+    """What the wanted keys lose, as a root mean square, for each pair of a unit and a shown key that is lost."""
+    shown = np.maximum(noisy, 1.0)  # sorted; noise that may be negative must not have a root
+    others = shown[-1] * shown.size * np.log(max(1.0, wanted / shown.size))
+    return float(np.sqrt((shown.sum() + others) / wanted) / np.sqrt(shown).sum())
 
 
-def _estimates(table: pl.DataFrame, n_largest: int, spread: float, noise_of: Callable[[int], float]) -> pl.DataFrame:
+def _estimates(
+    table: pl.DataFrame, n_largest: int, scale: float, noise_of: Callable[[int], float], *, share_power: float
+) -> pl.DataFrame:
     """Bias and noise of a key among the largest, for each bound."""
     # A unit has no more of the largest keys than it has keys, nor than there are: other classes are noise.
     possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
     table = table.filter(possible)
-    keys = _middle(table["keys"])
+    # Units of a class have numbers of keys all over it.
+    keys = np.multiply.outer(_PLACES, 2.0 ** table["keys"].to_numpy())
     pairs = table["noisy_count"].to_numpy() * np.minimum(_middle(table["largest"]), n_largest)
     rows = []
     for bound in BOUNDS:
-        for bounding, power in (("keep", 1.0), ("share", 0.5)):
-            bias = float(np.sum(pairs * (1 - np.minimum(1, bound / keys) ** power))) * spread / n_largest
+        for bounding, power in (("keep", 1.0), ("share", share_power)):
+            bias = float(pairs @ (1 - np.minimum(1, bound / keys) ** power).mean(axis=0)) * scale
             noise = noise_of(bound)
             rows.append((bound, bounding, bias, noise, float(np.hypot(bias, noise))))
     return pl.DataFrame(rows, schema=["max_keys", "bounding", "bias", "noise", "error"], orient="row")

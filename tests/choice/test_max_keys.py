@@ -43,17 +43,42 @@ def spent(store: sh.Store) -> list[str]:
     return sorted(store.ledger().filter(scope="series")["level"].to_list())
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_choice_is_near_the_best_one(seed):
-    """Within a fifth of the best bound in hindsight on a log with a heavy tail; a usual guess is far off."""
-    log = heavy_log()
+def page_visits() -> pl.DataFrame:
+    """The log that ships with the project, its pages numbered."""
+    log = pl.read_csv(Path(__file__).parents[2] / "data" / "msweb_1998.csv")
+    return log.select(unit="user_id", key=pl.col("url").rank("dense").cast(pl.Int64) - 1).unique(maintain_order=True)
+
+
+@pytest.mark.parametrize(
+    ("log", "domain", "guess"),
+    [(heavy_log, DOMAIN, (5, "keep")), (page_visits, sh.Integers(294), (100, "keep"))],
+    ids=["heavy tail", "page visits"],
+)
+def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
+    """On average over runs, at the default level; never far off, as a guess is."""
+    log, runs = log(), 12
+    errors = {(bound, way): error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share")}
+    best, found = min(errors.values()), []
+    for seed in range(runs):
+        choice = sh.choose_max_keys(
+            ":memory:", log, unit="unit", key="key", domain=domain, largest_keys=LARGEST, seed=seed, progress=False
+        )
+        found.append(errors[choice.max_keys, choice.bounding] / best)
+        assert choice.estimates.height == 2 * len(BOUNDS)
+    assert np.mean(found) <= 1.1
+    assert max(found) <= 1.3
+    assert errors[guess] > 1.5 * best
+
+
+def test_noise_in_l1_gives_shares_no_advantage():
+    """Shares are in proportion to 1/keys there, so both ways cut as much, and whole counts are kept."""
     choice = sh.choose_max_keys(
-        ":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=LARGEST, seed=seed, progress=False
-    )
-    best = min(error_in_hindsight(log, bound, way) for bound in BOUNDS for way in ("keep", "share"))
-    assert error_in_hindsight(log, choice.max_keys, choice.bounding) <= 1.2 * best
-    assert error_in_hindsight(log, 5, "keep") > 1.5 * best
-    assert choice.estimates.height == 2 * len(BOUNDS)
+        ":memory:", heavy_log(4000), unit="unit", key="key", domain=DOMAIN, noise="laplace", level="0.5", seed=1,
+        progress=False,
+    )  # fmt: skip
+    kept, shared = (choice.estimates.filter(bounding=way)["bias"].to_list() for way in ("keep", "share"))
+    assert kept == shared
+    assert choice.bounding == "keep"
 
 
 def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
@@ -66,12 +91,12 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     assert again.estimates.equals(first.estimates)
     assert (again.max_keys, again.bounding) == (first.max_keys, first.bounding)
     assert sorted(store.series_names()) == ["choice_keys", "choice_profile"]
-    assert spent(store) == ["0.25", "0.25"]
+    assert spent(store) == ["0.125", "0.375"]
     series = sh.create(
         store, log, name="s", unit="unit", key="key", domain=DOMAIN, max_keys=first.max_keys, bounding=first.bounding,
     )  # fmt: skip
     series.release("r", level="0.1")
-    assert spent(store) == ["0.1", "0.25", "0.25"]
+    assert spent(store) == ["0.1", "0.125", "0.375"]
     assert store.ledger().filter(scope="population")["level"].to_list() == ["0.6"]
 
 
@@ -97,5 +122,5 @@ def test_what_is_refused():
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
     with pytest.raises(NotFoundError):
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", progress=False)
-    sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**14 - 1, 2**14, 2**20]})
-    assert sizes.select(_class_of("keys", 15)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 13, 14, 14]
+    sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
+    assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]

@@ -155,3 +155,35 @@ def before_after(result: Result) -> str:
     for name, numbers in result.get("synchronised", {}).items():
         said.append(f"Files and directories that a release synchronises, {name}: {', '.join(map(str, numbers))}.\n")
     return "\n".join(said)
+
+
+def bounding(result: Result) -> str:
+    """What bounding costs, both ways, and how near to the best the private choice of the bound comes."""
+    rows = [
+        [
+            row["log"],
+            row["bounding"],
+            str(row["max_keys"]),
+            f"{row['relative_error']:.4f} ± {3 * row['standard_errors'][0]:.4f}",
+            f"{row['published']:,.1f} ± {3 * row['standard_errors'][1]:.1f}",
+        ]
+        for row in result["rows"]
+    ]
+    choices = [
+        [
+            choice["log"],
+            *(" ".join(map(str, choice[what])) for what in ("best", "taken")),
+            f"{choice['over_the_best']:.3f} ({choice['largest']:.3f})",
+            f"{choice['within_target']:.0%}",
+        ]
+        for choice in result["choices"]
+    ]
+    return (
+        f"Level {result['level']}, {result['runs']} runs with a salt and noise of their own, ± three standard errors: the "
+        "median relative error of the 200 largest keys against the log itself, bounded by nobody, and the keys "
+        "published at a hundredth of a false key.\n\n"
+        + table(["log", "bounding", "max_keys", "relative error", "keys published"], rows)
+        + "\n`choose_max_keys` at level 0.005: the root mean square error of the 500 largest keys under the bound it "
+        f"takes, over that under the best one in hindsight. Target: {result['target']} on average.\n\n"
+        + table(["log", "best", "mostly taken", "over the best (largest)", "runs within the target"], choices)
+    )

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {
     "round_arithmetic": ["--runs", "2", "--cells", "2000", "--level", "0.01"],
     "domain_size": ["--runs", "2", "--cells", "400", "800", "--published", "100", "--false-keys", "50"],
+    "bounding": ["--runs", "2"],
     "before_after": ["--runs", "1", "--rows", "50", "--many", "30", "--waiting", "2"],
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],

@@ -51,7 +51,7 @@ _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Twice as many keys each: the last classes hold all that have more.
 _CLASSES, _CLASSES_OF_LARGEST = 12, 10
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Classes below the threshold, nearly three standard deviations, count as empty: most are, and their noise would add up.
+# Classes below the threshold, nearly three standard deviations, count as empty, as most are: noise would add up.
 _FALSE_CLASSES = 0.4
 # Counts of units are easier to explain than weighted ones: these have to be better by so much.
 _WORTH_SHARING = 0.95

@@ -222,6 +222,13 @@ def release(
     ] = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
+    estimates: Annotated[
+        bool,
+        Parameter(
+            help="Beside noisy counts, best estimates given that the key was published, and their errors: in .csv "
+            "and in what --head prints. They cost nothing."
+        ),
+    ] = False,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
@@ -241,7 +248,7 @@ def release(
     return release_series(
         store, series, name,
         level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
-        sign=sign, head=head, who=who, wait=wait, step=step, what=what,
+        sign=sign, head=head, estimates=estimates, who=who, wait=wait, step=step, what=what,
     )  # fmt: skip
 
 
@@ -290,6 +297,57 @@ def check(
         files([*(log or []), *(input or [])], delimiter, hive),
         unit=unit_columns(unit or []), key=key, domain=domain, max_keys=max_keys, on_null=on_null,
         on_outside=on_outside, key_types=key_types(key_type), memory_limit=memory_limit, threads=threads,
+    )  # fmt: skip
+
+
+@app.command(sort_key=0)
+def choose_max_keys(
+    store: StorePath,
+    /,
+    *,
+    input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
+    unit: Unit,
+    key: Key,
+    domain: Domain,
+    name: Annotated[
+        str, Parameter(help="Of the choice: its series are called NAME_keys and NAME_profile.")
+    ] = "choice",
+    noise: Annotated[str, Parameter(help="Family of noise of the later series.")] = "gaussian",
+    population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    largest_keys: Annotated[
+        int, Parameter(help="For how many keys, the largest ones, the error is to be small.")
+    ] = 500,
+    level: Annotated[str, Parameter(help="What the choice may cost, exact.")] = "0.005",
+    release_level: Annotated[
+        str | None, Parameter(help="Level of the later release; refuse if the budget has no room for both.")
+    ] = None,
+    on_null: OnNull = "error",
+    on_outside: OnOutside = "error",
+    delimiter: Delimiter = None,
+    hive: Hive = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+    who: Who = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Choose --max-keys and --bounding for a log, privately and at a small price.
+
+    Two small releases, which stand in the ledger and which later releases add
+    to, show the largest keys and how many keys units have: enough to weigh what
+    each bound would cut against its noise. Asked again, it costs nothing.
+
+    For example:
+      sparsehist choose-max-keys logs.sparsehist --input 'log/*.parquet' \
+          --unit user_id --key query --domain 'strings(max_bytes=32)' \
+          --level 0.01 --release-level 0.1
+    """
+    from sparsehist.cli.commands import chosen_bound, files, unit_columns
+
+    return chosen_bound(
+        store, files(input, delimiter, hive),
+        unit=unit_columns(unit), key=key, domain=domain, name=name, noise=noise, population=population,
+        largest_keys=largest_keys, level=level, release_level=release_level, on_null=on_null, on_outside=on_outside,
+        memory_limit=memory_limit, threads=threads, who=who, wait=wait,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
 from sparsehist.report.parameter_rows import declaration_rows, release_rows
 from sparsehist.series.metadata import read_metadata
-from sparsehist.series.release import check_target, refuse_to_replace
+from sparsehist.series.release import check_estimates, check_target, refuse_to_replace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -133,6 +133,7 @@ def release_series(
     sign: Path | None,
     head: int,
     wait: float,
+    estimates: bool = False,
     **asked: Any,
 ) -> Answer:
     """Make or read a release of a series, write it where that is asked, and show it.
@@ -148,11 +149,14 @@ def release_series(
         sign: Private key to sign it with.
         head: Rows to show.
         wait: Seconds to wait for the store.
+        estimates: Whether to show and write best estimates beside the noisy counts.
         asked: What a release of its kind is asked with.
     """
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     _check_destination(store, out, sign)  # before anything is drawn
+    if out is not None:
+        check_estimates(out, estimates=estimates)
     with opening(store, wait) as opened:
         opened.declared(series)
         if out is not None:
@@ -163,7 +167,7 @@ def release_series(
         else:
             released = _release_of_cells(opened, series, name, {"step": step, "what": what}, asked)
     if out is not None:
-        write_committed(released, out, sign)
+        write_committed(released, out, sign, estimates=estimates)
     about = read_metadata(released.metadata)
     data: dict[str, Any] = {
         "release": name,
@@ -178,8 +182,9 @@ def release_series(
         parameters_table(release_rows(about)),
     ]
     if head > 0:
-        data["head"] = released.frame.head(head).to_dicts()
-        shown.append(rows_table(released.frame.head(min(head, MOST_ROWS)), keys=about.key))
+        rows = (released.estimates() if estimates else released.frame).head(head)
+        data["head"] = rows.to_dicts()
+        shown.append(rows_table(rows.head(MOST_ROWS), keys=about.key))
         if min(head, len(released)) > MOST_ROWS:
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
     if not len(released):
@@ -209,10 +214,10 @@ def _release_of_cells(
     return opened.series(series).release(name, **asked)
 
 
-def write_committed(released: Release, out: Path, sign: Path | None) -> None:
+def write_committed(released: Release, out: Path, sign: Path | None, *, estimates: bool = False) -> None:
     """Write a release, and say where it is if that fails."""
     try:
-        released.write(out, sign=sign)
+        released.write(out, sign=sign, estimates=estimates)
     except (StoreError, InputError) as problem:
         raise type(problem)(
             f"{problem}. The release {released.name!r} is committed to the store: repeat the command to write it"
@@ -267,13 +272,30 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
     return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
 
 
-def _short(value: float) -> float:
-    return value if isinstance(value, int) else float(f"{value:.3g}")
+def _short(value: float | str) -> float | str:
+    return value if isinstance(value, int | str) else float(f"{value:.3g}")
 
 
 def _around(max_keys: int) -> list[int]:
     """Bounds to compare with one that is thought of."""
     return [max(1, max_keys // 4), max(1, max_keys // 2), max_keys, 2 * max_keys, 4 * max_keys, 16 * max_keys]
+
+
+def chosen_bound(store: Path, log: sh.Files, **asked: Any) -> Answer:
+    """Choose max_keys privately, and say what it rests on and what it cost."""
+    choice = sh.choose_max_keys(store, log, **asked)
+    best = choice.estimates.sort("error", "max_keys").head(5)
+    data = {
+        "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
+        "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
+    }  # fmt: skip
+    shown: list[RenderableType] = [
+        f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]",
+        "What the best bounds would cost a key among the largest, in counts:",
+        rows_table([{name: _short(value) for name, value in row.items()} for row in best.to_dicts()]),
+        f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
+    ]
+    return Answer(data, shown)
 
 
 def show_store(store: Path, *, wait: float) -> Answer:

@@ -303,7 +303,12 @@ class Release:
         write_published(target, content.getbuffer())
 
     def write_csv(
-        self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, spreadsheet_safe: bool = True
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sign: PrivateKey | None = None,
+        spreadsheet_safe: bool = True,
+        estimates: bool = False,
     ) -> None:
         """Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 
@@ -315,14 +320,16 @@ class Release:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
             sign: As for `write_parquet`; only the public ledger is signed.
             spreadsheet_safe: False writes every text as it is, for programs.
+            estimates: Whether to write the columns of `estimates` too.
 
         Raises:
+            DeclarationError: If estimates of a workload are asked.
             InputError: If something else stands there, or its name ends otherwise.
             SignatureError: As for `write_parquet`.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
         target = _ending(path, _CSV)
-        frame = self._frame
+        frame = self.estimates() if estimates else self._frame
         if spreadsheet_safe:
             frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
             frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
@@ -370,9 +377,11 @@ class Release:
             file.write_table(rows)
         self._write_bytes(target, content.getvalue(), sign)
 
-    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write the release as the file's name says: .parquet or .pq, .csv, .json or .arrow."""
-        by_ending = {_CSV: self.write_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
+    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, estimates: bool = False) -> None:
+        """Write the release as the file's name says: .parquet or .pq, .csv (with estimates, if asked), .json or .arrow."""
+        check_estimates(path, estimates=estimates)
+        to_csv = partial(self.write_csv, estimates=estimates)
+        by_ending = {_CSV: to_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
         suffix = _ending(path, _FILES).suffix
         next((way for endings, way in by_ending.items() if suffix in endings), self.write_parquet)(path, sign=sign)
 
@@ -542,6 +551,12 @@ def check_target(what: str, target: Path, store: Path | None) -> None:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
     if inside:
         raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
+
+
+def check_estimates(path: str | os.PathLike[str], *, estimates: bool) -> None:
+    """Refuse to write estimates to anything but CSV: beside metadata, from which they follow, they need not stand."""
+    if estimates and Path(path).suffix not in _CSV:
+        raise DeclarationError(f"estimates are written to .csv only, not to {str(path)!r}: Release.estimates() has them")
 
 
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:

@@ -304,3 +304,42 @@ def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, sto
     assert sparsehist("release", store, *RELEASE, "--json").json["metadata"] == first["metadata"]
     checked = sparsehist("check", "--store", store)
     assert checked.code == 0 and "is whole" in checked.out
+
+
+def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
+    """The choice of Python, its price told, and for nothing when asked again; a budget without room refuses."""
+    asked = (
+        "--input",
+        log,
+        "--unit",
+        "user_id",
+        "--key",
+        "url",
+        "--domain",
+        "strings(max_bytes=8)",
+        "--level",
+        "0.4",
+    )
+    first = sparsehist("choose-max-keys", "s", *asked, "--json").json
+    assert first["bounding"] in ("keep", "share")
+    assert first == sparsehist("choose-max-keys", "s", *asked, "--json").json
+    assert f"--max-keys {first['max_keys']}" in sparsehist("choose-max-keys", "s", *asked).out
+    assert sh.open("s").ledger().filter(scope="population")["level"].to_list() == ["0.4"]
+    sparsehist("budget", "s", "--population", "default", "--rho", "0.5")
+    refused = sparsehist("choose-max-keys", "s", *asked, "--name", "other", "--release-level", "0.1")
+    assert refused.code == 3
+    assert sh.open("s").series_names() == ["choice_keys", "choice_profile"]
+
+
+def test_estimates_stand_beside_noisy_counts_where_they_are_asked(sparsehist, store):
+    """In CSV and in what is shown; a Parquet file is refused before anything is drawn, as its reader has them."""
+    refused = sparsehist("release", store, *RELEASE, "--out", "a.parquet", "--estimates")
+    assert refused.code == 2
+    assert "estimates()" in refused.err
+    assert not sh.open(store).series("visits").releases().height
+    made = sparsehist("release", store, *RELEASE, "--out", "a.csv", "--estimates", "--head", 1, "--json").json
+    expected = sh.open(store).series("visits").release("public").estimates()
+    assert made["head"] == expected.head(1).to_dicts()
+    written = pl.read_csv("a.csv")
+    assert written.columns == ["url", "noisy_count", "estimate", "estimate_error"]
+    assert written["estimate"].to_list() == expected["estimate"].to_list()

@@ -21,6 +21,7 @@ from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 COMMANDS = (
     "create", "release", "release-workload", "check", "plan", "ledger", "budget", "raise-cap", "disjoint", "show",
     "backup", "adopt", "drop", "migrate", "demo", "run", "sql", "create-running", "append", "finish",
+    "choose-max-keys",
 )  # fmt: skip
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
 WATCHED = """

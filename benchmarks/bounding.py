@@ -98,6 +98,7 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=20)
     parser.add_argument("--cran", type=Path, help="directory with the download log")
+    parser.add_argument("--logs", default="", help="only logs whose name begins so")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     started = context()
@@ -106,7 +107,7 @@ def main() -> None:
     timings: dict[str, list[Timing]] = {}
     generated = Case("generated, heavier tail", heavier, "unit", ("key",), sh.Strings(max_bytes=5), 0)
     for case in (*cases(options.cran), generated):
-        if "two days" in case.name or "version" in case.name:
+        if "two days" in case.name or "version" in case.name or not case.name.startswith(options.logs):
             continue
         pairs = case.log().select(case.unit, *case.key).drop_nulls().unique()
         by_name = listed(case, pairs := pairs.with_columns(pl.col(case.key).cast(pl.String)))

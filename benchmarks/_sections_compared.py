@@ -179,7 +179,7 @@ def bounding(result: Result) -> str:
         for choice in result["choices"]
     ]
     return (
-        f"Level {result['level']}, {result['runs']} runs with a salt and noise of their own, ± three standard errors: "
+        f"Level {result['level']}, {result['runs']} runs with salts and noise of their own, ± three standard errors: "
         "the median relative error of the 200 largest keys against the log itself, bounded by nobody, and the keys "
         "published at a hundredth of a false key.\n\n"
         + table(["log", "bounding", "max_keys", "relative error", "keys published"], rows)

@@ -39,6 +39,7 @@ from sparsehist.typing import FloatArray, IntArray
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+    from sparsehist.domain import Domain
     from sparsehist.ledger.signatures import PrivateKey, PublicKeys
     from sparsehist.noise import Family
     from sparsehist.workload import Strategy
@@ -261,6 +262,35 @@ class Release:
         except ImportError:
             raise NotFoundError("to_pandas needs pandas: pip install pandas; `frame` is a Polars frame") from None
         return self._frame.to_pandas()
+
+    def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
+        """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
+
+        Each is weighted by the inverse of its squared error: of the published cells what `estimates` says, of the
+        workloads the covariance of their noise. All frames then follow from one vector of counts. What was *not*
+        published is not taken for 0, nor for small: it is known as far as the workloads tell. So marginals help where
+        all their cells are published; elsewhere they tell the sum of the others. Counts near the threshold may be
+        biased as `estimates` are, and what follows from them.
+
+        Args:
+            workloads: At least one, of the same series, without post-processing; of each workload and strategy one
+                release, the finest: coarser ones add noise and no knowledge.
+            domain: That of the series; needed where the metadata holds but a digest of a long catalogue.
+
+        Returns:
+            The frame of each release, this one first, with two more columns, in counts: `consistent`, which may be
+            negative, and `consistent_error`, its standard deviation. Float64.
+
+        Raises:
+            InputError: If the releases are not of one series, or a key column has the name of one to be added.
+            DeclarationError: If there are more than 2,048 cells or queries, post-processed answers or two releases of
+                one workload, or if the domain cannot be told from the metadata.
+
+        Source: see `sparsehist.workload.agreed`.
+        """
+        from sparsehist.series.consistency import consistent
+
+        return consistent(self, workloads, domain)
 
     def resell(self, level: Level) -> NoReturn:
         """Refused: the published rows of a series cannot be passed on coarser.
@@ -556,7 +586,9 @@ def check_target(what: str, target: Path, store: Path | None) -> None:
 def check_estimates(path: str | os.PathLike[str], *, estimates: bool) -> None:
     """Refuse to write estimates to anything but CSV: beside metadata, from which they follow, they need not stand."""
     if estimates and Path(path).suffix not in _CSV:
-        raise DeclarationError(f"estimates are written to .csv only, not to {str(path)!r}: Release.estimates() has them")
+        raise DeclarationError(
+            f"estimates are written to .csv only, not to {str(path)!r}: Release.estimates() has them"
+        )
 
 
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.choice.max_keys import BOUNDS, _class_of
+from sparsehist.choice.max_keys import BOUNDS, _class_of, _profile
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError, NotFoundError
+from sparsehist.series.declaration import declare
 
 DOMAIN = sh.Integers(50_000)
 LARGEST = 200
@@ -124,3 +125,29 @@ def test_what_is_refused():
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", progress=False)
     sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
     assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
+    """By brute force: every unit of a log removed, with the largest keys held as the first release fixed them."""
+    rng = seeded(seed)
+    log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
+    first = declare(
+        name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40), noise="gaussian", cap=None,
+        population="default", on_null="error", on_outside="error",
+    )  # fmt: skip
+    largest = pl.DataFrame({"key": rng.permutation(40)[:10]})
+    store = sh.open(":memory:")
+
+    def table(rows: pl.DataFrame) -> dict[tuple[int, int], int]:
+        counted = {"engine": "polars", "memory_limit": None, "threads": None}
+        made = _profile(store, rows, first, largest, lambda _: None, **counted)
+        assert made["unit"].is_unique().all()
+        return {(keys, among): units for keys, among, units in made.group_by("keys", "largest").len().iter_rows()}
+
+    whole = table(log)
+    for unit in log["unit"].unique():
+        less = table(log.filter(pl.col("unit") != unit))
+        changed = {cell: whole.get(cell, 0) - less.get(cell, 0) for cell in {*whole, *less}}
+        assert sum(map(abs, changed.values())) <= 1
+        assert min(changed.values()) >= 0

@@ -288,7 +288,7 @@ class Release:
 
         Source: see `sparsehist.workload.agreed`.
         """
-        from sparsehist.series.consistency import consistent
+        from sparsehist.series.workload_answers import consistent
 
         return consistent(self, workloads, domain)
 
@@ -408,11 +408,12 @@ class Release:
         self._write_bytes(target, content.getvalue(), sign)
 
     def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, estimates: bool = False) -> None:
-        """Write the release as the file's name says: .parquet or .pq, .csv (with estimates, if asked), .json or .arrow."""
+        """Write the release as the file's name says: .parquet or .pq, .csv (estimates too), .json or .arrow."""
         check_estimates(path, estimates=estimates)
-        to_csv = partial(self.write_csv, estimates=estimates)
-        by_ending = {_CSV: to_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
         suffix = _ending(path, _FILES).suffix
+        to_csv = partial(self.write_csv, estimates=estimates)
+        by_ending: dict[tuple[str, ...], Callable[..., None]]
+        by_ending = {_CSV: to_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
         next((way for endings, way in by_ending.items() if suffix in endings), self.write_parquet)(path, sign=sign)
 
     def _write_bytes(self, target: Path, content: bytes, sign: PrivateKey | None) -> None:

@@ -8,23 +8,28 @@ without a left inverse adds rounded noise to R·x, rounded too, which its sensit
 sums.
 
 Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
-several levels together still cost what the finest costs. The stated standard deviations are those before it.
+several levels together still cost what the finest costs. The stated standard deviations are those before it. A release
+of cells and releases of workloads that are made to agree have errors of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from sparsehist.errors import DeclarationError
+from sparsehist.domain import Domain
+from sparsehist.errors import DeclarationError, InputError, of_kind
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
-from sparsehist.typing import FloatArray
+from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.series.workload_keys import column_sizes, key_domains
+from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload import (
     Cells,
     Kronecker,
@@ -34,9 +39,14 @@ from sparsehist.workload import (
     Workload,
     answers_of_state,
     cells_of_state,
+    strategy_named,
 )
+from sparsehist.workload.agreed import Measured, agree, measured
 from sparsehist.workload.queries.linear_queries import AnswerArray
 from sparsehist.workload.strategies.optimised import Optimised
+
+if TYPE_CHECKING:
+    from sparsehist.series.release import Release, WorkloadRelease
 
 # Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.
 _BITS_BELOW_STD = 24
@@ -48,6 +58,8 @@ _FARTHEST = 2.0**30
 _CHARGE = 2.0**-20
 STEPS = ("consistent", "non_negative")
 _LARGEST_SOLVED = 2**22
+_MOST_WEIGHED = 2048
+_ADDED = ("consistent", "consistent_error")
 
 
 def check_noise(family: Family) -> None:
@@ -277,3 +289,55 @@ def _nearest_histogram(workload: Workload, answers: FloatArray, std: FloatArray,
     else:
         solved = lsmr(operator, target, atol=1e-13, btol=1e-13, maxiter=10 * sum(workload.shape))[0]
     return workload.apply(solved)
+
+
+def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
+    """See `Release.consistent`."""
+    about, found = _checked(cells, workloads)
+    domain = Domain.parse(about.domain) if domain is None else domain
+    strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
+    largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
+    if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
+        raise DeclarationError(
+            f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
+        )
+    estimates = cells.estimates()
+    rows = np.eye(domain.size)[_numbers(domain, cells.frame.select(about.key))]
+    own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))
+    answered = [
+        measured(strategy, one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy(), said.noise_std)
+        for strategy, one, said in zip(strategies, workloads, found, strict=True)
+    ]
+    return [
+        frame.with_columns(pl.Series(name, column) for name, column in zip(_ADDED, one, strict=True))
+        for frame, one in zip(_frames(cells, workloads), agree([own, *answered]), strict=True)
+    ]
+
+
+def _checked(cells: Release, workloads: Sequence[WorkloadRelease]) -> tuple[CellMetadata, list[WorkloadMetadata]]:
+    about = read_metadata(cells.metadata)
+    if not isinstance(about, CellMetadata):
+        raise DeclarationError(f"{cells.name!r} is no release of cells: call consistent of one, with workloads")
+    found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
+    if not found:
+        raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
+    if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
+        raise InputError("only releases of one series have counts in common")
+    if any(one.post_processing for one in found):
+        raise DeclarationError("answers that were post-processed have no covariance any more: release them without")
+    if len({(one.workload, one.strategy) for one in found}) < len(found):
+        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
+    if any(set(_ADDED) & set(frame.columns) for frame in _frames(cells, workloads)):
+        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
+    return about, found
+
+
+def _frames(cells: Release, workloads: Sequence[WorkloadRelease]) -> list[pl.DataFrame]:
+    return [one.frame for one in (cells, *workloads)]
+
+
+def _numbers(domain: Domain, keys: pl.DataFrame) -> IntArray:
+    """The cell of each key, in the order of workloads: the last column runs fastest."""
+    columns = zip(key_domains(domain), keys.get_columns(), strict=True)
+    coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
+    return np.asarray(np.ravel_multi_index(coordinates, column_sizes(domain)), np.int64)

@@ -80,6 +80,6 @@ def agree(answers: Sequence[Measured]) -> list[Agreed]:
 def _whitened(answers: Measured) -> tuple[FloatArray, FloatArray]:
     """Rows and values with noise of variance 1, without what has none: 0 = 0, where answers agree already."""
     variances, directions = np.linalg.eigh(answers.covariance)
-    noisy = variances > _NEGLIGIBLE * variances[-1]
+    noisy = variances > _NEGLIGIBLE * variances.max(initial=0.0)
     turned = directions[:, noisy].T / np.sqrt(variances[noisy])[:, np.newaxis]
     return turned @ answers.rows, turned @ answers.values

@@ -8,8 +8,8 @@ without a left inverse adds rounded noise to R·x, rounded too, which its sensit
 sums.
 
 Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
-several levels together still cost what the finest costs. The stated standard deviations are those before it. A release
-of cells and releases of workloads that are made to agree have errors of their own.
+several levels together still cost what the finest costs. The stated standard deviations are those before it. Releases
+of cells and of workloads that are made to agree get errors of their own.
 """
 
 from __future__ import annotations

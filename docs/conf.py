@@ -42,6 +42,8 @@ html_copy_source = False
 html_show_search_summary = False  # it fetches pages, which a browser refuses for files
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
+nb_execution_mode = "force"
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 

@@ -64,7 +64,9 @@ def _make_accessible(_: object, __: str, ___: str, context: dict[str, Any], ____
     context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
         'role="heading"', 'role="heading" aria-level="2"'
     )
-    context["body"] = re.sub(r'<pre\b|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"', context.get("body", ""))
+    context["body"] = re.sub(
+        r'<pre\b|<div(?= class="(?:table-wrapper|output text_html))', r'\g<0> tabindex="0"', context.get("body", "")
+    )
 
 
 class _SqlWithParameters(SqlLexer):  # type: ignore[misc]

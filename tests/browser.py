@@ -20,12 +20,16 @@ AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
 # Without the last ones chromium asks for updates of its own, which is no request of a page.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# Elements that show less than they hold. What scrolls in itself by a bar, as code and wide tables do, shows all.
-_CLIPPED = """() => [...document.querySelectorAll('body *')].filter(e => {
-    const style = getComputedStyle(e);
-    return e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !(e instanceof SVGElement)
-        && style.display != 'inline' && !['auto', 'scroll'].includes(style.overflowX) && e.checkVisibility()
-}).map(e => e.outerHTML.slice(0, 80))"""
+# Elements that show less than they hold. What stands in a box with a bar to scroll, as wide tables do, can be seen.
+_CLIPPED = """() => {
+    const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
+    return [...document.querySelectorAll('body *')].filter(e => {
+        const style = getComputedStyle(e)
+        return e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && !(e instanceof SVGElement)
+            && style.display != 'inline' && e.checkVisibility() && (style.overflowX != 'visible' || !scrolls(e))
+            && !/auto|scroll/.test(style.overflowX)
+    }).map(e => e.outerHTML.slice(0, 80))
+}"""
 _OUTSIDE = """() => [...document.querySelectorAll('svg text')].filter(e => {
     const [inner, outer] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
     return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1

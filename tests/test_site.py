@@ -25,7 +25,7 @@ PAGES = sorted(
     ]
 )  # fmt: skip
 # One of each kind: colours are those of the theme and of the lexers.
-COLOURED = ("README", "docs/sql", "docs/csv", "docs/architecture", "docs/api/audiences", "docs/notebooks/audiences")
+COLOURED = ("README", "docs/sql", "docs/csv", "docs/api/audiences", "docs/notebooks/audiences")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,13 @@ from sparsehist.counting.lakes import CREDENTIALS, bare, is_remote, is_table, li
 from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
-from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension
+from sparsehist.guarantee.extensions import (
+    INSTALL_NOTHING,
+    LACKING,
+    draw_no_progress,
+    installing_nothing,
+    lacks_extension,
+)
 
 Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream"]
 SUFFIXES: dict[str, Kind] = {
@@ -341,7 +347,7 @@ def _run(query: Query) -> duckdb.DuckDBPyRelation:
     connection = query.connection
     if connection is None:
         connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
-        connection.execute("set enable_progress_bar = false")
+        draw_no_progress(connection)
     statements = connection.extract_statements(query.sql)
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         raise DeclarationError("a Query must hold one SELECT statement")

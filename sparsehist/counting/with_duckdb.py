@@ -21,6 +21,7 @@ from sparsehist.counting.memory import available_memory
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.tuples import order_sql
 from sparsehist.domain.base import key_names
+from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 
@@ -89,10 +90,10 @@ def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
         settings = {
             "temp_directory": str(directory),
             "preserve_insertion_order": False,
-            "enable_progress_bar": False,
             "memory_limit": wanted.memory_limit or f"{available_memory() // 2}B",
             "threads": wanted.threads,
         }
+        draw_no_progress(connection)
         for setting, value in settings.items():
             if value is not None:
                 connection.execute(f"set {setting} = $value", {"value": value})

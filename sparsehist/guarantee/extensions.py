@@ -1,4 +1,4 @@
-"""DuckDB without extensions that it would fetch by itself: what it reads may not hang on a network."""
+"""DuckDB without what it would do by itself: fetch extensions from a network, draw progress bars."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ def installing_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     finally:
         with suppress(duckdb.Error):  # an error may have ended a transaction of theirs
             connection.execute(f"set autoinstall_known_extensions = {before}")
+
+
+def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
+    """Turn DuckDB's progress bar off where it is on; in a notebook without ipywidgets it is off and cannot be set."""
+    ((drawn,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
+    if drawn:
+        connection.execute("set enable_progress_bar = false")
 
 
 def lacks_extension(problem: BaseException) -> bool:

@@ -20,7 +20,7 @@ from sparsehist.errors import (
     of_kind,
     raise_alone,
 )
-from sparsehist.guarantee.extensions import INSTALL_NOTHING
+from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
 from sparsehist.series.release import Release, check_target, refuse_to_replace
@@ -80,7 +80,7 @@ class Session:
         self.connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
         self.connection.execute("set python_enable_replacements = false")
         self.connection.execute("set errors_as_json = true")
-        self.connection.execute("set enable_progress_bar = false")
+        draw_no_progress(self.connection)
         self.connection.execute("set temp_directory = $directory", {"directory": str(spill)})
         for name, table in (tables or {}).items():
             try:

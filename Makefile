@@ -9,7 +9,7 @@ STAMP := $(VENV)/.set-up
 
 .DEFAULT_GOAL := help
 PYTHONS := 3.11 3.12 3.13 3.14
-.PHONY: help setup test-pythons demo docs browser test lint format test-slow test-faults bench bench-full clean
+.PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark test-faults bench bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -45,8 +45,9 @@ tests/node_modules/.package-lock.json: tests/package-lock.json
 	npm ci --prefix tests --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-test: lint  ## lint, types and the default test suite
-	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults'
+test: lint  ## lint, types and the default test suite; what needs Spark where Java 17 and pyspark are found
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults and not spark'
+	$(BIN)/python -m pytest -q -m 'spark and not slow' tests
 
 # TESTS=tests/test_layout.py tries a few only; each Python gets an environment of its own.
 TESTS ?=
@@ -54,7 +55,7 @@ test-pythons:  ## the default tests on each Python from 3.11 to 3.14 that is ins
 	@ran=; for version in $(PYTHONS); do \
 		if ! command -v "python$$version" >/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
 		$(MAKE) --no-print-directory PYTHON="python$$version" VENV=".venv-$$version" setup || exit 1; \
-		".venv-$$version/bin/python" -m pytest -q -n 2 -m 'not slow and not faults' $(TESTS) || exit 1; \
+		".venv-$$version/bin/python" -m pytest -q -n 2 -m 'not slow and not faults and not spark' $(TESTS) || exit 1; \
 		ran="$$ran $$version"; done; echo "tested:$${ran:- none}"; test -n "$$ran"
 
 lint: $(STAMP)  ## ruff and mypy, nothing is changed
@@ -68,6 +69,15 @@ format: $(STAMP)  ## let ruff format and repair what it can
 
 test-slow: $(STAMP)  ## the tests of more than ten seconds
 	$(BIN)/python -m pytest -q -n 2 -m slow
+
+spark: $(STAMP)  ## Java 17 and pyspark, for tests of counting on a cluster
+	@java -version 2>/dev/null || [ -n "$$JAVA_HOME" ] || \
+		{ apt-get update -q && apt-get install -qy --no-install-recommends openjdk-17-jre-headless; } || \
+		{ echo 'Java 17 is missing and could not be installed; install it and try again' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+
+test-spark: spark  ## everything that needs Spark, large logs and killed tasks included
+	$(BIN)/python -m pytest -q -m spark tests
 
 KILLS ?= 200
 CUTS ?= 100

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import polars as pl
 
-from sparsehist.counting import with_duckdb, with_polars
+from sparsehist.counting import with_duckdb, with_polars, with_spark
 from sparsehist.counting.contract import Bounding, Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.memory import available_memory, memory_needed, needs_text
@@ -188,6 +188,12 @@ def _opened(source: object, wanted: CountRequest, engine: Engine) -> tuple[Count
 
 def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) -> CountingEngine:
     """Choose by what is declared and by the sizes of the files; never by what is in them."""
+    if log.kind == "spark":
+        if engine != "auto" or not wanted.portable:
+            raise DeclarationError(
+                "a Spark frame is counted once, by Spark, with portable=True and no engine=; not for running series"
+            )
+        return with_spark
     if engine == "duckdb":
         return with_duckdb
     limited = wanted.memory_limit is not None

@@ -26,6 +26,7 @@ import polars as pl
 from sparsehist.counting.contract import Counts, Files, Query
 from sparsehist.counting.lakes import bare, is_remote, open_table, seen
 from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, open_log, source_files, source_table
+from sparsehist.counting.spark_sources import hashed_rows
 from sparsehist.errors import DataError, GuaranteeError
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
 from sparsehist.guarantee.functions import steady
@@ -100,6 +101,9 @@ class Trace:
         if log.kind == "frame":
             self._rows.note(log.content.select(columns))
             return log
+        if log.kind == "spark":
+            self._rows.look(log.content, columns)
+            return log
         if log.kind == "stream":
             return replace(log, content=_NotedRelation(log.content, columns, self._rows.note))
         noted = log.lazy(columns).map_batches(self._rows.note, streamable=True)
@@ -136,7 +140,7 @@ class Trace:
 
     def _read_rows(self) -> None:
         log = self.watch(open_log(self._source, self._columns))
-        if log.kind == "frame":
+        if log.kind in ("frame", "spark"):
             return
         with engine_errors(log.label, log):
             if log.kind == "stream":
@@ -196,6 +200,11 @@ class _Rows:
                 self._sum = (self._sum + total) % 2**64
         self._schema = str([str(text.dtype) for text in texts])
         return rows
+
+    def look(self, frame: Any, columns: Sequence[str]) -> None:
+        """Let Spark add up the hashes of the rows of its frame."""
+        with engine_errors("the Spark frame"):
+            self._schema, self._count, self._sum = hashed_rows(frame, columns, self._seed)
 
     def summary(self) -> str:
         return json.dumps([self._schema, self._count, self._sum])

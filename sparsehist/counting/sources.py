@@ -14,7 +14,7 @@ import glob
 import gzip
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ import polars as pl
 
 from sparsehist.counting.contract import Files, Query
 from sparsehist.counting.lakes import CREDENTIALS, bare, is_remote, is_table, listed, open_table
+from sparsehist.counting.spark_sources import dtypes_of, is_spark_frame
 from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
@@ -38,7 +39,7 @@ from sparsehist.guarantee.extensions import (
     lacks_extension,
 )
 
-Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream"]
+Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream", "spark"]
 SUFFIXES: dict[str, Kind] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -65,6 +66,7 @@ ENGINE_FAILURES = (
     RuntimeError,
 )
 """What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
+_SPARK = ("pyspark.", "py4j.", "grpc.")
 QUERY_LABEL = "the query"
 _BLOCK = 1 << 20
 _MAGIC = b"PAR1"
@@ -120,7 +122,7 @@ class Log:
         """
         if not key_types:
             return self
-        if self.kind == "stream":
+        if self.kind in ("stream", "spark"):
             raise DeclarationError("key_types are for files and frames: in a query, cast in its SELECT")
         casts, dtypes = {}, dict(self.dtypes)
         for name, to in key_types.items():
@@ -254,6 +256,9 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     if isinstance(source, duckdb.DuckDBPyRelation):
         with engine_errors("the relation"):
             return _open_relation(source, columns, "the relation")
+    if is_spark_frame(source):
+        with engine_errors("the Spark frame"):
+            return Log("spark", (), source, dtypes_of(source), "the Spark frame")
     if hasattr(source, "__arrow_c_stream__"):
         names = [str(name) for name in getattr(source, "columns", ()) if isinstance(name, str)]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -263,8 +268,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
             frame = pl.DataFrame(source)
             return Log("frame", (), frame, dict(frame.schema), "the table")
     raise DeclarationError(
-        "a log is a path, a list of paths, a Polars frame, a DuckDB relation, a Query, Counts or anything with an "
-        f"Arrow stream, not {type(source).__name__}"
+        "a log is a path, a list of paths, a Polars or Spark frame, a DuckDB relation, a Query, Counts or anything "
+        f"with an Arrow stream, not {type(source).__name__}"
     )
 
 
@@ -530,18 +535,26 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
     Args:
         label: What the error calls the log.
         log: The log, if the file that fails is to be looked for.
+        known: Knows some failures by what the engine says, and gives the error of ours.
     """
 
-    def __init__(self, label: str, log: Log | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        log: Log | None = None,
+        known: Callable[[BaseException], SparsehistError | None] = lambda _: None,
+    ) -> None:
         self._label = label
         self._log = log
+        self._known = known
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not isinstance(failure, ENGINE_FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
+        of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_SPARK)
+        if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
             return
-        error = _told_apart(failure, self._label, self._log)
+        error = self._known(failure) or _told_apart(failure, self._label, self._log)
         # Not even the frames of the new error are to lead back to the old one.
         del failure, trace
         raise_alone(error)

@@ -19,6 +19,7 @@ from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Qu
 from sparsehist.counting.count import Engine
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
+from sparsehist.counting.spark_sources import is_spark_frame
 from sparsehist.domain import Domain
 from sparsehist.errors import (
     DataError,
@@ -89,8 +90,9 @@ def create(
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
         source: The log: path, URL, glob or list of them (Parquet, CSV, JSON lines), `Files` that say how they are
-            read, table of Delta or Iceberg (its object, or "delta:path", "iceberg:path"), Polars frame, DuckDB
-            relation, anything with the Arrow PyCapsule interface, `Query`, or `Counts` that were bounded elsewhere.
+            read, table of Delta or Iceberg (its object, or "delta:path", "iceberg:path"), Polars frame, Spark frame
+            (classic or Connect), DuckDB relation, anything with the Arrow PyCapsule interface, `Query`, or `Counts`
+            that were bounded elsewhere.
         name: Of the series.
         unit: Column of the privacy unit (who is protected), or several that name it together, such as
             ("date", "ip_id"); not for `Counts`.
@@ -120,7 +122,7 @@ def create(
             that nobody did; SQL's `unverified = true`.
         portable: Let a unit with too many keys keep those that every engine would choose, by SHA-256, so that one log
             and one salt give the same counts on Polars, DuckDB, Spark and warehouses. Each engine has a faster order
-            of its own. Releases say it.
+            of its own. Releases say it. Spark's frames are always counted so.
         chosen_by_looking: Which choices were made by looking at the log itself, such as "max_keys, domain": no
             guarantee covers them, and the ledger, every release and the report say so.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
@@ -151,7 +153,8 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types, unverified=unverified, portable=portable, chosen_by_looking=chosen_by_looking,
+        key_types=key_types, unverified=unverified,
+        portable=portable or is_spark_frame(source), chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
     if not (isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source)):
         checked = isinstance(source, Query) and not unverified
@@ -185,7 +188,8 @@ def create(
                 source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
                 salt=salt_for(BOUNDING, salt), on_null=on_null, on_outside=on_outside, key_types=key_types,
                 weights=declaration.touched, engine=engine, memory_limit=memory_limit, threads=threads,
-                temporary_directory=spill, progress=report, watch=trace.watch, portable=portable,
+                temporary_directory=spill, progress=report, watch=trace.watch,
+                portable=declaration.portable,
             )  # fmt: skip
             source_text = trace.finish().as_text()
             # Engines give rows in any order; a reproducible store needs one.

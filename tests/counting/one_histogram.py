@@ -70,6 +70,7 @@ def _cases() -> dict[str, Case]:
     nul = rows.with_columns(k=_texts([f"{name[:3]}\0{n}" for n, name in enumerate(TRICKY)]))
     named = text.with_columns(u=pl.col("u").cast(pl.String).replace({"0": "é ", "1": "é", "4": "É"}))
     moments = rows.with_columns(u=pl.datetime(1969, 12, 31) + pl.duration(microseconds=pl.col("u") * 999_999_937))
+    zoned = moments.with_columns(pl.col("u").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Kolkata"))
     product = "product(day=dates('2024-10-01', '2024-11-10'), i=integers(-20, 60))"
     listed = text.with_columns(i=pl.col("i").cast(pl.Int16))
     return {
@@ -79,6 +80,7 @@ def _cases() -> dict[str, Case]:
         "NUL in text": Case(nul, ("u",), ("k",), TEXTS, nul=True),
         "integers by dates": Case(rows, ("day",), ("i",), "integers(-20, 60)", max_keys=4),
         "dates by moments": Case(moments, ("u",), ("day",), "dates('2024-10-06', '2024-11-20')"),
+        "integers by moments of a zone": Case(zoned, ("u",), ("i",), "integers(-20, 60)"),
         "text by tuples": Case(named, ("day", "u"), ("k",), TEXTS, max_keys=1),
         "products": Case(rows, ("u",), ("day", "i"), product),
         "hashes": Case(text, ("u",), ("k",), "hash64()"),
@@ -100,7 +102,8 @@ def encoded(value: object) -> str:
         case int():
             letter, text = "i", str(value)
         case dt.datetime():
-            letter, text = "u", str((value - dt.datetime.fromisoformat("1970-01-01")) // dt.timedelta(microseconds=1))
+            epoch = dt.datetime.fromisoformat("1970-01-01").replace(tzinfo=value.tzinfo and dt.UTC)
+            letter, text = "u", str((value - epoch) // dt.timedelta(microseconds=1))
         case dt.date():
             letter, text = "d", str((value - EPOCH).days)
         case _:

@@ -10,6 +10,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.counting.tuples import order_sql
 from sparsehist.errors import DataError
+from tests.counting import spark
 from tests.counting.logs import ENGINES, SALT, a_log, count
 from tests.counting.one_histogram import CASES, counts_by_hand, digest, encoded
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
@@ -27,21 +28,25 @@ VECTORS = [
 
 def _by(engine, salt=SALT):
     def counted(case):
-        told = {"portable": True, "engine": engine, "on_null": "drop", "on_outside": "drop", "salt": salt}
-        return {row[:-1]: row[-1] for row in count(case.log, **case.declared, **told).frame.rows()}
+        told = {"portable": True, "on_null": "drop", "on_outside": "drop", "salt": salt}
+        on_spark = engine in ("spark", "connect")
+        log = spark.frame(case.log, engine) if on_spark else case.log
+        engine_of = "auto" if on_spark else engine
+        return {row[:-1]: row[-1] for row in count(log, **case.declared, **told, engine=engine_of).frame.rows()}
 
     return counted
 
 
 # For each engine a function of a case that gives counts by key; an engine that is not there skips.
 COUNTED = {"polars": _by("polars"), "duckdb": _by("duckdb")}
+ON_SPARK = {"spark": _by("spark"), "connect": _by("connect")}
 
 
-@pytest.mark.parametrize("engine", COUNTED)
+@pytest.mark.parametrize("engine", [*COUNTED, *(pytest.param(name, marks=pytest.mark.spark) for name in ON_SPARK)])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
     """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
-    assert COUNTED[engine](case) == counts_by_hand(case)
+    assert (COUNTED | ON_SPARK)[engine](case) == counts_by_hand(case)
 
 
 def test_the_cases_are_bounded():

@@ -1,0 +1,89 @@
+"""Spark's frames as logs, classic and Connect alike: known without importing Spark, read by nobody but Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from sparsehist.errors import DataError
+
+# What a value of each of Spark's types is; an unsigned number of 64 bits is read as a decimal of 20 digits.
+_TYPES: dict[str, pl.DataType] = {
+    "BooleanType": pl.Boolean(),
+    "ByteType": pl.Int8(),
+    "ShortType": pl.Int16(),
+    "IntegerType": pl.Int32(),
+    "LongType": pl.Int64(),
+    "FloatType": pl.Float32(),
+    "DoubleType": pl.Float64(),
+    "StringType": pl.String(),
+    "CharType": pl.String(),
+    "VarcharType": pl.String(),
+    "BinaryType": pl.Binary(),
+    "DateType": pl.Date(),
+    "TimestampType": pl.Datetime("us", "UTC"),
+    "TimestampNTZType": pl.Datetime("us"),
+}
+
+
+def is_spark_frame(source: object) -> bool:
+    """Whether a source is a frame of Spark."""
+    return type(source).__module__.startswith("pyspark.sql.") and type(source).__name__ == "DataFrame"
+
+
+def dtypes_of(frame: Any) -> dict[str, pl.DataType]:
+    """What the columns of a frame hold, in the types of Polars.
+
+    Raises:
+        DataError: If two columns have one name.
+    """
+    fields = frame.schema.fields
+    if len({field.name for field in fields}) < len(fields):
+        raise DataError("the Spark frame has two columns of one name: rename them apart")
+    return {field.name: _dtype(field.dataType) for field in fields}
+
+
+def _dtype(given: Any) -> pl.DataType:
+    name = type(given).__name__
+    if name == "DecimalType":
+        return pl.UInt64() if (given.precision, given.scale) == (20, 0) else pl.Decimal(given.precision, given.scale)
+    return _TYPES.get(name, pl.Object())
+
+
+def column(functions: Any, name: str) -> Any:
+    """A column by its name, whatever is in it."""
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def hashed_rows(frame: Any, columns: Sequence[str], seed: int) -> tuple[str, int, int]:
+    """The types of columns, the number of rows and the sum of their hashes, which is the same in any order."""
+    F = functions_for(frame)
+    rows = frame.select(*(column(F, name) for name in columns))
+    hashed = F.xxhash64(F.lit(f"{seed:x}"), *(F.col(f"c{i}") for i in range(len(columns))))
+    rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
+    found = rows.agg(F.count(F.lit(1)), F.sum(hashed.cast("decimal(38,0)"))).collect()[0]
+    return rows.schema.simpleString(), int(found[0]), int(found[1] or 0)
+
+
+def functions_for(frame: Any) -> Any:
+    """The functions that make columns for a frame."""
+    if ".connect." in type(frame).__module__:
+        from pyspark.sql.connect import functions as connect_functions
+
+        return connect_functions
+    from pyspark.sql import functions
+
+    return functions
+
+
+def window_for(frame: Any) -> Any:
+    """What makes windows for a frame."""
+    if ".connect." in type(frame).__module__:
+        from pyspark.sql.connect.window import Window as ConnectWindow
+
+        return ConnectWindow
+    from pyspark.sql import Window
+
+    return Window

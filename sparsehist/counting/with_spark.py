@@ -1,0 +1,222 @@
+"""Count with Spark: all of it is columns and frames of Spark's own, and nothing but counts comes back.
+
+Rows of a unit are brought together once. There pairs are made distinct and counted; only those of units above the
+bound are hashed and put in the portable order. No Python runs where the log is, and no value depends on which task
+computed it: a task that is run again gives the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.contract import CountRequest, UnitPairs
+from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
+from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.counting.spark_sources import column, functions_for, window_for
+from sparsehist.counting.tuples import part_of_tuple
+from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
+from sparsehist.domain.base import key_names
+from sparsehist.errors import DataError, DeclarationError
+
+Column = Any
+"""A column of Spark, which need not be there to check types."""
+Frame = Any
+_MISSING, _OUTSIDE = "sparsehist: missing", "sparsehist: outside"
+_REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}) (\d+)")
+_UINT64 = "decimal(20,0)"
+
+
+def name() -> str:
+    """Name the engine and its version."""
+    import pyspark
+
+    return f"spark {pyspark.__version__}"
+
+
+def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
+    """Count units by key: columns key_0, …, count."""
+    with _refusals(log, wanted):
+        return _collected(counted(log, wanted), wanted.domain)
+
+
+def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
+    """List the pairs that count."""
+    F = functions_for(log.content)
+    units = [F.col(f"unit_{i}") for i in range(len(wanted.unit_parts))]
+    unit = _encoded(F, units, log, wanted) if len(units) > 1 else units[0]
+    with _refusals(log, wanted):
+        kept = _kept(log, wanted).select(unit.alias("unit"), *key_names(wanted.domain.columns))
+        return UnitPairs.of_frame(_collected(kept, wanted.domain))
+
+
+def counted(log: Log, wanted: CountRequest) -> Frame:
+    """Count units by key: columns key_0, … and count, a frame that nothing has run yet."""
+    F = functions_for(log.content)
+    # The last weight is that of every unit with more keys.
+    weight = F.lit(wanted.weights[-1][0])
+    for part, most in reversed(wanted.weights[:-1]):
+        weight = F.when(F.col("keys") <= most, part).otherwise(weight)
+    keys = key_names(wanted.domain.columns)
+    return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"))
+
+
+@contextmanager
+def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
+    """Say in our words what Spark was told to refuse."""
+
+    def told_apart(failure: BaseException) -> DataError | None:
+        found = _REFUSED.search(str(failure))
+        if found is None:
+            return None
+        place = int(found[2])
+        if found[1] == _OUTSIDE:
+            domain = wanted.domain.describe()
+            return DataError(
+                f"key column(s) {wanted.key[place]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}"
+            )
+        of_unit = place < len(wanted.unit_parts)
+        name = wanted.columns[0] if of_unit else wanted.key[place - len(wanted.unit_parts)]
+        return missing_error(name, "unit" if of_unit else "key")
+
+    with engine_errors(log.label, log, told_apart):
+        yield
+
+
+def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
+    """Bring counts to the driver, in canonical dtypes."""
+    found = pl.DataFrame(pl.from_arrow(frame.toArrow()))
+    return found.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
+
+
+def _kept(log: Log, wanted: CountRequest) -> Frame:
+    """The pairs that count: columns unit_0, …, key_0, … and keys, how many the unit has."""
+    F, window = functions_for(log.content), window_for(log.content)
+    units = [f"unit_{i}" for i in range(len(wanted.unit_parts))]
+    keys = key_names(wanted.domain.columns)
+    wanted.report("counting")
+    # By unit alone, although pairs are to be distinct: then no row moves a second time.
+    pairs = _placed(log, wanted).repartition(*units).dropDuplicates([*units, *keys])
+    of_unit = window.partitionBy(*units)
+    sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
+    message = F.concat(
+        F.lit(wanted.salt.hex()),
+        _encoded(F, [F.col(unit) for unit in units], log, wanted),
+        *(
+            part
+            for key, dtype in zip(keys, wanted.domain.dtypes, strict=True)
+            for part in _part(F, F.col(key), dtype)
+        ),
+    )
+    above = F.col("keys") > wanted.most_keys
+    order = F.when(above, F.sha2(message.cast("binary"), 256))
+    numbered = sized.withColumn("place", F.row_number().over(of_unit.orderBy(order)))
+    return numbered.where(~above | (F.col("place") <= wanted.most_keys)).drop("place")
+
+
+def _encoded(F: Any, units: Sequence[Column], log: Log, wanted: CountRequest) -> Column:
+    """Write a unit in the typed, length-prefixed form."""
+    parts = zip(units, wanted.unit_parts, strict=True)
+    return F.concat(*(text for unit, name in parts for text in _part(F, unit, log.dtypes[name])))
+
+
+def _part(F: Any, value: Column, dtype: pl.DataType) -> list[Column]:
+    """Write a value behind its type and length (`counting/tuples.py`)."""
+    letter, _ = part_of_tuple("", dtype)
+    if dtype == pl.Date:
+        value = F.unix_date(value)
+    elif isinstance(dtype, pl.Datetime):
+        # Without a zone, it is read as if it were of UTC, whatever the zone of the session is.
+        moment = value if dtype.time_zone else F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
+        value = F.unix_micros(moment)
+    elif dtype == pl.Binary:
+        value = F.lower(F.hex(value))
+    text = value.cast("string")
+    return [F.lit(letter), F.octet_length(text).cast("string"), F.lit(":"), text]
+
+
+def _placed(log: Log, wanted: CountRequest) -> Frame:
+    """Bring units and keys to columns unit_0, …, key_0, …: rows that are dropped are gone, others are refused."""
+    F = functions_for(log.content)
+    frame = log.content.select(
+        *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit_parts)),
+        *(_present(F, log, name).alias(f"raw_{i}") for i, name in enumerate(wanted.key)),
+    )
+    roles = [*(f"unit_{i}" for i in range(len(wanted.unit_parts))), *(f"raw_{i}" for i in range(len(wanted.key)))]
+    frame = _without_nulls(F, frame, roles, _MISSING if wanted.on_null == "error" else None)
+    for i, part in enumerate(wanted.domain.parts):
+        frame = _cell(F, frame, i, part, log.dtypes[wanted.key[i]]).drop(f"raw_{i}")
+    refusal = _OUTSIDE if wanted.on_outside == "error" else None
+    return _without_nulls(F, frame, key_names(wanted.domain.columns), refusal)
+
+
+def _present(F: Any, log: Log, name: str) -> Column:
+    """A column, null where it is empty; text is compared byte by byte, whatever its collation."""
+    found = column(F, name)
+    if log.dtypes[name] == pl.String:
+        found = F.collate(found.cast("string"), "UTF8_BINARY")
+    if log.dtypes[name] in (pl.String, pl.Binary):
+        found = F.when(F.octet_length(found) > 0, found)
+    return found
+
+
+def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | None) -> Frame:
+    """Leave rows with a null out, or let Spark stop at the first."""
+    if refusal is None:
+        return frame.where(reduce(lambda one, other: one & other, (F.col(name).isNotNull() for name in columns)))
+    for i, name in enumerate(columns):
+        stop = F.raise_error(F.lit(f"{refusal} {i}"))
+        frame = frame.withColumn(name, F.when(F.col(name).isNotNull(), F.col(name)).otherwise(stop))
+    return frame
+
+
+def _cell(F: Any, frame: Frame, i: int, domain: Domain, dtype: pl.DataType) -> Frame:
+    """Add the column key_i: the cell of raw_i, null outside the domain."""
+    raw, cell = F.col(f"raw_{i}"), f"key_{i}"
+    (canonical,) = domain.dtypes
+    if isinstance(domain, Catalogue):
+        values = domain.values.cast(pl.Decimal(20, 0)) if canonical == pl.UInt64 else domain.values
+        table = values.alias(cell).to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
+        listed = frame.sparkSession.createDataFrame(table)
+        return frame.join(F.broadcast(listed), raw == F.col(cell), "left")
+    if isinstance(domain, Hash64) and dtype != pl.UInt64:
+        value, inside = _hash64(F, raw), F.is_valid_utf8(raw)
+    elif isinstance(domain, Integers | Hash64):
+        low, high = (domain.low, domain.high) if isinstance(domain, Integers) else (0, 2**64 - 1)
+        kind = _UINT64 if canonical == pl.UInt64 else "long"
+        value, inside = raw.cast(kind), raw.between(*(F.lit(str(bound)).cast(kind) for bound in (low, high)))
+    elif isinstance(domain, Dates):
+        value, inside = raw, raw.between(F.lit(domain.start), F.lit(domain.end))
+    elif isinstance(domain, Strings):
+        value, inside = raw, F.is_valid_utf8(raw) & _is_short(F, raw, domain)
+    elif domain.is_open:
+        value = raw.cast("long") if canonical == pl.Int64 else raw
+        inside = F.is_valid_utf8(raw) if canonical == pl.String else F.lit(True)  # noqa: FBT003
+    else:
+        raise DeclarationError(f"Spark does not place keys in {domain.describe()}")
+    return frame.withColumn(cell, F.when(inside, value))
+
+
+def _hash64(F: Any, text: Column) -> Column:
+    """The last 8 bytes of the MD5, read little-endian: two digits for each byte, from the last to the first."""
+    digits = F.md5(text.cast("binary"))
+    swapped = F.concat(*(F.substring(digits, place, 2) for place in range(31, 16, -2)))
+    return F.conv(swapped, 16, 10).cast(_UINT64)
+
+
+def _is_short(F: Any, text: Column, domain: Strings) -> Column:
+    """Whether text has no more bytes or characters than it may, and only characters of the alphabet."""
+    length = F.octet_length(text) if domain.max_chars is None else F.char_length(text)
+    short = length <= F.lit(domain.max_bytes if domain.max_chars is None else domain.max_chars)
+    if domain.alphabet is None:
+        return short
+    points = np.frombuffer(domain.alphabet.encode("utf-32-le"), dtype="<i4")
+    runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
+    ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
+    return short & text.rlike(rf"\A[{ranges}]*\z")

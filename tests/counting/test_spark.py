@@ -1,0 +1,139 @@
+"""Logs in Spark: what is refused, what a series is made of, and that only counts come back."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting import with_spark
+from sparsehist.counting.sources import Log
+from sparsehist.domain import Domain
+from sparsehist.errors import DataError, DeclarationError, SeriesDiffersError
+from tests.counting import spark
+from tests.counting.logs import SALT, a_log, count
+from tests.counting.one_histogram import CASES, counts_by_hand
+from tests.counting.test_deletion import without
+from tests.test_docs import CHECKOUT, _blocks
+
+pytestmark = pytest.mark.spark
+DECLARED = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)"}
+BAD = {
+    "a null unit": ({"user_id": [1, None]}, "unit column 'user_id'", "on_null"),
+    "an empty key": ({"query": ["secret", ""]}, "key column 'query'", "on_null"),
+    "a key outside": ({"query": ["secret", "x" * 33]}, "outside", "on_outside"),
+}
+
+
+def _bad(changes):
+    return pl.DataFrame({"user_id": [1, 2], "query": ["secret", "plum"], **changes})
+
+
+@pytest.mark.parametrize(("changes", "said", "remedy"), BAD.values(), ids=BAD)
+def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy):
+    """What breaks a rule stops Spark; the error is ours, names column and remedy, and leads back to no other."""
+    log = spark.frame(_bad(changes))
+    with pytest.raises(DataError, match=said) as refused:
+        count(log, portable=True)
+    assert remedy in str(refused.value) and "secret" not in repr(refused.value)
+    assert refused.value.__context__ is None and refused.value.__cause__ is None
+    assert count(log, portable=True, **{remedy: "drop"}).frame.rows() == [("secret", 1)]
+
+
+def test_what_spark_cannot_count_is_refused():
+    """Fractions as units, text where days are wanted, other engines, running series; each says what to do."""
+    log = spark.frame(pl.DataFrame({"user_id": [0.5], "query": ["2026-01-01"], "id": [1]}))
+    with pytest.raises(DataError, match="'user_id' holds fractional"):
+        count(log, portable=True)
+    with pytest.raises(DataError, match="'query'"):
+        count(log, unit="id", domain=Domain.parse("integers(9)"), portable=True)
+    with pytest.raises(DeclarationError, match="counted once, by Spark"):
+        count(log, unit="id", engine="duckdb", portable=True)
+    with pytest.raises(DeclarationError, match="no column 'nobody'"):
+        count(log, unit="nobody", portable=True)
+    with pytest.raises(DeclarationError, match="cast in its SELECT"):
+        count(log, unit="id", key_types={"query": "date"}, portable=True)
+
+
+def test_a_failure_of_spark_says_nothing_of_the_log():
+    """An expression that Spark cannot compute for some row fails in words that quote no value."""
+    log = spark.frame(a_log()).selectExpr("user_id", "cast(query as int) as query")
+    with pytest.raises(DataError, match="Spark frame cannot be read") as refused:
+        count(log, domain=Domain.parse("integers(9)"), portable=True)
+    assert "kiwi" not in str(refused.value) and refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_a_series_is_that_of_every_engine(kind):
+    """`create` takes a frame or SQL over tables of a session; it is portable without being told, and says so."""
+    log = a_log(600, 30)
+    spark.frame(log, kind).createOrReplaceTempView("log")
+    source = spark.session(kind).sql("select user_id, query from log")
+    series = sh.create(":memory:", source, **DECLARED, seed=1)
+    local = sh.create(":memory:", log, **DECLARED, seed=1, portable=True)
+    released = series.release("all", level=10**4, threshold=0.5)
+    assert released.frame.equals(local.release("all", level=10**4, threshold=0.5).frame)
+    assert series.declaration.portable and released.metadata["source"] == "unchecked source"
+
+
+def test_a_changed_frame_is_noticed(tmp_path):
+    """A series is given again for the same rows in any order, and refused for others."""
+    log = a_log()
+    made = sh.create(tmp_path / "store", spark.frame(log), **DECLARED)
+    again = sh.create(tmp_path / "store", spark.frame(log[::-1]), **DECLARED, if_exists="reuse")
+    assert again.name == made.name
+    for other in (log[1:], log.with_columns(user_id=pl.col("user_id") + 1)):
+        with pytest.raises(SeriesDiffersError, match="the log it was made from"):
+            sh.create(tmp_path / "store", spark.frame(other), **DECLARED, if_exists="reuse")
+
+
+def _kept(log):
+    from sparsehist.counting.contract import request
+
+    wanted = request(
+        unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
+        on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
+    )  # fmt: skip
+    opened = Log("spark", (), spark.frame(log), dict(log.schema), "the frame")
+    return set(with_spark.kept_pairs(opened, wanted).frame().rows())
+
+
+def test_deleting_a_unit_changes_nothing_for_the_others():
+    """Taking all rows of a unit out leaves every other unit's kept keys as they were."""
+    log = CASES["text by text"].log
+    before = _kept(log)
+    for unit in log["u"].unique(maintain_order=True).head(3):
+        assert _kept(log.filter(pl.col("u") != unit)) == without(before, unit)
+
+
+def test_no_python_runs_where_the_log_is():
+    """The plan has no function of Python, hashes only above the bound, and moves each row once before it counts."""
+    from sparsehist.counting.contract import request
+
+    log = spark.frame(CASES["text by integers"].log)
+    wanted = request(
+        unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
+        on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
+    )  # fmt: skip
+    opened = Log("spark", (), log, dict(CASES["text by integers"].log.schema), "the frame")
+    plan = with_spark.counted(opened, wanted)._jdf.queryExecution().executedPlan().toString()
+    assert "Python" not in plan and "Pandas" not in plan
+    assert plan.count("Exchange hashpartitioning(unit_0") == 1 and plan.count("Exchange") == 2
+    assert plan.count("sha2(") == plan.count("CASE WHEN (keys") == 1
+
+
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
+    """What the page on Spark shows works as it stands."""
+    spark.session()
+    monkeypatch.chdir(tmp_path)
+    for block in _blocks(CHECKOUT / "docs/spark.md", "py"):
+        exec(block, {})
+    assert "noisy_count" in capsys.readouterr().out
+
+
+def test_weights_are_shared_as_elsewhere():
+    """`bounding="share"` gives the counts that Polars gives."""
+    case = CASES["text by integers"]
+    weights = {"weights": [(64, 2), (45, 4), (32, 8)], "max_keys": 2, "portable": True, "on_null": "drop"}
+    told = {**case.declared, **weights, "on_outside": "drop"}
+    by_spark, by_polars = (count(log, **told).frame.sort("key_0") for log in (spark.frame(case.log), case.log))
+    assert by_spark.equals(by_polars)
+    assert sum(counts_by_hand(case).values()) != by_spark["count"].sum()

@@ -115,6 +115,14 @@ def test_the_public_names_that_are_named_exist():
         assert set(re.findall(r"\bsh\.(\w+)", _text(page))) <= set(sparsehist.__all__), page.name
 
 
+def test_the_picture_of_the_architecture_shows_every_folder():
+    """Those of the package and no others; so does the table below it."""
+    shown = re.findall(r">(\w+)/</text>", _text(CHECKOUT / "docs" / "architecture.svg"))
+    folders = {path.parent.name for path in (CHECKOUT / "sparsehist").glob("*/__init__.py")}
+    assert set(shown) == folders
+    assert set(re.findall(r"^\| `(\w+)/` \|", _text(CHECKOUT / "docs" / "architecture.md"), re.MULTILINE)) == folders
+
+
 def test_the_references_are_those_of_the_code():
     """Commands, SQL statements, clauses and options: `python docs/references.py` writes the pages."""
     made = runpy.run_path(str(CHECKOUT / "docs" / "references.py"))["PAGES"]

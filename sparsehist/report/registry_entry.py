@@ -65,7 +65,7 @@ def registry_entry(store: Store, about: About, *, delta: float) -> str:
     known = _Known.of(store, delta)
     problems = _problems(said)
     if known.everybody["epsilon"] is None:
-        problems.append(f"no epsilon holds at delta {delta:g}: choose a larger delta")
+        problems.append(known.everybody["warning"] or f"no epsilon at delta {delta:g}: ask at a larger one")
     if not known.everybody["releases"]:
         problems.append("nothing was released from this store")
     if problems:

@@ -105,6 +105,7 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
         disjoint=ledger.limits.disjoint,
         parts=parts,
         counts=COUNTS,
+        handled={"drop": "left out", "error": "refused"},
         confidence=CONFIDENCE,
     )
     return page
@@ -233,7 +234,7 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
     happened: datetime = event["happened"]
     about = event["series"] or event["population"] or ", ".join(details.get("populations", ())) or ""
     budget = details.get("route") and " ".join(
-        f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name)
+        f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name) not in (None, "0")
     )
     return {
         "when": happened.strftime("%Y-%m-%d %H:%M"),
@@ -262,7 +263,7 @@ def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
     """What only the curator may see of a series: exact sizes, and the slack of a round's whole law."""
     declaration = declaration_of(record)
     if declaration.steps is not None:  # its counts differ from step to step
-        return []
+        return [("bias of bounding", "not known: what did not count in a step is not kept")]
     count, _, cells = state.series_files(record).groups
     past = state.past(record.path_id)
     bounded = int((count * cells).sum()) / declaration.unit_of_counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 import subprocess
 import sys
@@ -87,8 +88,20 @@ def store(tmp_path_factory):
     )  # fmt: skip
     daily.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
     daily.release("day_one", step=1, level="0.5")
+    daily.release("fresh", step=1, what="new", level="0.3")
     opened = sh.open(path)
+    opened.set_budget("office", epsilon=8, delta="1e-6", delta_open="2e-7", reason="set in advance", who="officer")
+    declared = {"unit": "user", "key": "url", "max_keys": 1, "population": "office"}
+    weighted = sh.create(
+        path, log, name="weighted", domain=sh.Strings(max_bytes=20), bounding="share", on_outside="drop", **declared
+    )
+    weighted.release("shares", level=sh.EpsilonDelta(1, 1e-6))
+    sh.create(path, log, name="found", domain=sh.Open(delta="1e-7"), **declared).release("keys", level="0.1")
+    sh.create(path, log, name="gone", domain=sh.Strings(max_bytes=60), **declared).release("was", level="0.1")
+    opened.drop("gone", reason="the study is over")
     opened.declare_disjoint(["default", "staff"], reason="visitors are no staff")
+    for other in ("default", "staff"):
+        opened.declare_disjoint([other, "office"], reason="the office is elsewhere")
     with pytest.raises(sh.errors.CapExceededError):
         series.release("finer", level=5)
     return opened
@@ -115,6 +128,47 @@ def test_it_says_what_was_promised_and_released(store, page):
     assert f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})" in told
     for words in ("probability of being published", f"{max(COUNTS):,}"):
         assert words in told
+
+
+def test_every_clause_of_a_declaration_is_on_it(store, page):
+    """Kinds of series, bounding, dropped rows, sources, limits in advance and after, erasures, choices by looking."""
+    rows = [" | ".join(cells) for cells in _rows(page)]
+    ledger = {
+        (row["scope"], row["series"] or row["population"], row["path"]): row for row in store.ledger().to_dicts()
+    }
+    office = ledger["population", "office", None]
+    budget = "epsilon 8 at delta 0.000001, route gaussian"
+    new = ledger["path", "daily", "cells new independent"]
+    for wanted in (
+        f"population office | 3 | rho {office['level']} | {shown(office['epsilon'])} | {budget} | gaussian ",
+        "visits | default | 3 | rho 1 | ",
+        "| 3 (2 at the first release) | ",  # the cap that was raised
+        "gone (erased) | office | 1 | rho 0.1 | ",
+        f"daily: cells new independent | gaussian | 1 | rho 0.3 | {shown(new['epsilon'])} | ",
+        "found: cells | gaussian | 1 | rho 0.1 | ",
+        "weighted | user | 1 | office | url | strings(max_bytes=20) | nobody: a trusted source",
+        "weighted | a unit with more than 1 keys counts at each of its keys (at most 64) with the weight sqrt",
+        "| refused | left out",  # rows without unit or key; keys outside
+        "daily | a unit with more than 2 keys counts towards 2 of them over all 7 steps | refused | refused",
+        "ranges | workload | 0.2 | gaussian | ",
+        "fresh | running | 0.3 | gaussian | ",
+        "budget set | office | epsilon 8 delta 0.000001 | officer | set in advance",
+        "series erased | gone | ",
+        f"visits | {CHOSEN} | <u>analyst</u> | ",
+    ):
+        assert any(wanted in row for row in rows), wanted
+    assert any("| ex ante" in row and row.startswith("population office") for row in rows)
+    assert any("| ex post" in row and row.startswith("visits | default") for row in rows)
+    assert "numerical_slack" not in page
+
+
+def _rows(page):
+    """Cells of every row of every table, as text."""
+    found = []
+    for row in page.split('<tr role="row">')[1:]:
+        cells = re.findall(r"<bdi>(.*?)</bdi>", row.split("</tr>")[0], flags=re.DOTALL)
+        found.append([html.unescape(cell) for cell in cells])
+    return found
 
 
 def test_nothing_on_it_runs_or_asks(page):

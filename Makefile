@@ -9,7 +9,8 @@ STAMP := $(VENV)/.set-up
 
 .DEFAULT_GOAL := help
 PYTHONS := 3.11 3.12 3.13 3.14
-.PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark test-faults bench bench-full clean
+.PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark warehouses test-warehouses \
+	test-faults bench bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -44,6 +45,16 @@ tests/node_modules/.package-lock.json: tests/package-lock.json
 		{ echo 'npm is missing and could not be installed; install it and try again' >&2; exit 1; }
 	npm ci --prefix tests --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+# Installing Debian's server also makes and starts one of its own; the tests start theirs in a temporary directory.
+warehouses: $(STAMP)  ## PostgreSQL and ClickHouse, for tests of counting where a log lies
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		{ apt-get update -q && apt-get install -qy --no-install-recommends postgresql; } || \
+		{ echo 'PostgreSQL is missing and could not be installed; install it and try again' >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-warehouses]'
+
+test-warehouses: spark warehouses  ## counting by SQL on every warehouse there is here, all cases
+	$(BIN)/python -m pytest -q tests/counting/test_warehouses.py tests/counting/test_one_histogram.py
 
 test: lint  ## lint, types and the default test suite; what needs Spark where Java 17 and pyspark are found
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not faults and not spark'

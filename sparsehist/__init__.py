@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
     from sparsehist.choice.max_keys import MaxKeysChoice, choose_max_keys
     from sparsehist.counting import Counts, Files, Query, check_log
+    from sparsehist.counting.with_sql import CountingSql, counting_sql
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnalystSession",
     "Catalogue",
+    "CountingSql",
     "Counts",
     "Dates",
     "Domain",
@@ -74,6 +76,7 @@ __all__ = [
     "check_log",
     "check_query",
     "choose_max_keys",
+    "counting_sql",
     "create",
     "create_running",
     "dense",
@@ -99,6 +102,7 @@ _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local",
 _HOME = {
     "sparsehist.choice.max_keys": ("MaxKeysChoice", "choose_max_keys"),
     "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
+    "sparsehist.counting.with_sql": ("CountingSql", "counting_sql"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.guarantee.check": ("check_query",),
     "sparsehist.series.creation": ("create",),

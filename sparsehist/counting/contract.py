@@ -85,6 +85,7 @@ class Counts:
     Attributes:
         frame: Key columns and a count column; anything tabular.
         count: Name of the count column: whole numbers, none negative; rows that count 0 are left out.
+        counted_by: The `CountingSql` that made them, whose `counts` says so; `create` refuses another key or bound.
 
     Example:
         >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units").count
@@ -93,6 +94,7 @@ class Counts:
 
     frame: Any = field(repr=False)
     count: str = "count"
+    counted_by: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, repr=False)

@@ -150,6 +150,9 @@ def create(
         BudgetExceededError: If the route of the population's budget cannot charge such noise, or it has no delta for
             an open domain; names a route that could.
     """
+    if isinstance(source, Counts) and source.counted_by is not None:
+        source.counted_by.check(key=key, max_keys=max_keys)
+        portable = True
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,

@@ -14,6 +14,7 @@ from tests.counting import spark
 from tests.counting.logs import ENGINES, SALT, a_log, count
 from tests.counting.one_histogram import CASES, counts_by_hand, digest, encoded
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
+from tests.counting.warehouses import WAREHOUSES, counted_in
 
 # The texts that are hashed, and their SHA-256; every engine has to have the same.
 VECTORS = [
@@ -38,15 +39,21 @@ def _by(engine, salt=SALT):
 
 
 # For each engine a function of a case that gives counts by key; an engine that is not there skips.
-COUNTED = {"polars": _by("polars"), "duckdb": _by("duckdb")}
-ON_SPARK = {"spark": _by("spark"), "connect": _by("connect")}
+COUNTED = {engine: _by(engine) for engine in ("polars", "duckdb", "spark", "connect")}
+COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
+# Of counting by SQL on Spark, test_warehouses.py has a short form.
+MARKS = {
+    "spark": pytest.mark.spark,
+    "connect": pytest.mark.spark,
+    "spark by SQL": [pytest.mark.spark, pytest.mark.slow],
+}
 
 
-@pytest.mark.parametrize("engine", [*COUNTED, *(pytest.param(name, marks=pytest.mark.spark) for name in ON_SPARK)])
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in COUNTED])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
     """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
-    assert (COUNTED | ON_SPARK)[engine](case) == counts_by_hand(case)
+    assert COUNTED[engine](case) == counts_by_hand(case)
 
 
 def test_the_cases_are_bounded():

@@ -1,0 +1,279 @@
+"""Counting in a warehouse: what a query may hold, what it does on engines that are here, how its counts come in."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+import sqlglot
+from sqlglot import exp
+
+import sparsehist as sh
+from sparsehist.counting.with_sql import DIALECTS
+from sparsehist.errors import DataError, DeclarationError
+from tests.counting.logs import SALT, a_log
+from tests.counting.one_histogram import CASES, counts_by_hand, digest
+from tests.counting.warehouses import WAREHOUSES, counted_in, unit_types
+
+ON_SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])
+HERE = [ON_SPARK if name == "spark" else name for name in WAREHOUSES]
+DECLARED = {"unit": "user_id", "key": "query", "max_keys": 5, "domain": "strings(max_bytes=32)"}
+OF_LOG = {"user_id": "integer"}
+HOSTILE_NAMES = (
+    '"; drop table log; --',
+    "it's /* or */ -- not",
+    "unit",
+    "key_0",
+    "size",
+    "place",
+    "a.b",
+    "%s %(salt)s $1 :salt ? @salt {salt:String}",
+    "Größe 梨",
+    "select",
+)
+HOSTILE_VALUES = (
+    *(
+        "'",
+        "''",
+        '"',
+        "\\",
+        "\\'",
+        "'; drop table log; --",
+        "%s",
+        "%(salt)s",
+        "$1",
+        ":salt",
+        "?",
+        "@salt",
+        "{salt:String}",
+    ),
+    *(
+        "${spark.app.name}",
+        "${env:HOME}",
+        "$${x}",
+        "\n\t\r",
+        "\\n",
+        "\\u0041",
+        "\\x41",
+        "`",
+        "a\0b",
+        "\0",
+        "{{ x }}",
+        "/*",
+    ),
+)
+
+
+def _made(dialect: str, table: str = "log", **changed: object) -> sh.CountingSql:
+    return sh.counting_sql(dialect, table, **{"unit_types": OF_LOG, **DECLARED, **changed})
+
+
+@pytest.mark.spark
+def test_the_quick_form_on_spark_sql() -> None:
+    """Tuples, products and characters; the slow tests have all cases."""
+    for name in ("text by tuples", "products", "characters"):
+        assert counted_in("spark")(CASES[name]) == counts_by_hand(CASES[name])
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_a_unit_counts_as_it_does_alone(engine: str) -> None:
+    """All counts are the sum of those of each unit's own rows: taking one out changes what it adds, nothing else."""
+    units = 4 if engine == "spark" else 12
+    log = a_log(160, units)
+    made = _made(engine, max_keys=3, salt=SALT)
+    run = WAREHOUSES[engine]
+    alone = [run(log.filter(pl.col("user_id") == unit), made) for unit in log["user_id"].unique()]
+    added = pl.concat(alone).group_by("query").agg(pl.col("count").sum()).sort("query")
+    assert added.rows() == run(log, made).sort("query").cast(added.schema).rows()
+    assert any(one["count"].sum() == 3 < log["query"].n_unique() for one in alone)
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_names_are_quoted(engine: str) -> None:
+    """Names that look like SQL, like a parameter or like a name in the query are just names."""
+    for number, name in enumerate(HOSTILE_NAMES):
+        log = a_log(60, 9).rename({"user_id": name, "query": f"{name}2"})
+        other = _made(
+            engine, ["log" if engine == "spark" else name], unit=name, key=f"{name}2", unit_types={name: "integer"},
+            count=HOSTILE_NAMES[number - 1] + "3",
+        )  # fmt: skip
+        found = WAREHOUSES[engine](log, other, "log" if engine == "spark" else name)
+        assert found.columns == [f"{name}2", HOSTILE_NAMES[number - 1] + "3"]
+        assert found[found.columns[1]].sum() > 9
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_values_of_a_domain_are_quoted(engine: str) -> None:
+    """Each is itself, whatever an engine or a client would put in its place."""
+    holds = [value for value in HOSTILE_VALUES if engine != "postgres" or "\0" not in value]
+    log = pl.DataFrame({"user_id": range(len(holds) * 2), "query": [*holds, *(f"{value}~" for value in holds)]})
+    found = WAREHOUSES[engine](log, _made(engine, domain=sh.Catalogue(HOSTILE_VALUES)))
+    assert sorted(found.rows()) == sorted((value, 1) for value in holds)
+    letters = "".join(sorted({letter for value in HOSTILE_VALUES for letter in value} - {"~"}))
+    found = WAREHOUSES[engine](log, _made(engine, domain=sh.Strings(max_chars=30, alphabet=letters)))
+    assert sorted(found.rows()) == sorted((value, 1) for value in holds)
+
+
+@pytest.mark.parametrize("engine", HERE)
+@pytest.mark.parametrize(("dtype", "told"), [(pl.Float64, "integer"), (pl.String, "integer"), (pl.Int64, "text")])
+def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
+    """One number may be written as two texts: engines refuse the wrong type, Spark but for numbers as text."""
+    log = a_log(60, 9).cast({"user_id": dtype})
+    made = _made(engine, unit_types={"user_id": told})
+    if engine == "spark" and told == "text":
+        return
+    with pytest.raises(Exception, match=r"(?i)type|match|function|convert|operator|cast"):
+        WAREHOUSES[engine](log, made)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
+    """sqlglot reads it back: one SELECT, the names as they were given, no value that is not one, no salt."""
+    table, unit, key = '"x" ; --', "it's", 'a"b'
+    made = _made(
+        dialect,
+        [table],
+        unit=unit,
+        key=key,
+        unit_types={unit: "integer"},
+        salt=SALT,
+        domain=sh.Catalogue(HOSTILE_VALUES),
+    )
+    (tree,) = sqlglot.parse(made.sql, read=dialect, error_level=sqlglot.ErrorLevel.RAISE)
+    assert isinstance(tree, exp.Select)
+    assert {table, unit, key} <= {one.name for one in tree.find_all(exp.Identifier)}
+    words = {one.name for one in tree.find_all(exp.Literal) if one.is_string}
+    assert set(HOSTILE_VALUES) - words <= {one for one in HOSTILE_VALUES if "\0" in one or "${" in one}
+    assert len([*tree.find_all(exp.Placeholder, exp.Parameter)]) == 1
+    assert SALT.hex() not in made.sql
+    assert made.parameters == {"salt": SALT.hex()}
+    assert SALT.hex() not in repr(made)
+    assert made.tested == (dialect in WAREHOUSES)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_dialect_says_every_case_or_refuses(dialect: str, case: object) -> None:
+    """What a dialect has no exact form for is refused, by the dialect's name."""
+    types = unit_types(case)
+    if (
+        (dialect == "bigquery" and case.domain == "hash64()")
+        or (dialect == "trino" and case.domain == "hash64()")
+        or (dialect == "trino" and "timestamp" in types.values())
+    ):
+        with pytest.raises(DeclarationError, match=dialect):
+            sh.counting_sql(dialect, "log", **case.declared, unit_types=types)
+        return
+    made = sh.counting_sql(dialect, "log", **case.declared, unit_types=types)
+    assert sqlglot.parse_one(made.sql, read=dialect, error_level=sqlglot.ErrorLevel.RAISE)
+
+
+def test_nobody_hashes_units_below_the_bound() -> None:
+    """The digest stands in a CASE, behind the number of keys of the unit; DuckDB computes it for no other row."""
+    sql = _made("duckdb").sql
+    assert sql.count("sha256(") == 1
+    assert "CASE WHEN sized.size > 5 THEN sha256(" in sql
+    log = pl.DataFrame({"user_id": ["few", "few", *["many"] * 7], "query": [*"abcdefghi"]})
+    with duckdb.connect() as connection:
+        connection.register("log", log)
+        connection.execute("create macro fails(text) as cast(text as integer)")
+        counting = _made("duckdb", unit_types={}).sql.replace("sha256(", "fails(")
+        with pytest.raises(duckdb.ConversionException):
+            connection.sql(counting, params={"salt": ""}).fetchall()
+        connection.register("log", log[:2])
+        assert len(connection.sql(counting, params={"salt": ""}).fetchall()) == 2
+
+
+def test_counts_come_in_with_what_was_declared(tmp_path: Path) -> None:
+    """A series of them is portable, and refuses another key or another bound than they were made with."""
+    made = _made("duckdb")
+    result = WAREHOUSES["duckdb"](a_log(), made)
+    declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}
+    series = sh.create(":memory:", made.counts(result), max_keys=5, **declared)
+    assert series.declaration.portable
+    released = series.release("first", level=10**4)
+    assert released.metadata["portable"] is True
+    assert sorted(released.frame.with_columns(pl.col("noisy_count").round().cast(pl.Int64)).rows()) == sorted(
+        result.rows()
+    )
+    for wrong in ({"max_keys": 4}, {"max_keys": 6}):
+        with pytest.raises(DeclarationError, match="made with"):
+            sh.create(":memory:", made.counts(result), **{**declared, **wrong})
+    with pytest.raises(DeclarationError, match="made with"):
+        sh.create(":memory:", made.counts(result.rename({"query": "q"}).with_columns(query=pl.col("q"))), max_keys=5,
+                  **{**declared, "key": "q"})  # fmt: skip
+    with pytest.raises(DeclarationError, match="no column 'count'"):
+        made.counts(result.rename({"count": "n"}))
+
+
+def test_counts_come_in_from_files(tmp_path: Path) -> None:
+    """Parquet in many pieces, as a warehouse exports it; decimals become the numbers they are."""
+    made = _made("duckdb", domain="integers(0, 18446744073709551615)")
+    keys = pl.DataFrame(
+        {"query": [0, 5, 2**63, 2**64 - 1], "count": [4, 3, 2, 1]}, schema_overrides={"query": pl.UInt64}
+    )
+    for piece, rows in enumerate(keys.cast({"query": pl.Decimal(20, 0)}).iter_slices(1)):
+        rows.write_parquet(tmp_path / f"part-{piece}.parquet")
+    counts = made.counts(str(tmp_path / "*.parquet"))
+    declared = {"key": "query", "max_keys": 5, "domain": made.domain}
+    series = sh.create(":memory:", counts, name="numbers", **declared)
+    released = series.release("first", level=10**4).frame
+    assert sorted(released["query"].to_list()) == keys["query"].to_list()
+    keys.with_columns(query=pl.Series(["0.5", "1", "2", "3"]).str.to_decimal(scale=1)).write_parquet(
+        tmp_path / "x.parquet"
+    )
+    with pytest.raises(DataError):
+        sh.create(":memory:", made.counts(str(tmp_path / "x.parquet")), name="numbers", **declared)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"dialect": "oracle"}, "dialect must be one of"),
+        ({"unit_types": {"query": "integer"}}, "unit_types gives unit columns"),
+        ({"unit_types": {"user_id": "float"}}, "unit_types gives unit columns"),
+        ({"unit": ()}, "unit_types gives unit columns"),
+        ({"count": "query"}, "is a key column"),
+        ({"max_keys": 0}, "max_keys must be"),
+        ({"salt": b"short"}, "16 bytes"),
+        ({"key": ["query", "day"]}, "names 2"),
+        ({"key": "a`b"}, "names are text"),
+        ({"key": "a\\"}, "names are text"),
+        ({"key": "${x}"}, "names are text"),
+        ({"table": "a..b"}, "names are text"),
+        ({"table": "a\nb"}, "names are text"),
+        ({"table": "a.b.c.d"}, "has three parts at most"),
+        ({"domain": sh.Catalogue(range(10_001))}, "at most 10000 values"),
+        ({"dialect": "bigquery", "domain": "hash64()"}, "bigquery has no whole numbers as large"),
+        ({"dialect": "trino", "unit_types": {"user_id": "timestamp"}}, "trino has no exact time stamps"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -> None:
+    """By the parameter, with what would do."""
+    told = {"dialect": "duckdb", "table": "log", **DECLARED, **changed}
+    with pytest.raises(DeclarationError, match=says):
+        sh.counting_sql(told.pop("dialect"), told.pop("table"), **told)
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_booleans_and_listed_days_are_keys_too(engine: str) -> None:
+    """Each engine writes them alike."""
+    day = dt.date(2024, 1, 31)
+    log = pl.DataFrame({"user_id": [1, 1, 2, 3], "query": [True, False, True, None], "day": [day, day, None, day]})
+    domain = sh.Product(query=sh.Catalogue([True, False]), day=sh.Catalogue([day, dt.date(1969, 1, 1)]))
+    made = _made(engine, key=["query", "day"], domain=domain, max_keys=1, salt=SALT)
+    with_polars = sh.create(
+        ":memory:",
+        made.counts(WAREHOUSES[engine](log, made)),
+        name="x",
+        key=["query", "day"],
+        max_keys=1,
+        domain=domain,
+    )
+    found = with_polars.release("first", level=10**4).frame
+    assert found.select("query", "day").rows() == [
+        (min((True, False), key=lambda key: digest((1,), (key, day))), day)
+    ]

@@ -305,6 +305,7 @@ def test_the_public_names_are_these():
         *(
             "AnalystSession",
             "Catalogue",
+            "CountingSql",
             "Counts",
             "Dates",
             "Domain",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
+    from sparsehist.periods.periodic_series import PeriodicSeries, create_periodic, open_periodic
     from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.running.running_series import RunningSeries, create_running, open_running
     from sparsehist.series.creation import create
@@ -54,6 +55,7 @@ __all__ = [
     "MaxKeysChoice",
     "MultipleRelease",
     "Open",
+    "PeriodicSeries",
     "Plan",
     "Prefix",
     "Product",
@@ -78,6 +80,7 @@ __all__ = [
     "choose_max_keys",
     "counting_sql",
     "create",
+    "create_periodic",
     "create_running",
     "dense",
     "errors",
@@ -89,6 +92,7 @@ __all__ = [
     "noise",
     "open",
     "open_analyst",
+    "open_periodic",
     "open_running",
     "plan",
     "privacy",
@@ -108,6 +112,7 @@ _HOME = {
     "sparsehist.series.creation": ("create",),
     "sparsehist.series.multiple_release": ("MultipleRelease",),
     "sparsehist.ledger.signatures": ("make_keys",),
+    "sparsehist.periods.periodic_series": ("PeriodicSeries", "create_periodic", "open_periodic"),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
     "sparsehist.series.planning": ("Plan", "plan"),
     "sparsehist.series.release": ("Release", "WorkloadRelease", "read"),

@@ -141,7 +141,7 @@ create table event (                   -- appended only, never changed: who did 
     happened   integer not null,
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
-                                       -- 'move store', 'set budget', 'raise cap', 'declare disjoint',
+                                       -- 'move store', 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
                                        -- 'accept changed source', 'append', 'finish series', 'refuse'
     series_id  text,
     path_id    integer,
@@ -615,5 +615,5 @@ select
     event.reason, event.details
 from event
 left join series on event.series_id = series.series_id
-where event.what in ('raise cap', 'set budget', 'declare disjoint')
+where event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods')
 order by event.number;

@@ -46,6 +46,7 @@ SHELL = (
         "ledger",
         "series",
         "running",
+        "periods",
         "choice",
         "sessions",
         "report",

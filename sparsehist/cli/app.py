@@ -409,6 +409,7 @@ def release_workload(
 
 
 app.command(running_commands.create_running, sort_key=1)
+app.command(running_commands.create_periodic, sort_key=1)
 app.command(running_commands.append, sort_key=1)
 app.command(running_commands.finish, sort_key=1)
 app.command(plan_command.plan, sort_key=2)

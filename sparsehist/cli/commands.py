@@ -302,18 +302,33 @@ def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
     with opening(store, wait) as opened:
         every = [of_any_kind(opened, name) for name in opened.series_names()]
-        found = [(series, series._listing()) for series in every]
+        found = [(series, series._listing()) for series in every if series.declaration.period is None]
+        periodic = _in_periods(opened)
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}
         for series, releases in found
     ]
-    shown: list[RenderableType] = [] if found else ["the store has no series"]
+    shown: list[RenderableType] = [] if found or periodic else ["the store has no series"]
     for series, releases in found:
         shown += [f"[bold]{series.name}[/]", parameters_table(declaration_rows(series.declaration))]
         unused = {name for name in ("workload", "threshold") if all(row[name] is None for row in releases)}
         used = [{name: value for name, value in row.items() if name not in unused} for row in releases]
         shown.append(rows_table(used) if used else "  no releases yet")
-    return Answer({"store": str(store), "series": listed}, shown)
+    told = []
+    for made, row in periodic:  # one for all its periods
+        from sparsehist.cli.running_work import periodic_rows
+
+        told.append({"name": made.name, "declaration": made.rule.as_json(), "progress": row, "added": made.added()})
+        shown += [f"[bold]{made.name}[/], a log in {made.rule.what}s", parameters_table(periodic_rows(made, row))]
+    return Answer({"store": str(store), "series": listed, "periodic": told}, shown)
+
+
+def _in_periods(opened: Store) -> list[tuple[sh.PeriodicSeries, dict[str, Any]]]:
+    """The logs in periods and what they have cost; what they need is imported for them alone."""
+    with opened._hold() as state:
+        names = [*Ledger.of(state).limits.periods]
+    found = [sh.open_periodic(opened, name) for name in names]
+    return [(made, made.progress()) for made in found]
 
 
 def back_up(store: Path, destination: Path, *, wait: float) -> Answer:

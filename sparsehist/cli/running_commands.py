@@ -9,8 +9,6 @@ from cyclopts import Parameter
 from sparsehist.cli.answer import Answer
 from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
 
-Step = Annotated[int, Parameter(help="From 1.")]
-
 
 def create_running(
     store: StorePath,
@@ -46,32 +44,89 @@ def create_running(
     )  # fmt: skip
 
 
+def create_periodic(
+    store: StorePath,
+    /,
+    *,
+    unit: Annotated[list[str], Parameter(help="Column of the privacy unit, or several: date,ip_id.")],
+    key: Annotated[list[str], Parameter(help="Key column; repeat it for a product domain.")],
+    max_keys: Annotated[int, Parameter(help="Distinct keys one unit counts towards at most, in each period.")],
+    domain: Annotated[str, Parameter(help="All keys that could occur, as for create.")],
+    name: Annotated[str, Parameter(help="Name of all periods together, and of their population: a-z, 0-9 and _.")],
+    period: Annotated[str, Parameter(help="day, week, month, or a whole number of steps.")] = "week",
+    protects: Annotated[
+        str,
+        Parameter(help="What --budget counts for: user (the sum of all periods), or user-week and the like."),
+    ] = "user",
+    most_periods: Annotated[int | None, Parameter(help="In how many periods a unit counts at most; all.")] = None,
+    periods: Annotated[int | None, Parameter(help="How many there will be at most; those of a year.")] = None,
+    budget: Annotated[
+        str | None,
+        Parameter(help="For all of them together: rho, or 'epsilon_delta(1, 1e-6)'."),
+    ] = None,
+    who: Who = None,
+    wait: Wait = 0.0,
+) -> Answer:
+    r"""Declare a log in periods: a series for each, with one budget for all.
+
+    Nothing is counted yet: append --period adds the log of a period, as a series
+    like any other. One unit in one period bears the cost of the costliest period,
+    one unit over all of them the sum; ledger and show say both.
+
+    For example:
+      sparsehist create-periodic logs.sparsehist --unit user_id --key query \
+          --max-keys 20 --domain 'strings(max_bytes=32)' --period week \
+          --protects user-week --budget 0.1 --name weekly
+    """
+    from sparsehist.cli.running_work import declare_periodic
+
+    return declare_periodic(
+        store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, period=period, protects=protects,
+        most_periods=most_periods, periods=periods, budget=budget, who=who, wait=wait,
+    )  # fmt: skip
+
+
 def append(
     store: StorePath,
     /,
     *,
     series: SeriesName,
-    step: Step,
+    step: Annotated[int | None, Parameter(help="Of a running series, from 1.")] = None,
+    period: Annotated[
+        str | None, Parameter(help="Of a log in periods: 2026-03-17, 2026-W12, 2026-03, or a number from 1.")
+    ] = None,
+    time: Annotated[
+        str | None, Parameter(help="Of a log in periods: column by which rows of other periods are refused.")
+    ] = None,
+    drop_other_periods: Annotated[bool, Parameter(help="Leave such rows out instead.", negative=())] = False,
     input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
-    """Append the log of the next step to a running series, all or nothing.
+    """Append the log of the next step to a running series, or that of a period, all or nothing.
 
-    The same log again changes nothing and succeeds. Another log for a step that
-    was appended is refused: counts of a step never change. The store keeps who
-    counted for what, as secret as the log, until finish erases it.
+    The same log again changes nothing and succeeds. Another log for a step or a
+    period that was appended is refused: its counts never change. Of a running
+    series, and where a unit counts in some periods only, the store keeps who
+    counted, as secret as the log, until finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
     """
-    from sparsehist.cli.running_work import append_step
+    from sparsehist.cli.running_work import append_period, append_step
+    from sparsehist.errors import DeclarationError
 
-    return append_step(store, series, input, step=step, who=who, wait=wait)
+    if (step is None) == (period is None):
+        raise DeclarationError("append takes --step for a running series, or --period for a log in periods")
+    if step is not None:
+        return append_step(store, series, input, step=step, who=who, wait=wait)
+    return append_period(
+        store, series, input, period=str(period), time=time, drop=drop_other_periods, who=who, wait=wait
+    )
 
 
 def finish(store: StorePath, /, *, series: SeriesName, who: Who = None, wait: Wait = 0.0) -> Answer:
-    """Erase who counted in a running series; nothing can be appended then, releases go on.
+    """Erase who counted in a running series or a log in periods; nothing can be appended then, releases go on.
 
     For example:
       sparsehist finish logs.sparsehist --series daily

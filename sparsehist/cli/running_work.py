@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.commands import check_place, files, unit_columns
+from sparsehist.cli.commands import check_place, files, opening, unit_columns
 from sparsehist.cli.tables import escape, parameters_table
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.report.parameter_rows import declaration_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+_EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 
 def declare_running(store: Path, *, unit: list[str], **declared: Any) -> Answer:
@@ -46,9 +49,54 @@ def append_step(store: Path, series: str, log: list[str], *, step: int, who: str
     return Answer({"store": str(store), "series": series, "step": step, "status": done}, [shown])
 
 
+def declare_periodic(store: Path, *, unit: list[str], period: str, **declared: Any) -> Answer:
+    """Declare a log in periods."""
+    check_place(store, declared["wait"])
+    cut = int(period) if period.isdecimal() else period
+    made = sh.create_periodic(store, unit=unit_columns(unit), period=cut, **declared)
+    row, named = made.progress(), _EXAMPLES.get(period, "1")
+    data = {"store": str(store), "series": made.name, "status": "created", "declaration": made.rule.as_json()}
+    shown: list[RenderableType] = [
+        f"[bold]created {made.name}, a log in {made.rule.what}s,[/] in {escape(str(store))}",
+        parameters_table(periodic_rows(made, row)),
+        "Nothing is counted yet. Next, for example:",
+        f"  {escape(f'sparsehist append {store} --series {made.name} --period {named} --input log.parquet')}",
+    ]
+    return Answer(data, shown)
+
+
+def periodic_rows(made: sh.PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The public parameters of a log in periods, and what it has cost."""
+    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
+    if row["releases"]:
+        shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
+        shown += [("spent per user", f"{row['currency']} {row['level']}")]
+    return shown
+
+
+def append_period(
+    store: Path, name: str, log: list[str], *, period: str, time: str | None, drop: bool, who: str | None, wait: float
+) -> Answer:
+    """Count the log of a period."""
+    check_place(store, wait)
+    made = sh.open_periodic(store, name, wait=wait)
+    before = made.added()
+    choice: Literal["error", "drop"] = "drop" if drop else "error"
+    series = made.add(files(log, None, None), period=period, time=time, on_other_period=choice, who=who, wait=wait)
+    done = "repeated" if series.declaration.period in before else "appended"
+    shown = (
+        f"{series.declaration.period} of {name} was appended with this log before; nothing changed"
+        if done == "repeated"
+        else f"appended {series.declaration.period} to {name}: the series {series.name}; nothing is published by that"
+    )
+    return Answer({"store": str(store), "series": series.name, "status": done}, [shown])
+
+
 def finish_series(store: Path, series: str, *, who: str | None, wait: float) -> Answer:
     """Erase who counted."""
     check_place(store, wait)
-    sh.open_running(store, series, wait=wait).finish(who=who)
+    with opening(store, wait) as opened, opened._hold() as state:
+        periodic = series in Ledger.of(state).limits.periods
+    (sh.open_periodic if periodic else sh.open_running)(store, series, wait=wait).finish(who=who)
     shown = [f"finished the series {series}: who counted is erased, and nothing more can be appended"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -57,6 +57,7 @@ def count_keys(
     key_types: Mapping[str, str] | None = None,
     watch: Callable[[Log], Log] | None = None,
     portable: bool = False,
+    may_be_empty: bool = False,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
@@ -94,6 +95,7 @@ def count_keys(
         watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
             same on each for one salt.
+        may_be_empty: Whether a log without a row that counts is taken.
 
     Returns:
         Distinct keys with their number of units.
@@ -135,7 +137,7 @@ def count_keys(
         return CountedKeys(given_counts(source, wanted), "given")
     chosen, log = _opened(source, wanted, engine)
     frame = chosen.count(log, wanted)
-    if frame.is_empty():
+    if frame.is_empty() and not may_be_empty:
         raise DataError("the log is empty: it has no rows, or none that may be counted")
     return CountedKeys(frame, chosen.name(), met[-1] if met else None)
 
@@ -154,6 +156,8 @@ def list_pairs(
     threads: int | None,
     temporary_directory: Path,
     progress: Callable[[str], None],
+    key_types: Mapping[str, str] | None = None,
+    watch: Callable[[Log], Log] | None = None,
 ) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without a bound.
 
@@ -162,7 +166,7 @@ def list_pairs(
     wanted = request(
         unit=unit, key=key, max_keys=_UNBOUNDED, domain=domain, salt=salt, on_null=on_null,
         on_outside=on_outside, memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory,
-        progress=progress,
+        progress=progress, key_types=key_types, watch=watch,
     )  # fmt: skip
     chosen, log = _opened(source, wanted, engine)
     return chosen.kept_pairs(log, wanted)

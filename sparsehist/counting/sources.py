@@ -136,6 +136,14 @@ class Log:
             return self
         return replace(self, dtypes={**self.dtypes, name: pl.String()}, tuples={name: parts})
 
+    def only(self, inside: pl.Expr, columns: Sequence[str]) -> Log:
+        """The same log with some of its rows and columns, read by Polars; columns of text are read as they were."""
+        casts = {
+            name: (pl.col(name), self.dtypes[name]) for name in columns if self.kind in _TEXT or name in self.hive
+        }
+        content = self.lazy(columns).filter(inside)
+        return replace(self, kind="lazy", files=(), hive=(), content=content, casts=casts)
+
     def parts_of(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read for columns."""
         return list(dict.fromkeys(part for name in columns for part in self.tuples.get(name, (name,))))
@@ -237,6 +245,8 @@ def _columns_of(log: Log, columns: Sequence[str]) -> str:
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:
+    if isinstance(source, Log):
+        return source
     files = source_files(source)
     if files:
         return _open_files(files, columns, source if isinstance(source, Files) else Files(files))

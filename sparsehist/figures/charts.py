@@ -26,10 +26,11 @@ from sparsehist.figures.curves import (
     relaxation_density,
     staircase_density,
 )
+from sparsehist.figures.year import AUDIENCES, SHOWN, WEEKS, running_counts
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
 from sparsehist.report.laplace_path_plot import path_points
-from sparsehist.report.plots import require_plots
+from sparsehist.report.plots import COLOURS, require_plots
 from sparsehist.series.creation import create
 from sparsehist.series.multiple_release import MultipleRelease
 from sparsehist.series.release import Release
@@ -87,6 +88,7 @@ def all_figures(data: Data, seed: int) -> list[Figure]:
         audience,
         decoded_pages,
         interactive_error,
+        running_audiences,
     ]
     return [kind(alt, data, seed + number) for number, kind in enumerate(kinds)]
 
@@ -342,6 +344,35 @@ def interactive_error(alt: Any, data: Data, seed: int) -> Figure:
         "Where all cells can be released, the release alone is better: multiplicative weights are for domains and "
         "predicates that nobody can list beforehand.",
         chart,
+    )
+
+
+def running_audiences(alt: Any, _: Data, seed: int) -> Figure:
+    """Running counts of a generated year, with bands."""
+    levels = {name: f"{name}, ρ = {level}" for name, level in AUDIENCES.items()}
+    rows = running_counts(seeded(seed), seed).with_columns(pl.col("audience").replace_strict(levels))
+    across = alt.X("week:Q", title="week", scale=alt.Scale(domain=[0, WEEKS], nice=False))
+    colour = alt.Color(
+        "audience:N", title=None, legend=alt.Legend(orient="top"),
+        scale=alt.Scale(domain=[*levels.values()], range=COLOURS[:3]),
+    )  # fmt: skip
+    title = "visitors so far"
+    base = alt.Chart().encode(x=across)
+    bands = base.mark_area(opacity=0.25).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=colour)
+    lines = base.mark_line(strokeWidth=1.5).encode(y=alt.Y("noisy_count:Q", title=title), color=colour)
+    truth = base.mark_line(color="#000000", strokeWidth=1, strokeDash=[3, 3]).encode(y="max(visitors):Q")
+    chart = alt.layer(bands, lines, truth, data=alt.InlineData(values=rows.to_dicts())).properties(
+        width=190, height=260
+    )
+    pages = alt.Facet("page:N", title=None, sort=[*SHOWN], header=alt.Header(labelFontSize=13))
+    return Figure(
+        "running_audiences",
+        "A year that goes on, for three audiences",
+        "Running counts of three pages of a generated year of 52 weeks, released every other week at three levels, "
+        "with 95 % intervals; dashed, the true counts. All of it together costs the finest level, ρ = 0.2, once. An "
+        "audience sees a page once its count is above the threshold of that level. The noise of an audience goes "
+        "from week to week along one path, so that its line stays on one side for a while.",
+        chart.facet(column=pages, background="#ffffff"),
     )
 
 

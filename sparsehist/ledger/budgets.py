@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError
+from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON
 from sparsehist.privacy.filters import (
@@ -299,6 +300,7 @@ class Limits:
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self._budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
+        self.periods: dict[str, Periods] = {}
         for event in events:
             said, generation = json.loads(event["details"] or "{}"), event["generation"]
             if event["what"] == "raise cap":
@@ -307,6 +309,8 @@ class Limits:
                 self._budgets.setdefault(event["population"], []).append((generation, _budget_from(said)))
             elif event["what"] == "declare disjoint":
                 self.disjoint.append(frozenset(said["populations"]))
+            elif event["what"] == "declare periods":
+                self.periods[event["population"]] = Periods(**said)
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
         """The cap of a series, declared with it and raised since.

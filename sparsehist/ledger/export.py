@@ -57,14 +57,18 @@ COLUMNS = {
     "dropped": "when the series was erased; what it spent stays",
     "unverified": "whether nobody checked that the query of the log keeps units apart",
     "source": "what the guarantee rests on: checked query, unchecked source, or missing (files)",
+    "periods": "of a population whose log is cut into periods: how many were released, how many there will be at "
+    "most, in how many a unit counts, and how many can still be released at the level of the last one",
+    "per_period": "exact sum of the finest levels that one unit in one period bears; level is what one unit bears",
+    "per_period_epsilon": "the same as epsilon, at delta",
 }
 EVENT_COLUMNS = {
     "number": "counts the events of the store from 1",
     "generation": "of the store once this had happened; a refusal changes nothing",
     "happened": "when",
     "who": "asked for it, as given by the caller; else the user of the operating system",
-    "what": "create store, create series, release, refuse, set budget, raise cap, declare disjoint, drop series, "
-    "adopt store, move store",
+    "what": "create store, create series, release, refuse, set budget, raise cap, declare disjoint, declare periods, "
+    "drop series, adopt store, move store",
     "series": "name of the series",
     "series_id": "its random id: names of dropped series can be used again",
     "path_id": "number of the noise path",
@@ -72,8 +76,8 @@ EVENT_COLUMNS = {
     "population": "of the series, or whose budget it is",
     "release": "name of the release asked for",
     "reason": "as given by the caller",
-    "details": "JSON: the budget (with its route, limit and split of delta), the disjoint populations, or what "
-    "refused and why",
+    "details": "JSON: the budget (with its route, limit and split of delta), the disjoint populations, the periods "
+    "with what their series share, or what refused and why",
 }
 _METADATA_KEY = "sparsehist_ledger"
 _JSON, _PARQUET = (".json",), (".parquet", ".pq")

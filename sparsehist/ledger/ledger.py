@@ -8,15 +8,16 @@ route (`sparsehist.privacy.filters`), dropped series included: what was publishe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NoReturn
 
 from sparsehist import ledger
-from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError
 from sparsehist.ledger.budgets import Budget, Limit, Limits
+from sparsehist.ledger.periods import Periods
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
@@ -29,6 +30,7 @@ PathName = tuple[str, str | None, str | None]
 CELLS: PathName = ("cells", None, None)
 INTERACTIVE = "interactive"
 _NOTHING = Fraction(0)
+_ANOTHER = "another"  # a series that is yet to come
 _LONGEST_EXACT = 16
 _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
 
@@ -206,12 +208,30 @@ class Ledger:
         if budget is not None:
             self._check_delta(budget, release, known)
 
-    def check_series(self, population: str, family: str, *, is_open: bool) -> None:
-        """Refuse a series that the budget of its population could never charge.
+    def check_series(self, population: str, family: str, *, is_open: bool, period: str | None = None) -> None:
+        """Refuse a series that the budget of its population could never charge, or that costs of periods leave out.
+
+        Args:
+            population: Of the series.
+            family: Of its noise.
+            is_open: Whether its domain is.
+            period: Its name, if it is the series of a period.
 
         Raises:
             BudgetExceededError: If it could not; names a route that could.
+            DeclarationError: If the costs of the population are those of periods, and the series is none.
+            RefusedError: If the period was released before and dropped.
         """
+        if any(path.series == period and path.releases for path in self.of_population(population)):
+            raise RefusedError(
+                f"{period!r} was released and dropped: counted again, its rows would cost what both cost, and the "
+                "cost of one period would no longer be that of one series"
+            )
+        if period is None and population in self.limits.periods:
+            raise DeclarationError(
+                f"the population {population!r} is that of the periods of {population!r}, whose costs do not simply "
+                "add up: name another population"
+            )
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
             return
@@ -297,18 +317,70 @@ class Ledger:
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
             return None
-        return max(budget.noise.limit - self.charged(budget.noise, population), _NOTHING)
+        return max(budget.noise.limit - self.charged(budget.noise, population, _ANOTHER), _NOTHING)
 
-    def open_room(self, population: str) -> float | None:
-        """What open domains of a population may still add to delta, all of them together; None if nothing limits."""
+    def open_room(self, population: str, series: str) -> float | None:
+        """What a series may still add to the delta of open domains of its population; None if nothing limits."""
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
             return None
         paths = self.of_population(population)
-        room = budget.split.open - _delta_infinity(paths)
+        own = [path for path in paths if path.series == series and path.dropped is None]
+        spent = self.delta_open(population, own[0].series_id if own else _ANOTHER) + _delta_infinity(own)
+        room = budget.split.open - spent
         if budget.shared:
-            room -= _slack(budget, paths)
+            room -= self.slack(budget, population)
         return max(float(room), 0.0)
+
+    # What one person bears.
+
+    def cost_of(self, paths: Sequence[Spent]) -> Cost:
+        """What paths cost one unit together: of periods, of which a unit counts in some only, the costliest."""
+        in_periods = [
+            self._costliest(chosen, rule.per_user)
+            for population, rule in self.limits.periods.items()
+            if (chosen := [path for path in paths if path.population == population])
+        ]
+        others = (path.cost for path in paths if path.population not in self.limits.periods)
+        return total_cost([*others, *in_periods])
+
+    def cost_per_period(self, population: str, rule: Periods) -> Cost:
+        """What the periods of a population cost one unit in one period."""
+        paths = self.of_population(population)
+        return self._costliest(paths, rule.per_period(len(_by_series(paths))))
+
+    def periods_left(self, population: str) -> int:
+        """How many periods can still be released at the level of the last one, as far as noise goes.
+
+        Those that were added and not released are among them; all, where nothing was released.
+        """
+        rule, budget = self.limits.periods[population], self.limits.budget(population).now
+        released = [path for path in self.of_population(population) if path.releases]
+        left = rule.periods - len(_by_series(released))
+        if budget is None or not released:
+            return left
+        order = [series_id for series_id, _ in self._order_of_charge(budget.noise, population)]
+        charges = [self._charge_of_series(budget.noise, series_id, 0) for series_id in order]
+        known = len(_by_series(self.of_population(population)))
+        for more in range(1, left + 1):
+            every = sorted([*charges, *[charges[-1]] * more], reverse=True)
+            if sum(every[: rule.protected(max(known, len(every)))], _NOTHING) > budget.noise.limit:
+                return more - 1
+        return left
+
+    @staticmethod
+    def _costliest(paths: Sequence[Spent], most: int | None) -> Cost:
+        """So many of the costliest series together, number by number: no less than any so many of them."""
+        each = sorted(map(cost_of, _by_series(paths).values()), key=lambda cost: cost.rho or 0.0, reverse=True)
+        together = total_cost(each[:most])
+        delta, slack = (
+            math.fsum(sorted(of_each, reverse=True)[:most])
+            for of_each in ((cost.delta_infinity for cost in each), (cost.numerical_slack for cost in each))
+        )
+        # Beside noise that is known as zCDP only, that is all that is known of the sum, whichever series are in it.
+        laws = {path.law for path in paths if path.releases}
+        parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
+        return replace(together, parts=parts, delta_infinity=delta, numerical_slack=slack)
 
     # How it is reckoned.
 
@@ -329,12 +401,46 @@ class Ledger:
         return _sum(path for path in self.of_series(known.series_id) if path.path != known.path)
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """The charges of a population's series, one of them left out."""
-        total = _NOTHING
-        for series_id, earlier in self._order_of_charge(charges, population):
-            if series_id != without:
-                total += self._charge_of_series(charges, series_id, earlier)
-        return total
+        """The charges of a population's series, or those that a series left out has to make room for."""
+        each = {
+            series_id: self._charge_of_series(charges, series_id, earlier)
+            for series_id, earlier in self._order_of_charge(charges, population)
+        }
+        return self._borne(population, each, without)
+
+    def _borne(self, population: str, each: Mapping[str, Fraction], without: str | None = None) -> Fraction:
+        """What one who is protected bears of what each series adds: of periods, the costliest that he can be in.
+
+        Args:
+            population: Of the series.
+            each: By series.
+            without: A series left out, of which he is taken to bear the cost.
+        """
+        others = [value for series_id, value in each.items() if series_id != without]
+        rule = self.limits.periods.get(population)
+        if rule is None:
+            return sum(others, _NOTHING)
+        known = _by_series(self.of_population(population)).keys() | ({without} if without else set())
+        most = rule.protected(len(known))
+        if most is not None and without is not None:
+            most -= 1
+        return sum(sorted(others, reverse=True)[:most], _NOTHING)
+
+    def delta_open(self, population: str, without: str | None = None) -> Fraction:
+        """What open domains of a population have spent."""
+        of_series = _by_series(self.of_population(population))
+        return self._borne(population, {name: _delta_infinity(paths) for name, paths in of_series.items()}, without)
+
+    def slack(self, budget: Budget, population: str) -> Fraction:
+        """What numerical slack takes of a delta."""
+        if budget.split.slack is None:
+            return _NOTHING
+        of_series = _by_series(self.of_population(population))
+        each = {
+            name: sum((Fraction(path.numerical_slack) for path in paths), _NOTHING)
+            for name, paths in of_series.items()
+        }
+        return self._borne(population, each) * Fraction(budget.slack_factor)
 
     def _order_of_charge(self, charges: Filter, population: str) -> list[tuple[str, int]]:
         """The released series that a filter charges, in order of their first release, and how many came before."""
@@ -424,10 +530,9 @@ class Ledger:
 
     def _check_delta(self, budget: Budget, release: Spending, known: Spent) -> None:
         """Open domains and numerical slack, each within its share."""
-        before = self.of_population(known.population)
-        after = self.with_release(release).of_population(known.population)
-        open_before, open_after = _delta_infinity(before), _delta_infinity(after)
-        slack_before, slack_after = _slack(budget, before), _slack(budget, after)
+        population, after = known.population, self.with_release(release)
+        open_before, open_after = self.delta_open(population), after.delta_open(population)
+        slack_before, slack_after = (one.slack(budget, population) for one in (self, after))
         if budget.shared:
             open_before, open_after = open_before + slack_before, open_after + slack_after
         beginning = _beginning(known.population, budget, "budget of population")
@@ -543,10 +648,11 @@ def _delta_infinity(paths: Iterable[Spent]) -> Fraction:
     return sum((Fraction(path.delta_infinity) for path in paths), _NOTHING)
 
 
-def _slack(budget: Budget, paths: Iterable[Spent]) -> Fraction:
-    """What numerical slack takes of a delta."""
-    total = sum((Fraction(path.numerical_slack) for path in paths), _NOTHING)
-    return total * Fraction(budget.slack_factor) if budget.split.slack is not None else _NOTHING
+def _by_series(paths: Iterable[Spent]) -> dict[str, list[Spent]]:
+    found: dict[str, list[Spent]] = {}
+    for path in paths:
+        found.setdefault(path.series_id, []).append(path)
+    return found
 
 
 def _ways(family: str, law: str) -> str:

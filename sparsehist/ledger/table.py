@@ -11,7 +11,8 @@ from typing import Any
 
 from sparsehist.errors import DeclarationError
 from sparsehist.ledger.budgets import Limit
-from sparsehist.ledger.ledger import Ledger, Spent, cost_of, shortened
+from sparsehist.ledger.ledger import Ledger, Spent, shortened
+from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -26,6 +27,8 @@ SCHEMA: dict[str, type] = {
     **dict.fromkeys(("first_release", "last_release", "dropped"), datetime),
     "unverified": bool,
     "source": str,
+    **dict.fromkeys(("periods", "per_period"), str),
+    "per_period_epsilon": float,
 }
 EVENTS: dict[str, type] = {
     **dict.fromkeys(("number", "generation"), int),
@@ -36,6 +39,7 @@ EVENTS: dict[str, type] = {
 }
 
 Row = dict[str, Any]
+_LIMITS = ("budget", "limit_at_first_release")
 
 
 def ledger_rows(
@@ -45,6 +49,7 @@ def ledger_rows(
     series: str | None = None,
     since: str | date | datetime | None = None,
     short: bool = False,
+    every_period: bool = False,
 ) -> list[Row]:
     """Add up what was spent.
 
@@ -54,6 +59,8 @@ def ledger_rows(
         series: Only rows of that series and of its population.
         since: Only paths and series released since that time (UTC), and their populations; ISO text or a date.
         short: Populations and everybody only.
+        every_period: Also the series of each period; else one row for all of them, that of their population, unless
+            `series` names one.
 
     Returns:
         Rows of scope "path" (its finest level), "series" (the sum over its paths), "population" (the sum over its
@@ -79,11 +86,16 @@ def ledger_rows(
     shown_populations = set()
     for series_id, paths in of_series.items():
         last = max((path.last_release for path in paths if path.last_release), default=None)
-        if (series is not None and paths[0].series != series) or (after and (last is None or last < after)):
+        named = (paths[0].series, *(paths[0].population,) * (paths[0].population in ledger.limits.periods))
+        if (series is not None and series not in named) or (after and (last is None or last < after)):
             continue
         shown_populations.add(paths[0].population)
-        if not short:
+        if not short and (every_period or series is not None or paths[0].population not in ledger.limits.periods):
             rows += _rows_of_series(ledger, series_id, paths, delta, after)
+    for population in ledger.limits.periods:
+        of_population.setdefault(population, [])  # declared, and perhaps none was added yet
+    if series is None and after is None:
+        shown_populations |= ledger.limits.periods.keys()
     for population, paths in of_population.items():
         if population in shown_populations:
             rows.append(_row_of_population(ledger, population, paths, delta))
@@ -132,6 +144,8 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
     kept = list(FOR_PEOPLE)
     if any(row["path"] not in (None, "cells") for row in rows):
         kept.insert(3, "path")
+    if any(row["periods"] is not None for row in rows):
+        kept += ["periods", "per_period"]
     if any(row["dropped"] is not None for row in rows):
         kept.append("dropped")
     return [{column: _for_people(row)[column] for column in kept} for row in rows]
@@ -171,31 +185,49 @@ def _rows_of_series(
             "path": " ".join(part for part in path.path if part),
             "noise": path.noise,
         }
-        rows.append(shown | _columns("path", [path], delta) | own)
+        rows.append(shown | _columns("path", ledger, [path], delta) | own)
     left = None if paths[0].dropped else ledger.largest_level(series_id, ("another", None, None))
     remaining = {"remaining": None if left is None else _amount(left)}
-    return [*rows, shown | _columns("series", paths, delta) | remaining]
+    return [*rows, shown | _columns("series", ledger, paths, delta) | remaining]
 
 
 def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delta: float) -> Row:
     limit = ledger.budget(population)
-    columns = _columns("population", paths, delta) | _limit_columns("budget", limit)
+    columns = _columns("population", ledger, paths, delta) | _limit_columns("budget", limit)
     warnings = [warning for warning in (columns["warning"], unit_warning(paths)) if warning]
     left = ledger.remaining(population)
     remaining = None if left is None else f"{limit.now.noise.route} {_amount(left)}"
+    rule = ledger.limits.periods.get(population)
+    if rule is not None:
+        limits = {name: value for name in _LIMITS if (value := columns[name]) is not None}
+        columns |= {name: f"{value} per {rule.protects}" for name, value in limits.items()}
+        columns |= _period_columns(ledger, population, rule, delta)
     return columns | {
         "population": population, "remaining": remaining, "warning": "; ".join(warnings) or None
     }  # fmt: skip
+
+
+def _period_columns(ledger: Ledger, population: str, rule: Periods, delta: float) -> Row:
+    """What its periods cost one unit in one of them, and how many there were and may be."""
+    cost = ledger.cost_per_period(population, rule)
+    epsilon = guarantee(cost, delta)
+    released = {path.series_id for path in ledger.of_population(population) if path.releases}
+    most = "" if rule.most_periods is None else f", a unit in at most {rule.most_periods}"
+    return {
+        "periods": f"{len(released)} of {rule.periods} {rule.what}s{most}; {ledger.periods_left(population)} left",
+        "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
+        "per_period_epsilon": None if math.isinf(epsilon) else epsilon,
+    }
 
 
 def _everybody(of_population: dict[str, list[Spent]], ledger: Ledger, delta: float) -> Row:
     """The worst, number by number, over the sets of populations that one person may be in."""
     sets = shared_by_one_person(sorted(of_population), ledger.limits.disjoint)
     each = [
-        _columns("everybody", [path for population in chosen for path in of_population[population]], delta)
+        _columns("everybody", ledger, [path for population in chosen for path in of_population[population]], delta)
         for chosen in sets
     ]
-    everything = _columns("everybody", [path for paths in of_population.values() for path in paths], delta)
+    everything = _columns("everybody", ledger, [path for paths in of_population.values() for path in paths], delta)
     spending = [row for row in each if row["cost"] != 0]
     currencies = {row["currency"] for row in spending}
     unbounded = any(row["cost"] is None for row in each)
@@ -212,9 +244,9 @@ def _everybody(of_population: dict[str, list[Spent]], ledger: Ledger, delta: flo
     return everything | worst | {"warning": warnings[0] if warnings else None}
 
 
-def _columns(scope: str, paths: list[Spent], delta: float) -> Row:
-    """What these paths cost together."""
-    cost = cost_of(paths)
+def _columns(scope: str, ledger: Ledger, paths: list[Spent], delta: float) -> Row:
+    """What these paths cost one person together."""
+    cost = ledger.cost_of(paths)
     epsilon = guarantee(cost, delta)
     first = [path.first_release for path in paths if path.first_release is not None]
     last = [path.last_release for path in paths if path.last_release is not None]

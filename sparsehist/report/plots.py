@@ -15,7 +15,7 @@ from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 if TYPE_CHECKING:
     from sparsehist.series.release import Release
 
-_COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
+COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 _LEAST_SHOWN = 1.0  # the axis is logarithmic
 
 
@@ -69,7 +69,7 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
     colour = alt.Color(
         "release:N",
         title=None,
-        scale=alt.Scale(domain=list(names.values()), range=list(_COLOURS[: len(names)])),
+        scale=alt.Scale(domain=list(names.values()), range=list(COLOURS[: len(names)])),
         legend=alt.Legend(orient="top-right"),
     )
     log, plain = alt.Scale(type="log", nice=False), alt.Scale(nice=False)

@@ -45,7 +45,12 @@ COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
 _SMOOTH = tuple(sorted({round(3 * 10 ** (step / 8)) for step in range(30)}))
 _LARGEST = 15
-_LIMITS = {"set budget": "budget set", "raise cap": "cap raised", "declare disjoint": "populations declared disjoint"}
+_LIMITS = {
+    "set budget": "budget set",
+    "raise cap": "cap raised",
+    "declare disjoint": "populations declared disjoint",
+    "declare periods": "log cut into periods",
+}
 _OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse": "request refused"}
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
-from sparsehist.counting.count import Engine
+from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
 from sparsehist.counting.spark_sources import is_spark_frame
@@ -45,7 +46,15 @@ from sparsehist.series.declaration import (
 )
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Progress, Store, reporting
-from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, create_store, is_store, write_series_files
+from sparsehist.store import (
+    NewSeries,
+    RegisteredFile,
+    SeriesRecord,
+    State,
+    create_store,
+    is_store,
+    write_series_files,
+)
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.support import BOUNDING, salt_for
 
@@ -156,56 +165,91 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types, unverified=unverified,
-        portable=portable or is_spark_frame(source), chosen_by_looking=chosen_by_looking,
+        key_types=key_types, unverified=unverified, portable=portable, chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
-    if not (isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source)):
-        checked = isinstance(source, Query) and not unverified
-        declaration = replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_choice("accept_changed_source", accept_changed_source, (False, True))
-    checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    asked = _Asked(source, declaration, if_exists, accept_changed_source, who)
+    asked = Asked(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
+    return counted_into(
+        home, asked, progress=progress, anchor=anchor, wait=wait, engine=engine, memory_limit=memory_limit,
+        threads=threads,
+    )  # fmt: skip
+
+
+def counting_of(source: object, declaration: Declaration) -> Declaration:
+    """The declaration with what the source decides: what the guarantee rests on, and in which order units are cut."""
+    if is_spark_frame(source):
+        declaration = replace(declaration, portable=True)
+    if isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source):
+        return declaration
+    checked = isinstance(source, Query) and not declaration.unverified
+    return replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
+
+
+class UnitBound(Protocol):
+    """Leaves units out of a series that have counted in enough others."""
+
+    def begin(self, state: State) -> None:
+        """Read what they counted in."""
+
+    def kept(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """Of distinct pairs of a unit and a key, those that count."""
+
+    def check(self, state: State) -> None:
+        """Refuse to go on where that is no longer what was read."""
+
+    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:
+        """Write who counts now."""
+
+
+def counted_into(
+    home: Store,
+    asked: Asked,
+    *,
+    progress: Progress = None,
+    anchor: str | os.PathLike[str] | None = None,
+    wait: float = 0.0,
+    bound: UnitBound | None = None,
+    **how: Any,
+) -> Series:
+    """Count a log into a series that is declared, or give the one that is the same.
+
+    Args:
+        home: The store; made if there is none.
+        asked: Log, declaration, and what to do about a series that is there.
+        progress: As for `create`.
+        anchor: As for `create`.
+        wait: As for `create`.
+        bound: Leaves units out; None where all of them count.
+        how: engine, memory_limit and threads, as for `create`.
+    """
+    checked_text("who", asked.who)
+    declaration = asked.declaration
     made = _made(home.path, None if anchor is None else Path(anchor))
     try:
         with ExitStack() as spills, reporting(progress) as report:
             with home._hold(wait or None) as state:
                 state.check_anchor(anchor)
-                record = state.series(name)
+                record = state.series(declaration.name)
                 if record is None:
-                    Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+                    _check(state, declaration)
+                    if bound is not None:
+                        bound.begin(state)
                     spill = spills.enter_context(spill_directory(state.spill))
             if record is not None:
                 return _reused(home, record, asked, wait)
-            if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not unverified:
-                check_query(
-                    source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
-                    parameters=source.parameters, public_tables=source.public_tables,
-                )  # fmt: skip
+            if isinstance(asked.source, Query):
+                check_source(asked.source, declaration)
             # The store is not held meanwhile: others may release.
-            trace = asked.trace()
-            rng = home._generator()
-            salt = rng.bytes(16)
-            counted = count_keys(
-                source, unit=declaration.unit, key=declaration.key, max_keys=max_keys, domain=declaration.domain,
-                salt=salt_for(BOUNDING, salt), on_null=on_null, on_outside=on_outside, key_types=key_types,
-                weights=declaration.touched, engine=engine, memory_limit=memory_limit, threads=threads,
-                temporary_directory=spill, progress=report, watch=trace.watch,
-                portable=declaration.portable,
-            )  # fmt: skip
-            source_text = trace.finish().as_text()
-            # Engines give rows in any order; a reproducible store needs one.
-            frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame
-            report("writing")
             written = spill / "series"
-            files = _write(written, declaration, frame, salt=salt, durable=state.durable, rng=rng)
-            files += write_bounding(written, counted.bounding, durable=state.durable)
-            new = _new_series(declaration, counted.engine, salt, files, source_text, who)
+            new = _counted(home, asked, written, bound, report, durable=state.durable, **how)
             with home._hold(max(wait, home.wait, _PATIENCE)) as state:
-                record = state.series(name)
+                record = state.series(declaration.name)
                 if record is None:
-                    Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+                    _check(state, declaration)
+                    if bound is not None:
+                        bound.check(state)
                     state.take_series_directory(written, new.series_id)
                     state.commit_series(new)
                 home._remember(state)
@@ -215,11 +259,65 @@ def create(
         if made:
             _remove_if_empty(home)
         raise
-    return home.series(name)
+    return home.series(declaration.name)
+
+
+def _counted(
+    home: Store,
+    asked: Asked,
+    written: Path,
+    bound: UnitBound | None,
+    report: Callable[[str], None],
+    *,
+    durable: bool,
+    **how: Any,
+) -> NewSeries:
+    """Count a log, and write the files of its series into a directory."""
+    declaration, trace = asked.declaration, asked.trace()
+    rng = home._generator()
+    salt = rng.bytes(16)
+    bounding = salt_for(BOUNDING, salt)
+    how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
+    log: Any = asked.source
+    told: dict[str, Any] = {
+        "unit": declaration.unit, "key": declaration.key, "on_null": declaration.on_null,
+        "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types), "watch": trace.watch,
+    }  # fmt: skip
+    if bound is not None:
+        log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame())
+        told = {"unit": "unit", "key": log.drop("unit").columns}
+    counted = count_keys(
+        log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
+        portable=declaration.portable, may_be_empty=declaration.period is not None, **told, **how,
+    )  # fmt: skip
+    source_text = trace.finish().as_text()
+    # Engines give rows in any order; a reproducible store needs one.
+    frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame
+    report("writing")
+    files = _write(written, declaration, frame, salt=salt, durable=durable, rng=rng)
+    files += write_bounding(written, counted.bounding, durable=durable)
+    if bound is not None:
+        files += bound.files(written, durable=durable)
+    return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
+
+
+def check_source(query: Query, declaration: Declaration) -> None:
+    """Refuse a query that does not keep units apart, unless it was checked or declared to go unchecked."""
+    if not isinstance(query, CheckedQuery) and not declaration.unverified:
+        check_query(
+            query.sql, unit=declaration.unit or (), key=declaration.key, connection=query.connection,
+            parameters=query.parameters, public_tables=query.public_tables,
+        )  # fmt: skip
+
+
+def _check(state: State, declared: Declaration) -> None:
+    Ledger.of(state).check_series(
+        declared.population, declared.noise, is_open=declared.domain.is_open, period=declared.period and declared.name
+    )
 
 
 @dataclass(frozen=True, repr=False)
-class _Asked:
+class Asked:
     """What a caller wants: a new series, or one that is the same."""
 
     source: object
@@ -281,7 +379,7 @@ def _new_series(
     return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who)
 
 
-def _reused(store: Store, record: SeriesRecord, asked: _Asked, wait: float) -> Series:
+def _reused(store: Store, record: SeriesRecord, asked: Asked, wait: float) -> Series:
     """The series that exists, if it is what was asked for."""
     known = declaration_of(record)
     name = f"{store!r} has a series {known.name!r} already"
@@ -309,6 +407,11 @@ def _reused(store: Store, record: SeriesRecord, asked: _Asked, wait: float) -> S
     elif changed:
         said = " and ".join(_DIFFERS[one] for one in changed)
         stays = "accept_changed_source keeps the counts of the log as it was; " if len(changed) == 1 else ""
+        if known.period is not None:
+            raise SeriesDiffersError(
+                f"{name}, and {said} differs: a period is counted once; one that was never released can be dropped "
+                "and counted again"
+            )
         remedy = f"{stays if changed == ['source'] else ''}use another name to count what is named now"
         raise SeriesDiffersError(f"{name}, and {said} differs: {remedy}")
     return store.series(known.name)

@@ -36,7 +36,7 @@ _RESTS_ON = {
     CHECKED_QUERY: "rests on a checked query: each unit's rows depend on that unit and on public tables alone",
     UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
 }
-
+_OTHER_PERIODS = "that the log of a period holds no rows of another is on trust"
 
 UNITS_PER_COUNT = 64
 """A count of one unit with few keys, in the units that weighted counts are held in."""
@@ -148,6 +148,8 @@ class Declaration:
         steps: Of a running series, how many may be appended; None for a log that is counted once.
         chosen_by_looking: Which choices were made by looking at the log itself, as whoever made them declares: no
             guarantee covers these.
+        period: Which one of a log that is cut into periods, such as "2026-W12"; None for any other log.
+        time: The column by which rows of other periods were refused or left out; None where nobody looked.
     """
 
     name: str
@@ -168,6 +170,8 @@ class Declaration:
     portable: bool = False
     steps: int | None = None
     chosen_by_looking: str = ""
+    period: str | None = None
+    time: str | None = None
 
     @property
     def cap_text(self) -> str | None:
@@ -182,7 +186,8 @@ class Declaration:
     @property
     def rests_on(self) -> str:
         """What the guarantee of each release rests on besides the noise, in words; empty for files."""
-        return _RESTS_ON.get(self.source, "")
+        on_trust = self.period is not None and self.time is None
+        return "; ".join(filter(None, (_RESTS_ON.get(self.source), _OTHER_PERIODS if on_trust else None)))
 
     @property
     def family(self) -> Family:
@@ -221,7 +226,7 @@ class Declaration:
 
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
-        going_on = {} if self.steps is None else {"steps": self.steps}
+        going_on = {name: value for name in ("steps", "period", "time") if (value := getattr(self, name)) is not None}
         return going_on | {
             "unit": list(self.unit) if isinstance(self.unit, tuple) else self.unit,
             "key": list(self.key),
@@ -269,6 +274,8 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         portable=stored.get("portable", False),
         steps=stored.get("steps"),
         chosen_by_looking=stored.get("chosen_by_looking", ""),
+        period=stored.get("period"),
+        time=stored.get("time"),
     )
 
 

@@ -49,6 +49,11 @@ class Metadata:
         source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
             was not checked or the log came as rows (a frame, a relation, an Arrow stream, counts): then the guarantee
             rests on whoever made them, that each unit's rows depend on that unit alone. None for files.
+        period: Which one of a log that is cut into periods, such as "2026-W12"; None for any other log.
+        protects: What the budget of all periods counts for: "user", or "user-week" and the like.
+        most_periods: In how many periods a unit counts at most; None for all.
+        per_period: What all periods released so far, this one included, cost one unit in one of them, exact text.
+        per_user: What they cost one unit over all of them.
         log: "unchanged", or "change accepted" where the series was asked for again with another log, and its counts
             were accepted as they are.
         chosen_by_looking: Which choices were made by looking at the log itself, as the owner declares; the guarantee
@@ -84,6 +89,11 @@ class Metadata:
     epsilon_delta: str | None = None
     verified: bool | None = None
     source: str | None = None
+    period: str | None = None
+    protects: str | None = None
+    most_periods: int | None = None
+    per_period: str | None = None
+    per_user: str | None = None
     log: str | None = None
     chosen_by_looking: str | None = None
     store: str | None = None
@@ -241,6 +251,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
         "chosen_by_looking": declaration.chosen_by_looking or None,
+        "period": declaration.period,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
     }
 

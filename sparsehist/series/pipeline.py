@@ -21,7 +21,7 @@ from sparsehist.errors import NameTakenError, NotFoundError
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, read_metadata
-from sparsehist.series.spending import Asked, ledger_for, settled, spending
+from sparsehist.series.spending import Asked, ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.typing import Generator
 
@@ -153,10 +153,12 @@ def release(
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
     # Once nothing can refuse, as it may take longer than the checks.
     guarantee, is_bound = path.statement(request, metadata)
+    periods, of_periods = of_all_periods(ledger, declaration, spends)
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(
         metadata,
-        guarantee="; ".join(part for part in (guarantee, declaration.rests_on) if part),
+        guarantee="; ".join(part for part in (guarantee, periods, declaration.rests_on) if part),
+        **of_periods,
         delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
         log="unchanged" if held.record.accepted is None else "change accepted",

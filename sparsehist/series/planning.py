@@ -19,7 +19,7 @@ from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.budgets import Budget, Limits, budget
-from sparsehist.ledger.ledger import Ledger, Spending, cost_of, law_of
+from sparsehist.ledger.ledger import Ledger, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
@@ -240,6 +240,11 @@ class Planner:
         releases = map(self._release, found or checked_levels(LEVELS))
         return plan_of(self.ledger, self.declaration, releases, counts)
 
+    def cost_of_release(self, level: Fraction | EpsilonDelta) -> Cost:
+        """What a release at a level costs on its own."""
+        ledger = Ledger().with_series(cells_of(self.series_id, self.declaration))
+        return ledger.with_release(self._release(level)[1]).paths[0].cost
+
     def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, Spending]:
         goal, exact = (level, None) if isinstance(level, EpsilonDelta) else (None, level)
         request = replace(self.chosen, goal=goal, level=exact)
@@ -338,7 +343,7 @@ def cost_in(ledger: Ledger, release: Spending) -> Effect:
         refused = None
     except RefusedError as refusal:
         refused = str(refusal)
-    was, then = (cost_of(one.of_population(population)) for one in (ledger, after))
+    was, then = (one.cost_of(one.of_population(population)) for one in (ledger, after))
     return Effect(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
 
 

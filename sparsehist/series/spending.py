@@ -6,11 +6,12 @@ The same functions serve a release, its plan and a dry run, so that they refuse 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from sparsehist.errors import BudgetExceededError, LevelError, present
 from sparsehist.ledger.budgets import Budget, Limits, Split
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
+from sparsehist.ledger.periods import USER
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import (
     GAUSSIAN_ROUTE,
@@ -70,7 +71,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
     """The ledger that a release of a series is held against; no more than its cells where nothing limits them."""
     limits = Limits(state.limit_events())
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
-    if not whole and limited == (None, None):
+    if not whole and declaration.period is None and limited == (None, None):
         return Ledger((cells_of(record.series_id, declaration),), limits)
     return Ledger.of(state)
 
@@ -81,7 +82,7 @@ def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Req
     Raises:
         DeclarationError: If no level keeps to what was asked.
     """
-    goal, room = request.goal, ledger.open_room(declaration.population)
+    goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
     if goal is not None and declaration.domain.is_open:
         # Twice, as a release takes half of what there is.
         share = 2 * float(_split(goal, _budget(ledger, declaration), opens=True).open)
@@ -104,6 +105,23 @@ def spending(
         split = _split(request.goal, _budget(ledger, declaration), opens=declaration.domain.is_open)
         _check_goal(request.goal, split, release, before)
     return release
+
+
+def of_all_periods(ledger: Ledger, declaration: Declaration, release: Spending) -> tuple[str, dict[str, Any]]:
+    """What the periods of a log cost once a release was made, in words and as metadata; nothing of other logs."""
+    population = declaration.population
+    after, rule = ledger.with_release(release), ledger.limits.periods.get(population)
+    if rule is None:
+        return "", {}
+    costs = (after.cost_per_period(population, rule), after.cost_of(after.of_population(population)))
+    each = [level_text(cost.amount) if cost.amount else "0" for cost in costs]
+    opens = [f"{cost.delta_infinity:.3g}-approximate " if cost.delta_infinity else "" for cost in costs]
+    words = (
+        f"all {rule.what}s of {population} released so far, this one included: {opens[0]}{each[0]}-zCDP per "
+        f"{rule.unit_period}, {opens[1]}{each[1]}-zCDP per {USER}"
+    )
+    told = {"protects": rule.protects, "most_periods": rule.most_periods}
+    return words, {**told, "per_period": each[0], "per_user": each[1]}
 
 
 def cell_release(

@@ -198,13 +198,14 @@ class Store:
 
         Args:
             delta: At which epsilon is shown.
-            series: Only rows of that series and of its population.
+            series: Only rows of that series and of its population; of a log in periods, all of them.
             since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
             short: Populations and everybody only.
 
         Returns:
             One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
-            over its series) and for everybody (the sum over populations, of disjoint ones the largest). `level` is
+            over its series; one row for all periods of a log) and for everybody (the sum over populations, of
+            disjoint ones the largest). `level` is
             exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever the noise, by the
             best of all routes: ex post, for what did happen. `remaining` is what the limits leave: of a path the
             largest level it may be released at, of a series what another path could take, of a population what
@@ -395,7 +396,7 @@ class Store:
 
         target = checked_target(Path(path))
         with self._hold() as state:
-            spent = pl.DataFrame(ledger_rows(Ledger.of(state), delta), schema=SCHEMA)
+            spent = pl.DataFrame(ledger_rows(Ledger.of(state), delta, every_period=True), schema=SCHEMA)
             events = pl.DataFrame(state.events(), schema=EVENTS)
             write_ledger(target, spent, events, store_id=state.store_id, generation=state.generation, delta=delta)
 

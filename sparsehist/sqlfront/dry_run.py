@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError
-from sparsehist.ledger.ledger import CELLS, Ledger, Spending, cost_of
+from sparsehist.ledger.ledger import CELLS, Ledger, Spending
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.cell_parameters import requested
@@ -166,7 +166,7 @@ class DryRun:
         return None, spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
 
     def _spent(self, population: str) -> str:
-        cost = cost_of(self._ledger.of_population(population))
+        cost = self._ledger.cost_of(self._ledger.of_population(population))
         if cost.amount is not None:
             return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
         return "no sum" if cost.rho is None or math.isinf(cost.rho) else f"rho ≈ {cost.rho:.6g}"

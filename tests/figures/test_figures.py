@@ -62,14 +62,16 @@ def small():
 
 
 def test_every_figure_is_drawn_and_names_its_source(small):
-    """Seven figures, the same for a seed; captions name their source, and are escaped with all names of the data."""
+    """Eight figures, the same for a seed; captions name their source, and are escaped with all names of the data."""
     pytest.importorskip("altair")
     figures = all_figures(small, seed=3)
     again = all_figures(small, seed=3)
     assert [figure.chart.to_json() for figure in again] == [figure.chart.to_json() for figure in figures]
-    assert len({figure.name for figure in figures}) == len(figures) == 7
+    assert len({figure.name for figure in figures}) == len(figures) == 8
     for figure in figures:
-        assert any(source in figure.caption for source in ("Koufogiannis", "Andersson", "lecture notes"))
+        assert any(
+            source in figure.caption for source in ("Koufogiannis", "Andersson", "lecture notes", "generated year")
+        )
         svg = figure_svg(figure)
         assert svg.startswith("<svg")
         assert "<script" not in svg

@@ -1,0 +1,113 @@
+"""Days, ISO weeks and months by name, and which rows of a log are in one."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+import polars as pl
+
+from sparsehist.errors import DataError, DeclarationError
+
+_WEEK = re.compile(r"(\d{4})-?[Ww](\d{2})")
+_MONTH = re.compile(r"(\d{4})-(\d{2})")
+_LARGEST = 10**6
+
+
+@dataclass(frozen=True)
+class Span:
+    """One period.
+
+    Attributes:
+        label: "2026-03-17", "2026-W12", "2026-03", or a number from 1 as text.
+        first: Its first day, or its first step.
+        last: Its last one; part of it.
+
+    Example:
+        >>> span_of("week", "2026-W12").first, span_of("month", date(2026, 3, 17)).label, span_of("7", 2).last
+        (datetime.date(2026, 3, 16), '2026-03', 14)
+    """
+
+    label: str
+    first: date | int
+    last: date | int
+
+    @property
+    def name(self) -> str:
+        """What names of series take of it: "2026w12"."""
+        return self.label.replace("-", "").lower()
+
+    def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
+        """Whether a row is in it, by a column of days, moments or steps; false where that is missing.
+
+        Moments with a time zone are taken by the clock of that zone, text by the date it begins with.
+
+        Raises:
+            DataError: If the column is none of these.
+        """
+        value = pl.col(column)
+        if isinstance(self.first, int):
+            if not dtype.is_integer():
+                raise DataError(f"the column {column!r} is {dtype}: where periods are steps, it holds whole numbers")
+        elif dtype == pl.String:
+            value = value.str.head(10).str.to_date("%Y-%m-%d", strict=False)
+        elif isinstance(dtype, pl.Datetime):
+            value = value.dt.date()
+        elif dtype != pl.Date:
+            raise DataError(f"the column {column!r} is {dtype}: it has to hold dates, timestamps, or text like that")
+        return value.is_between(pl.lit(self.first), pl.lit(self.last)).fill_null(value=False)
+
+
+def span_of(period: str, named: str | date | int) -> Span:
+    """The period of a name, or the one that a day is in.
+
+    Args:
+        period: "day", "week" (ISO, from Monday), "month", or a whole number of steps as text.
+        named: "2026-03-17", "2026-W12" or "2026-03"; any day in it; or, where periods are steps, a number from 1.
+
+    Raises:
+        DeclarationError: If there is no such period.
+    """
+    try:
+        found = _steps(int(period), named) if period.isdecimal() else _days(period, named)
+    except ValueError:
+        found = None
+    if found is None:
+        wanted = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}.get(period, "1")
+        raise DeclarationError(f"period must name one, such as {wanted}; got {named!r}")
+    return found
+
+
+def _steps(steps: int, named: object) -> Span | None:
+    number = int(named) if isinstance(named, str) and named.isdecimal() else named
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST:
+        return None
+    return Span(str(number), (number - 1) * steps + 1, number * steps)
+
+
+def _days(period: str, named: object) -> Span | None:
+    day = _day(period, named)
+    if day is None:
+        return None
+    if period == "day":
+        return Span(day.isoformat(), day, day)
+    if period == "week":
+        year, week, weekday = day.isocalendar()
+        monday = day - timedelta(weekday - 1)
+        return Span(f"{year}-W{week:02}", monday, monday + timedelta(6))
+    last = monthrange(day.year, day.month)[1]
+    return Span(f"{day:%Y-%m}", day.replace(day=1), day.replace(day=last))
+
+
+def _day(period: str, named: object) -> date | None:
+    """A day in it."""
+    if isinstance(named, date):
+        return None if isinstance(named, datetime) else named
+    text = named if isinstance(named, str) else ""
+    if period == "week" and (week := _WEEK.fullmatch(text)):
+        return date.fromisocalendar(int(week[1]), int(week[2]), 1)
+    if period == "month" and (month := _MONTH.fullmatch(text)):
+        return date(int(month[1]), int(month[2]), 1)
+    return date.fromisoformat(text) if period == "day" else None

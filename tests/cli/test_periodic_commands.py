@@ -1,0 +1,79 @@
+"""create-periodic and append --period: a log in periods, from the command line."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+
+DECLARED = (
+    *("--unit", "user", "--key", "url", "--max-keys", "3", "--domain", "strings(max_bytes=8)", "--name", "weekly"),
+    *("--period", "week", "--periods", "10"),
+)
+
+
+@pytest.fixture
+def weekly(sparsehist, here):
+    """A log in weeks, two of them added; the second file holds a row of the week before."""
+    days = {11: ["2026-03-10"] * 900, 12: ["2026-03-17"] * 1800 + ["2026-03-15"]}
+    for week, day in days.items():
+        log = pl.DataFrame({"user": [f"u{i}" for i in range(len(day))], "url": ["/home"] * len(day), "day": day})
+        log.write_csv(here / f"w{week}.csv")
+    made = sparsehist("create-periodic", "s", *DECLARED, "--protects", "user-week", "--budget", "0.5")
+    assert made.code == 0 and "append s --series weekly --period 2026-W12" in made.out
+    assert sparsehist("append", "s", "--series", "weekly", "--period", "2026-W11", "--input", "w11.csv").code == 0
+    late = ("append", "s", "--series", "weekly", "--period", "2026-W12", "--time", "day", "--input", "w12.csv")
+    assert sparsehist(*late).code == 2
+    assert sparsehist(*late, "--drop-other-periods").code == 0
+    return "s"
+
+
+def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekly):
+    """One entry in show and one row in the ledger, with what it costs a user-week and a user."""
+    for week, units in ((11, 900), (12, 1800)):
+        words = ("--series", f"weekly_2026w{week}", "--name", "public", "--level", "0.5", "--out", f"r{week}.parquet")
+        assert sparsehist("release", weekly, *words).code == 0
+        released = sh.read(f"r{week}.parquet")
+        assert abs(released.frame["noisy_count"].item() - units) < 20
+        assert (released.metadata["period"], released.metadata["per_period"]) == (f"2026-W{week}", "0.5")
+    assert released.metadata["per_user"] == "1"
+    shown = sparsehist("show", weekly)
+    assert "weekly, a log in weeks" in shown.out and "weekly_2026w11" not in shown.out
+    (told,) = sparsehist("show", weekly, "--json").json["periodic"]
+    assert told["added"] == ["2026-W11", "2026-W12"]
+    assert told["progress"]["periods"] == "2 of 10 weeks; 8 left"
+    rows = sparsehist("ledger", weekly, "--json").json["ledger"]
+    assert [row["scope"] for row in rows] == ["population", "everybody"]
+    assert (rows[0]["per_period"], rows[0]["level"]) == ("0.5 per user-week", "1")
+    assert "user-week" in sparsehist("ledger", weekly).out
+
+
+def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
+    """The same log again, another one, no period, both kinds, a budget that is spent."""
+    again = ("append", weekly, "--series", "weekly", "--input", "w11.csv")
+    assert sparsehist(*again, "--period", "2026-W11", "--json").json["status"] == "repeated"
+    assert sparsehist("append", weekly, "--series", "weekly", "--input", "w12.csv", "--period", "2026-W11").code == 5
+    assert sparsehist(*again, "--period", "2026-03").code == 2
+    assert sparsehist(*again).code == 2
+    assert sparsehist(*again, "--period", "2026-W11", "--step", "1").code == 2
+    words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.6")
+    assert sparsehist("release", weekly, *words).code == 3
+    assert sparsehist("create-periodic", weekly, *DECLARED).code == 2
+
+
+def test_a_report_says_what_a_period_and_a_user_bear(sparsehist, weekly, here):
+    """Beside the tables, of which one row is the whole log."""
+    words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.5")
+    assert sparsehist("release", weekly, *words).code == 0
+    assert sparsehist("report", weekly, "--out", "report.html").code == 0
+    page = " ".join((here / "report.html").read_text(encoding="utf-8").split())
+    assert "bears rho 0.5 per user-week" in page and "log cut into periods" in page
+
+
+def test_finish_erases_who_counted(sparsehist, here):
+    """Where a unit counts in some periods only; releases go on."""
+    pl.DataFrame({"user": ["u1"], "url": ["/home"]}).write_parquet(here / "log.parquet")
+    assert sparsehist("create-periodic", "s", *DECLARED, "--most-periods", "2").code == 0
+    append = ("append", "s", "--series", "weekly", "--input", "log.parquet", "--period")
+    assert sparsehist(*append, "2026-W11").code == 0
+    assert sparsehist("finish", "s", "--series", "weekly").code == 0
+    assert sparsehist(*append, "2026-W12").code == 3

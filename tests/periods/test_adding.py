@@ -1,0 +1,286 @@
+"""Periods are added in any order, each once and whole, and none holds rows of another."""
+
+from __future__ import annotations
+
+import threading
+from datetime import date, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import (
+    DataError,
+    DeclarationError,
+    GuaranteeError,
+    NameTakenError,
+    NotFoundError,
+    RefusedError,
+    SeriesDiffersError,
+    StoreError,
+    StoreInUseError,
+)
+from sparsehist.store import State
+from tests.periods.logs import WEEKS, in_weeks, of_users, true_count, who_counts
+
+USERS = [f"u{i}" for i in range(40)]
+
+
+def test_periods_come_in_any_order_and_twice() -> None:
+    """The same log again gives the same series; another is refused; what was released stays."""
+    log = in_weeks()
+    for week, n in ((WEEKS[2], 30), (WEEKS[0], 20), (WEEKS[1], 10)):
+        series = log.add(of_users(USERS[:n]), period=week)
+        assert series.name == f"log_{week.replace('-', '').lower()}" and true_count(log, week) == n
+    made = log.series(WEEKS[2]).release("public", level=1)
+    again = log.add(of_users(USERS[:30]), period=date(2026, 3, 18))
+    assert again.release("public", level=1).frame.equals(made.frame)
+    with pytest.raises(SeriesDiffersError, match="the log it was made from"):
+        log.add(of_users(USERS[:31]), period=WEEKS[2])
+    assert log.added() == [WEEKS[2], WEEKS[0], WEEKS[1]]
+    with pytest.raises(NotFoundError):
+        log.series(WEEKS[4])
+
+
+def test_no_more_periods_than_were_declared() -> None:
+    """The year is over when it is over; a period that was added is still given again."""
+    log = in_weeks(periods=2)
+    for week in WEEKS[:2]:
+        log.add(of_users(USERS), period=week)
+    with pytest.raises(DeclarationError, match="all 2 weeks"):
+        log.add(of_users(USERS), period=WEEKS[2])
+    log.add(of_users(USERS), period=WEEKS[1])
+
+
+@pytest.mark.parametrize("most_periods", [None, 1])
+def test_a_period_without_rows_is_a_period(most_periods: int | None) -> None:
+    """Whether anybody was there, or had room left, is no reason to refuse: that would show."""
+    log = in_weeks(most_periods=most_periods)
+    log.add(of_users(USERS), period=WEEKS[0])
+    empty = log.add(of_users([]), period=WEEKS[1]).release("none", level=1)
+    assert empty.metadata["per_user"] == "1" and not len(empty)
+    assert true_count(log, WEEKS[1]) == 0
+    log.add(of_users(USERS), period=WEEKS[2])
+    assert true_count(log, WEEKS[2]) == (40 if most_periods is None else 0)
+
+
+def moments() -> pl.DataFrame:
+    """A visit that lasts over midnight on Sunday, one user of week 11 alone, one of week 12 alone."""
+    rows = [
+        ("ann", 1, datetime(2026, 3, 15, 23, 59)),  # noqa: DTZ001 - clocks without a zone
+        ("ann", 1, datetime(2026, 3, 16, 0, 1)),  # noqa: DTZ001
+        ("bob", 1, datetime(2026, 3, 12, 9, 0)),  # noqa: DTZ001
+        ("cid", 1, datetime(2026, 3, 17, 9, 0)),  # noqa: DTZ001
+        ("dan", 1, None),
+    ]
+    return pl.DataFrame(rows, schema=["user", "key", "at"], orient="row")
+
+
+@pytest.mark.parametrize("kind", ["frame", "lazy", "parquet", "csv", "query"])
+def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: str) -> None:
+    """By a column of the log, whatever it is given as: the two user-weeks of a visit over midnight are two."""
+    frame = moments()
+    frame.write_parquet(tmp_path / "log.parquet")
+    frame.write_csv(tmp_path / "log.csv")
+    query = sh.Query(f"select * from read_parquet('{tmp_path}/log.parquet')")
+    source = {
+        "frame": frame, "lazy": frame.lazy(), "parquet": tmp_path / "log.parquet", "csv": tmp_path / "log.csv",
+        "query": query,
+    }[kind]  # fmt: skip
+    log = in_weeks()
+    with pytest.raises(DataError, match="not of 2026-W11") as refusal:
+        log.add(source, period="2026-W11", time="at")
+    assert not any(secret in str(refusal.value) for secret in ("ann", "bob", "cid"))
+    for week, wanted in (("2026-W11", 2), ("2026-W12", 2)):
+        series = log.add(source, period=week, time="at", on_other_period="drop")
+        assert true_count(log, week) == wanted
+        assert log.add(source, period=week, time="at", on_other_period="drop").name == series.name
+        made = series.release("public", level=1)
+        assert "no rows of another" not in made.metadata["guarantee"]
+    assert log.series("2026-W11").declaration.source == {
+        "frame": "unchecked source", "lazy": "unchecked source", "query": "checked query",
+    }.get(kind, "")  # fmt: skip
+
+
+def test_what_nobody_looked_at_is_said() -> None:
+    """Without the column, that a period's log holds rows of it alone is on trust, and each release says so."""
+    made = in_weeks().add(of_users(USERS), period=WEEKS[0]).release("public", level=1)
+    assert "that the log of a period holds no rows of another is on trust" in made.metadata["guarantee"]
+
+
+def test_a_query_is_checked_before_its_rows_are_read() -> None:
+    """With or without the column of time."""
+    mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", connection=_with(moments()))
+    for time in (None, "at"):
+        with pytest.raises(GuaranteeError):
+            in_weeks().add(mixed, period="2026-W11", time=time, on_other_period="drop")
+
+
+def _with(frame: pl.DataFrame) -> object:
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("moments", frame)
+    return connection
+
+
+def test_periods_may_be_numbers_of_steps() -> None:
+    """Days counted from 1, ten to a period."""
+    log = in_weeks(period=10, protects="user-period", periods=3)
+    days = pl.DataFrame({"user": USERS[:20], "key": [1] * 20, "day": range(1, 21)})
+    assert log.add(days, period=2, time="day", on_other_period="drop").name == "log_2"
+    assert true_count(log, "2") == 10
+
+
+def test_what_cannot_be_declared_is_refused() -> None:
+    """A year of half weeks, protection of another period, nobody in any period, counts where units must be known."""
+    for wrong in (
+        {"period": "quarter"}, {"period": 0}, {"period": True}, {"protects": "user-day"}, {"protects": "week"},
+        {"most_periods": 0}, {"periods": 2.5}, {"budget": 0}, {"unit": None, "most_periods": 3},
+    ):  # fmt: skip
+        with pytest.raises(DeclarationError):
+            in_weeks(**wrong)
+    with pytest.raises(DeclarationError, match="add the log"):
+        in_weeks(most_periods=2).add(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0])
+    with pytest.raises(DeclarationError, match="time="):
+        in_weeks().add(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0], time="at")
+
+
+def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
+    """Declared again it is the same if all is; its population takes nothing else in, and it takes no other's name."""
+    log = in_weeks(store=tmp_path / "s", budget="0.5")
+    assert in_weeks(store=tmp_path / "s", if_exists="reuse").rule == log.rule
+    with pytest.raises(NameTakenError):
+        in_weeks(store=tmp_path / "s")
+    with pytest.raises(SeriesDiffersError, match="otherwise"):
+        in_weeks(store=tmp_path / "s", if_exists="reuse", most_periods=3)
+    with pytest.raises(DeclarationError, match="another population"):
+        sh.create(
+            tmp_path / "s", of_users(USERS), name="x", unit="user", key="key", max_keys=1, domain=sh.Integers(50),
+            population="log",
+        )  # fmt: skip
+    sh.create(
+        tmp_path / "s", of_users(USERS), name="taken", unit="user", key="key", max_keys=1, domain=sh.Integers(50)
+    )
+    for name in ("taken", "default"):
+        with pytest.raises(NameTakenError):
+            in_weeks(store=tmp_path / "s", name=name)
+    assert sh.open_periodic(tmp_path / "s", "log").declaration == log.declaration
+    with pytest.raises(NotFoundError):
+        sh.open_periodic(tmp_path / "s", "taken")
+
+
+def test_a_long_catalogue_comes_with_the_first_period(tmp_path: Path) -> None:
+    """Until then the store has its digest only, and says what to do."""
+    keys = sh.Catalogue([f"k{i}" for i in range(1500)])
+    log = in_weeks(store=tmp_path / "s", domain=keys)
+    with pytest.raises(NotFoundError, match="if_exists='reuse'"):
+        sh.open_periodic(tmp_path / "s", "log")
+    log.add(pl.DataFrame({"user": USERS, "key": ["k7"] * 40}), period=WEEKS[0])
+    assert sh.open_periodic(tmp_path / "s", "log").declaration == log.declaration
+
+
+def test_units_of_several_columns_and_products_of_keys() -> None:
+    """Bounded periods count what plain ones do, whatever units and keys are made of."""
+    frame = pl.DataFrame(
+        {"a": [1, 1, 2, 2], "b": ["x", "y", "x", "x"], "k": [1, 1, 2, 2], "c": ["DE", "DE", "FR", "DE"]}
+    )
+    domain = sh.Product(k=sh.Integers(5), c=sh.Catalogue(["DE", "FR"]))
+    found = []
+    for most in (None, 3):
+        log = in_weeks(unit=("a", "b"), key=("k", "c"), domain=domain, max_keys=2, most_periods=most)
+        found.append(log.add(frame, period=WEEKS[0]).release("r", level=100, threshold=0.5).frame.sort("k", "c"))
+    assert found[0].select("k", "c").equals(found[1].select("k", "c")) and found[0].height == 3
+    assert (found[0]["noisy_count"] - found[1]["noisy_count"]).abs().max() < 1
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_a_unit_counts_in_its_first_periods(engine: str) -> None:
+    """In the order in which they were added; whole numbers are not text."""
+    log = in_weeks(most_periods=2)
+    for week, users in ((WEEKS[3], "abc"), (WEEKS[0], "bcd"), (WEEKS[4], "abcde"), (WEEKS[1], "ad")):
+        log.add(of_users(users), period=week, engine=engine)
+    assert who_counts(log) == {
+        WEEKS[3]: set("abc"), WEEKS[0]: set("bcd"), WEEKS[4]: set("ade"), WEEKS[1]: set(),
+    }  # fmt: skip
+    with pytest.raises(DataError, match="whole numbers"):
+        log.add(pl.DataFrame({"user": [1], "key": [1]}), period=WEEKS[2])
+
+
+def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a series nor a place that a unit has used."""
+    log = in_weeks(store=tmp_path / "s", most_periods=1)
+
+    def dies(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "commit_series", dies)
+        with pytest.raises(StoreError, match="full"):
+            log.add(of_users("ab"), period=WEEKS[0])
+    assert log.added() == []
+    log.add(of_users("bc"), period=WEEKS[1])
+    log.add(of_users("ab"), period=WEEKS[0])
+    assert who_counts(log) == {WEEKS[1]: set("bc"), WEEKS[0]: {"a"}}
+    with log.store._hold() as state:
+        state.verify()
+
+
+def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
+    """One of them begins again: units of both would have counted in more periods than they may."""
+    log = in_weeks(store=tmp_path / "s", most_periods=1)
+    barrier = threading.Barrier(2, timeout=60)
+    ended: list[str] = []
+
+    def add(week: str) -> None:
+        met = False
+
+        def meet(phase: str) -> None:
+            nonlocal met
+            if phase == "writing" and not met:
+                met = True
+                barrier.wait()
+
+        try:
+            log.add(of_users("ab"), period=week, progress=meet, wait=60)
+            ended.append("added")
+        except StoreInUseError:
+            ended.append("begin again")
+
+    both = [threading.Thread(target=add, args=(week,)) for week in WEEKS[:2]]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(120)
+    assert sorted(ended) == ["added", "begin again"]
+    for week in WEEKS[:2]:
+        log.add(of_users("ab"), period=week)
+    assert sorted(map(sorted, who_counts(log).values())) == [[], ["a", "b"]]
+
+
+def test_who_counted_can_be_erased(tmp_path: Path) -> None:
+    """No byte of a unit is left; releases go on, and nothing more is added."""
+    log = in_weeks(store=tmp_path / "s", most_periods=2)
+    log.add(of_users(["secret_user"]), period=WEEKS[0])
+    held = [file for file in (tmp_path / "s").rglob("*") if file.is_file() and b"secret_user" in file.read_bytes()]
+    assert [file.name for file in held] == ["units"]
+    log.finish()
+    assert not any(b"secret_user" in file.read_bytes() for file in (tmp_path / "s").rglob("*") if file.is_file())
+    log.series(WEEKS[0]).release("later", level=1)
+    with pytest.raises(RefusedError, match="erased"):
+        log.add(of_users(USERS), period=WEEKS[1])
+
+
+@pytest.mark.parametrize("most_periods", [None, 2])
+def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: int | None) -> None:
+    """Its rows would cost twice what one series says; one that was never released may come again."""
+    log = in_weeks(most_periods=most_periods)
+    log.add(of_users(USERS[:9]), period=WEEKS[0])
+    log.store.drop("log_2026w10")
+    log.add(of_users(USERS), period=WEEKS[0]).release("public", level=1)
+    log.store.drop("log_2026w10")
+    with pytest.raises(RefusedError):
+        log.add(of_users(USERS), period=WEEKS[0])
+    if most_periods is None:
+        log.add(of_users(USERS), period=WEEKS[1])

@@ -1,0 +1,75 @@
+"""Which days are in a period, and what it is called."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import polars as pl
+import pytest
+
+from sparsehist.errors import DataError, DeclarationError
+from sparsehist.periods.calendar import span_of
+
+DAYS = [date(2019, 12, 1) + timedelta(day) for day in range(3000)]
+
+
+@pytest.mark.parametrize("period", ["day", "week", "month"])
+def test_periods_share_out_all_days(period: str) -> None:
+    """Each day is in one period, which is found by its name and by each of its days, and named unlike all others."""
+    spans = [span_of(period, day) for day in DAYS]
+    assert all(span.first <= day <= span.last for span, day in zip(spans, DAYS, strict=True))
+    assert all(span_of(period, span.label) == span for span in spans)
+    by_name = {span.name: span for span in spans}
+    assert len(by_name) == len(set(spans))
+    whole = sorted(by_name.values(), key=lambda span: span.first)
+    assert all(after.first - before.last == timedelta(1) for before, after in itertools.pairwise(whole))
+
+
+def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
+    """2021 begins in the last week of 2020, which has 53; 2024 ends in the first of 2025."""
+    assert span_of("week", date(2021, 1, 3)).label == "2020-W53"
+    assert span_of("week", date(2024, 12, 30)).label == "2025-W01"
+    assert span_of("week", "2020W53").name == "2020w53"
+
+
+@pytest.mark.parametrize(
+    ("period", "named"),
+    [
+        ("week", "2025-W53"),
+        ("week", "2025-12"),
+        ("week", "2025-W00"),
+        ("month", "2025-13"),
+        ("day", "2025-02-29"),
+        ("day", "20250228x"),
+        ("7", 0),
+        ("7", True),
+        ("7", "x"),
+        ("week", 12),
+        ("day", datetime(2025, 1, 1, tzinfo=UTC)),
+        ("month", None),
+    ],
+)
+def test_what_is_no_period_is_refused(period: str, named: object) -> None:
+    """A week that the year does not have, a number for a week, a moment, nothing."""
+    with pytest.raises(DeclarationError, match="such as"):
+        span_of(period, named)
+
+
+def test_rows_are_told_by_dates_moments_text_and_steps() -> None:
+    """Moments are taken by the clock of their zone; what is missing or no date is in no period."""
+    week = span_of("week", "2026-W12")  # 16 to 22 March
+    day = pl.Series("t", [date(2026, 3, 15), date(2026, 3, 16), date(2026, 3, 22), date(2026, 3, 23), None])
+    inside = [False, True, True, False, False]
+    text = pl.Series("t", ["2026-03-15 23:59:59", "2026-03-16", "2026-03-22T23:59:59Z", "2026-03-23", "later"])
+    late = datetime(2026, 3, 22, 23, 30, tzinfo=UTC)
+    there = pl.Series("t", [late]).dt.convert_time_zone("Asia/Tokyo")
+    assert there.item().astimezone(timezone(timedelta(hours=9))).date() == date(2026, 3, 23)
+    for column, wanted in ((day, inside), (text, inside), (there, [False]), (pl.Series("t", [late]), [True])):
+        assert column.to_frame().select(week.holds("t", column.dtype)).to_series().to_list() == wanted
+    steps = pl.Series("t", [7, 8, 14, 15, None])
+    held = span_of("7", 2).holds("t", steps.dtype)
+    assert steps.to_frame().select(held).to_series().to_list() == [False, True, True, False, False]
+    for span, wrong in ((week, pl.Int64()), (span_of("7", 2), pl.Date())):
+        with pytest.raises(DataError, match="'t'"):
+            span.holds("t", wrong)

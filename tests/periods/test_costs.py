@@ -1,0 +1,218 @@
+"""What periods cost one unit in one of them and over all: by brute force over histories, and wherever it stands."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.errors import BudgetExceededError
+from sparsehist.ledger.budgets import Limits, budget
+from sparsehist.ledger.ledger import Ledger, Spending, Spent
+from sparsehist.ledger.periods import Periods
+from sparsehist.privacy import as_level
+from sparsehist.privacy.composition import path_cost, total_cost
+from sparsehist.privacy.epsilon_delta import guarantee
+from tests.periods.logs import WEEKS, in_weeks, of_users, who_counts
+
+ORDER = (WEEKS[2], WEEKS[0], WEEKS[3], WEEKS[1])
+LEVELS = dict(zip(ORDER, ("0.3", "0.1", "0.2", "0.25"), strict=True))
+HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combinations(range(4), n)]
+
+
+def first_periods(history: frozenset[int], most: int | None) -> set[int]:
+    """The periods in which a unit with this history counts, numbered in the order of adding."""
+    return set(sorted(history)[:most])
+
+
+def counting(most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None) -> dict[str, set[str]]:
+    """Who counts where, with one unit for every history; one of them in one period less, or without a row at all."""
+    log = in_weeks(most_periods=most)
+    for place, week in enumerate(ORDER):
+        there = [i for i, history in enumerate(HISTORIES) if place in history and (i, place) != gone and i != erased]
+        log.add(of_users([f"u{i}" for i in there]), period=week)
+    return who_counts(log)
+
+
+def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
+    """The sum of the levels of the periods in which two logs differ; only a unit's own counting may."""
+    differing = {week: one[week] ^ other[week] for week in ORDER}
+    assert set().union(*differing.values()) <= {f"u{unit}"}
+    return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
+    """No more and no less, with periods in scrambled order; taking a unit out changes nobody else's periods."""
+    log = in_weeks(most_periods=most)
+    for week, level in LEVELS.items():
+        log.add(of_users(["u0"]), period=week).release("r", level=level)
+    row = log.progress()
+    whole = counting(most)
+    assert all(
+        {place for place, week in enumerate(ORDER) if f"u{i}" in whole[week]} == first_periods(history, most)
+        for i, history in enumerate(HISTORIES)
+    )
+    by_period = max(
+        changes(whole, counting(most, gone=(i, place)), i) for i, history in enumerate(HISTORIES) for place in history
+    )
+    by_user = max(changes(whole, counting(most, erased=i), i) for i in range(len(HISTORIES)))
+    assert by_user == Fraction(row["level"])
+    said = Fraction(row["per_period"].split()[0])
+    largest = max(map(Fraction, LEVELS.values()))
+    # Which two periods the bound trades for each other depends on the order; the ledger takes the two costliest.
+    assert by_period <= said <= 2 * largest
+    assert (by_period > largest) == (said > largest) == (most < len(ORDER))
+    if most == 1:
+        assert by_period == said
+
+
+def test_one_unit_in_one_period_bears_the_costliest_where_all_periods_count() -> None:
+    """And one unit the sum."""
+    log = in_weeks(periods=10)
+    for week, level in LEVELS.items():
+        log.add(of_users("ab"), period=week).release("r", level=level)
+    row = log.progress()
+    assert (row["per_period"], row["level"], row["periods"]) == ("0.3 per user-week", "0.85", "4 of 10 weeks; 6 left")
+
+
+def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
+    """A ledger of periods that were added, none released."""
+    limits = Limits(budgets={"log": budget(rho=limit)})
+    limits.periods["log"] = Periods("week", protects, most, n)
+    paths = tuple(Spent(str(i), f"log_{i}", "log", "gaussian", 1) for i in range(n))
+    return Ledger(paths, limits)
+
+
+def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
+    """The most that one who is protected can bear, over all histories of a unit and, in one period, all deletions."""
+    found = [Fraction(0)]
+    for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
+        kept = first_periods(history, most)
+        others = [set()] if protects == "user" else [first_periods(history - {t}, most) for t in history]
+        found += [sum((spent[i] for i in kept ^ other), Fraction(0)) for other in others]
+    return max(found)
+
+
+@pytest.mark.parametrize(
+    ("protects", "most"), [("user", None), ("user", 2), ("user", 1), ("user-week", None), ("user-week", 2)]
+)
+def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
+    """An adversary picks period and level by what was released so far; what is refused would have been too much."""
+    limit, refused, allowed = Fraction(1), 0, 0
+    for seed in range(12):
+        rng = seeded(100 + seed)
+        ledger, spent = a_ledger(protects, most, "1"), dict.fromkeys(range(6), Fraction(0))
+        for _ in range(40):
+            place = int(rng.integers(6))
+            largest = ledger.largest_level(str(place))
+            level = rng.choice([Fraction(1, 3), Fraction(1, 7), Fraction(2, 5), largest, largest + Fraction(1, 100)])
+            if not level:
+                continue
+            release = Spending(str(place), level)
+            after = spent | {place: max(spent[place], level)}
+            try:
+                ledger.check(release)
+            except BudgetExceededError:
+                refused += 1
+                # Two periods may be charged that no history trades for each other, but never more than two.
+                bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
+                assert (bound or worst(after, protects, most)) > limit
+            else:
+                allowed += 1
+                ledger, spent = ledger.with_release(release), after
+            assert worst(spent, protects, most) <= limit
+            if ledger.paths[0].releases and protects == "user":
+                bears = ledger.cost_of(ledger.of_population("log")).amount
+                assert bears == worst(spent, "user", most)
+    assert refused > 50 and allowed > 50
+
+
+@pytest.mark.parametrize("protects", ["user", "user-week"])
+def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
+    """By one unit in one period the largest, by one unit the sum; each is refused beyond its share."""
+    log = in_weeks(
+        domain=sh.Open(delta="1e-5"), key_types={"key": "text"}, protects=protects, periods=10,
+        budget=sh.EpsilonDelta(4, 1e-6),
+    )  # fmt: skip
+    shares = []
+    for week in WEEKS[:3]:
+        series = log.add(of_users([f"u{i}" for i in range(60)]), period=week)
+        made = series.release("r", level="0.05", delta=7e-8)
+        shares.append(made.metadata["delta_infinity"])
+    row = log.progress()
+    assert row["delta_infinity"] == pytest.approx(sum(shares), rel=1e-12)
+    assert "approximate 0.05-zCDP per user-week" in made.metadata["guarantee"]
+    series = log.add(of_users(["u1"]), period=WEEKS[3])
+    if protects == "user-week":  # 2.5e-7 is the share of open domains
+        series.release("r", level="0.05", delta=2.4e-7)
+    with pytest.raises(BudgetExceededError, match="of open domains"):
+        series.release("s", level="0.06", delta=7e-8)
+
+
+def test_a_year_of_weeks_costs_what_is_said() -> None:
+    """52 weekly releases at 0.02: 1.04 per user, 0.02 per user-week; both as epsilon, in plan and ledger alike."""
+    log = in_weeks(protects="user-week", budget="0.02", periods=52)
+    row = log.plan("0.02").by_level[0]
+    assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
+    for week in range(1, 53):
+        made = log.add(of_users("ab"), period=f"2026-W{week:02}").release("public", level="0.02")
+        assert as_level(made.metadata["per_user"]) == Fraction(week, 50)
+    told = log.progress()
+    assert (told["per_period"], told["level"]) == ("0.02 per user-week", "1.04")
+    assert told["epsilon"] == pytest.approx(row["all_per_user_epsilon"], rel=1e-6)
+    assert told["per_period_epsilon"] == pytest.approx(row["all_per_period_epsilon"], rel=1e-6)
+    alone = path_cost("rho", Fraction(1, 50), law="gaussian", numerical_slack=made.metadata["numerical_slack"])
+    assert told["per_period_epsilon"] == pytest.approx(guarantee(alone, 1e-6), rel=1e-9)
+    assert told["epsilon"] == pytest.approx(guarantee(total_cost([alone] * 52), 1e-6), rel=1e-9)
+    assert "0.02-zCDP per user-week, 1.04-zCDP per user" in made.metadata["guarantee"]
+    ledger = log.store.ledger()
+    assert ledger["scope"].to_list() == ["population", "everybody"]
+    assert ledger["level"].to_list() == ["1.04", "1.04"]
+    assert log.store.ledger(series="log_2026w07")["scope"].to_list() == ["path", "series", "population"]
+    with pytest.raises(BudgetExceededError, match=r"largest level that would fit is 0\.02;"):
+        log.series("2026-W07").release("finer", level="0.021")
+
+
+@pytest.mark.parametrize(
+    ("declared", "left"),
+    [
+        ({"budget": "1"}, 7),  # 0.25 are spent, and 0.75 are seven times 0.1
+        ({"budget": "1", "most_periods": 5}, 49),
+        ({"budget": "0.4", "most_periods": 5}, 1),
+        ({"budget": "0.1", "protects": "user-week"}, 49),
+        ({"budget": "0.2", "protects": "user-week", "most_periods": 3}, 49),
+        ({"budget": "0.19", "protects": "user-week", "most_periods": 3}, 0),
+        ({}, 49),
+    ],
+)
+def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
+    """At the level of the last one, as far as the budget goes and the year lasts; the next ones keep to it."""
+    log = in_weeks(periods=52, **declared)
+    for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
+        log.add(of_users("ab"), period=week).release("r", level=level)
+    assert log.progress()["periods"].endswith(f"; {left} left")
+    for more in range(min(left, 8) + (left < 8)):
+        series = log.add(of_users("ab"), period=f"2026-W{20 + more}")
+        if more < left:
+            series.release("r", level="0.1")
+        else:
+            with pytest.raises(BudgetExceededError):
+                series.release("r", level="0.1")
+
+
+def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
+    """What is known of everybody is per person: the sum of all periods, and of all else."""
+    log = in_weeks(most_periods=2, periods=10)
+    for week, level in LEVELS.items():
+        log.add(of_users("ab"), period=week).release("r", level=level)
+    other = sh.create(
+        log.store, of_users("ab"), name="other", unit="user", key="key", max_keys=1, domain=sh.Integers(50)
+    )
+    other.release("r", level="1")
+    rows = log.store.ledger().rows_by_key("scope", named=True)
+    assert rows["everybody"][0]["level"] == "1.55"
+    assert {row["population"]: row["level"] for row in rows["population"]} == {"log": "0.55", "default": "1"}

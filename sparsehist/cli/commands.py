@@ -14,7 +14,7 @@ from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
-from sparsehist.report.parameter_rows import declaration_rows, release_rows
+from sparsehist.report.parameter_rows import declaration_rows, periodic_rows, release_rows
 from sparsehist.series.metadata import read_metadata
 from sparsehist.series.release import check_estimates, check_target, refuse_to_replace
 
@@ -316,8 +316,6 @@ def show_store(store: Path, *, wait: float) -> Answer:
         shown.append(rows_table(used) if used else "  no releases yet")
     told = []
     for made, row in periodic:  # one for all its periods
-        from sparsehist.cli.running_work import periodic_rows
-
         told.append({"name": made.name, "declaration": made.rule.as_json(), "progress": row, "added": made.added()})
         shown += [f"[bold]{made.name}[/], a log in {made.rule.what}s", parameters_table(periodic_rows(made, row))]
     return Answer({"store": str(store), "series": listed, "periodic": told}, shown)

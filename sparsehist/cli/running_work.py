@@ -10,7 +10,7 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import check_place, files, opening, unit_columns
 from sparsehist.cli.tables import escape, parameters_table
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.report.parameter_rows import declaration_rows
+from sparsehist.report.parameter_rows import declaration_rows, periodic_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,15 +63,6 @@ def declare_periodic(store: Path, *, unit: list[str], period: str, **declared: A
         f"  {escape(f'sparsehist append {store} --series {made.name} --period {named} --input log.parquet')}",
     ]
     return Answer(data, shown)
-
-
-def periodic_rows(made: sh.PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The public parameters of a log in periods, and what it has cost."""
-    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
-    if row["releases"]:
-        shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
-        shown += [("spent per user", f"{row['currency']} {row['level']}")]
-    return shown
 
 
 def append_period(

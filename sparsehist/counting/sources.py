@@ -213,7 +213,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
         NotFoundError: If no file has that name.
         DataError: If a file cannot be read, or the files disagree on a column.
     """
-    log = _open(source, columns)
+    log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
         in_folders = any(f"{missing[0]}=" in part for file in log.files for part in Path(file).parts[:-1])
@@ -245,8 +245,6 @@ def _columns_of(log: Log, columns: Sequence[str]) -> str:
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:
-    if isinstance(source, Log):
-        return source
     files = source_files(source)
     if files:
         return _open_files(files, columns, source if isinstance(source, Files) else Files(files))

@@ -17,7 +17,7 @@ _LARGEST = 10**6
 
 
 @dataclass(frozen=True)
-class Span:
+class Period:
     """One period.
 
     Attributes:
@@ -60,7 +60,7 @@ class Span:
         return value.is_between(pl.lit(self.first), pl.lit(self.last)).fill_null(value=False)
 
 
-def span_of(period: str, named: str | date | int) -> Span:
+def span_of(period: str, named: str | date | int) -> Period:
     """The period of a name, or the one that a day is in.
 
     Args:
@@ -80,25 +80,25 @@ def span_of(period: str, named: str | date | int) -> Span:
     return found
 
 
-def _steps(steps: int, named: object) -> Span | None:
+def _steps(steps: int, named: object) -> Period | None:
     number = int(named) if isinstance(named, str) and named.isdecimal() else named
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST:
         return None
-    return Span(str(number), (number - 1) * steps + 1, number * steps)
+    return Period(str(number), (number - 1) * steps + 1, number * steps)
 
 
-def _days(period: str, named: object) -> Span | None:
+def _days(period: str, named: object) -> Period | None:
     day = _day(period, named)
     if day is None:
         return None
     if period == "day":
-        return Span(day.isoformat(), day, day)
+        return Period(day.isoformat(), day, day)
     if period == "week":
         year, week, weekday = day.isocalendar()
         monday = day - timedelta(weekday - 1)
-        return Span(f"{year}-W{week:02}", monday, monday + timedelta(6))
+        return Period(f"{year}-W{week:02}", monday, monday + timedelta(6))
     last = monthrange(day.year, day.month)[1]
-    return Span(f"{day:%Y-%m}", day.replace(day=1), day.replace(day=last))
+    return Period(f"{day:%Y-%m}", day.replace(day=1), day.replace(day=last))
 
 
 def _day(period: str, named: object) -> date | None:

@@ -18,13 +18,13 @@ from sparsehist.ledger.budgets import budget as budget_of
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import USER, Periods
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
-from sparsehist.periods.calendar import Span, span_of
+from sparsehist.periods.calendar import Period, span_of
 from sparsehist.periods.most_periods import UNITS, FirstPeriods, periods_of
 from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import Asked, check_source, counted_into, resting_on
+from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
 from sparsehist.series.declaration import Declaration, declaration_of, declare
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
 from sparsehist.series.series_handle import Series
@@ -108,7 +108,7 @@ class PeriodicSeries:
         rule, span = self.rule, span_of(self.rule.period, period)
         checked_choice("on_other_period", on_other_period, ("error", "drop"))
         name = checked_name("series", f"{self.name}_{span.name}")
-        declaration = resting_on(source, replace(self.declaration, name=name, period=span.label, time=time))
+        declaration = counting_of(source, replace(self.declaration, name=name, period=span.label, time=time))
         if rule.most_periods is not None and isinstance(source, Counts):
             raise DeclarationError("most_periods needs to know which units counted before: add the log, not counts")
         with self.store._hold(wait or None) as state:
@@ -118,7 +118,7 @@ class PeriodicSeries:
         if time is not None:
             source = _rows_of(span, source, declaration, time, on_other_period)
         return counted_into(
-            self.store, Asked(source, declaration, "reuse", accept_changed_source=False, who=who), progress=progress,
+            self.store, NewLog(source, declaration, "reuse", accept_changed_source=False, who=who), progress=progress,
             wait=wait, bound=None if rule.most_periods is None else FirstPeriods(self.name, rule.most_periods),
             engine=engine, memory_limit=memory_limit, threads=threads,
         )  # fmt: skip
@@ -360,7 +360,7 @@ def _declaration(state: State, name: str, rule: Periods) -> Declaration:
     )  # fmt: skip
 
 
-def _rows_of(span: Span, source: object, declaration: Declaration, time: str, on_other: Choice) -> Log:
+def _rows_of(span: Period, source: object, declaration: Declaration, time: str, on_other: Choice) -> Log:
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
     if isinstance(source, Counts):
         raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")

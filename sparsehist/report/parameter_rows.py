@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparsehist.series.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
     from sparsehist.domain import Domain
+    from sparsehist.periods.periodic_series import PeriodicSeries
     from sparsehist.series.declaration import Declaration
 
 
@@ -24,11 +25,21 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
         ("noise", declared.noise),
         ("cap", declared.cap_text or "none"),
         *([("steps", f"{declared.steps:,}")] if declared.steps else []),
+        *([("period", declared.period)] if declared.period else []),
         ("population", declared.population),
         ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
         *([("guarantee", declared.rests_on)] if declared.rests_on else []),
         *([("chosen by looking", declared.chosen_by_looking)] if declared.chosen_by_looking else []),
     ]
+
+
+def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The public parameters of a log in periods, and what it has cost."""
+    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
+    if row["releases"]:
+        shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
+        shown += [("spent per user", f"{row['currency']} {row['level']}")]
+    return shown
 
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:

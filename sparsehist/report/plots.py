@@ -103,8 +103,8 @@ def plot_largest(release: Release, most: int, confidence: float) -> Any:
     drawn = rows.select("low", "value", "high").with_columns(key=pl.Series(labels, dtype=pl.String))
     key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
     base = alt.Chart(alt.InlineData(values=drawn.to_dicts())).properties(width=460, height=18 * max(len(labels), 1))
-    spans = base.mark_rule(strokeWidth=2, color=_COLOURS[2]).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
-    dots = base.mark_point(filled=True, size=45, color=_COLOURS[2], opacity=1).encode(y=key, x="value:Q")
+    spans = base.mark_rule(strokeWidth=2, color=COLOURS[2]).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
+    dots = base.mark_point(filled=True, size=45, color=COLOURS[2], opacity=1).encode(y=key, x="value:Q")
     return (spans + dots).properties(background="#ffffff", title=f"The largest rows of {release.name}")
 
 

@@ -170,7 +170,7 @@ def create(
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_choice("accept_changed_source", accept_changed_source, (False, True))
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    asked = Asked(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
+    asked = NewLog(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
     return counted_into(
         home, asked, progress=progress, anchor=anchor, wait=wait, engine=engine, memory_limit=memory_limit,
         threads=threads,
@@ -205,7 +205,7 @@ class UnitBound(Protocol):
 
 def counted_into(
     home: Store,
-    asked: Asked,
+    asked: NewLog,
     *,
     progress: Progress = None,
     anchor: str | os.PathLike[str] | None = None,
@@ -264,7 +264,7 @@ def counted_into(
 
 def _counted(
     home: Store,
-    asked: Asked,
+    asked: NewLog,
     written: Path,
     bound: UnitBound | None,
     report: Callable[[str], None],
@@ -317,7 +317,7 @@ def _check(state: State, declared: Declaration) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Asked:
+class NewLog:
     """What a caller wants: a new series, or one that is the same."""
 
     source: object
@@ -379,7 +379,7 @@ def _new_series(
     return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who)
 
 
-def _reused(store: Store, record: SeriesRecord, asked: Asked, wait: float) -> Series:
+def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> Series:
     """The series that exists, if it is what was asked for."""
     known = declaration_of(record)
     name = f"{store!r} has a series {known.name!r} already"

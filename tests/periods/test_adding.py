@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import runpy
 import threading
 from datetime import date, datetime
 from pathlib import Path
@@ -284,3 +286,14 @@ def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: i
         log.add(of_users(USERS), period=WEEKS[0])
     if most_periods is None:
         log.add(of_users(USERS), period=WEEKS[1])
+
+
+def test_the_example_of_a_download_log_runs(tmp_path: Path) -> None:
+    """Files as that log has them, missing values and all: running counts beside a series for each day."""
+    for day, n in ((1, 100), (2, 400)):
+        rows = {"date": [f"2014-05-0{day}"] * n, "package": ["sh"] * (n - 1) + ["NA"], "ip_id": range(n)}
+        (tmp_path / f"2014-05-0{day}.csv.gz").write_bytes(gzip.compress(pl.DataFrame(rows).write_csv().encode()))
+    example = Path(__file__).parents[2] / "docs" / "examples" / "cran_days.py"
+    found = runpy.run_path(str(example))["table"](tmp_path, seed=1)
+    assert found["date"].to_list() == ["2014-05-01", "2014-05-02"]
+    assert found.select("keys_running", "keys_daily", "std_daily").rows() == [(0, 0, 10.0), (1, 1, 10.0)]

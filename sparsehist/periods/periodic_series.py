@@ -216,7 +216,7 @@ def create_periodic(
     store: str | os.PathLike[str] | Store,
     *,
     name: str,
-    unit: str | Sequence[str],
+    unit: str | Sequence[str] | None,
     key: str | Sequence[str],
     max_keys: int,
     domain: Domain | str,
@@ -240,7 +240,7 @@ def create_periodic(
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
         name: Of all periods together and of their population; their series are called `name_2026w12` and the like.
-        unit: Column of the privacy unit, or several that are it together.
+        unit: Column of the privacy unit, or several that are it together; None where all periods come as `Counts`.
         key: Column of the key, or several for a product domain.
         max_keys: Keys a unit may count towards in each period.
         domain: All keys that could occur, or its text.

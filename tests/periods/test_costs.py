@@ -28,20 +28,39 @@ def first_periods(history: frozenset[int], most: int | None) -> set[int]:
     return set(sorted(history)[:most])
 
 
-def counting(most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None) -> dict[str, set[str]]:
-    """Who counts where, with one unit for every history; one of them in one period less, or without a row at all."""
+def counting(
+    most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
+) -> dict[str, set[str]]:
+    """Who counts where, with one unit for every history; one of them in one period less, or without a row at all.
+
+    A period may be dropped before the last one is added.
+    """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):
         there = [i for i, history in enumerate(HISTORIES) if place in history and (i, place) != gone and i != erased]
+        if dropped is not None and place == len(ORDER) - 1:
+            log.store.drop(log.series(ORDER[dropped]).name)
         log.add(of_users([f"u{i}" for i in there]), period=week)
     return who_counts(log)
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
     """The sum of the levels of the periods in which two logs differ; only a unit's own counting may."""
-    differing = {week: one[week] ^ other[week] for week in ORDER}
+    differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
+
+
+@pytest.mark.parametrize(("most", "dropped"), [(1, 0), (1, 1), (2, 1)])
+def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
+    """What is left differs in two periods at most, and no unit counts in more than it may."""
+    whole = counting(most, dropped=dropped)
+    for i, history in enumerate(HISTORIES):
+        assert sum(f"u{i}" in units for units in whole.values()) <= most
+        for place in history:
+            other = counting(most, gone=(i, place), dropped=dropped)
+            assert changes(whole, other, i) <= sum(sorted(map(Fraction, LEVELS.values()))[-2:])
+            assert sum(whole[week] != other[week] for week in whole) <= 2
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])

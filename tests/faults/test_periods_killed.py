@@ -1,0 +1,63 @@
+"""A log in periods, killed at random instants."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import sparsehist as sh
+from tests.faults.periods_scenario import MOST, WEEKS, of_week
+from tests.faults.test_running_killed import ROOT, places, published
+from tests.periods.logs import who_counts
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("kills", [60])
+def test_a_log_in_periods_is_killed_at_random_instants(tmp_path: Path, kills: int) -> None:
+    """A period counts in full or not at all, nobody in more than may be, and what left stays as it left."""
+    rng, outcomes = random.Random(11), Counter()
+    store, out = places(tmp_path / "run")
+    for number in range(kills):
+        command = [sys.executable, "-B", "-m", "tests.faults.periods_scenario", str(store), str(out)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            try:
+                process.wait(rng.uniform(0.2, 2.5))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        assert process.returncode in (0, -signal.SIGKILL)
+        outcomes["killed" if process.returncode else "through"] += 1
+        if store.exists():
+            outcomes["periods"] += check(store, out)
+        if not process.returncode:
+            store, out = places(tmp_path / f"run{number}")
+    assert outcomes["killed"] > 0.8 * kills, outcomes
+
+
+def check(store: Path, out: Path) -> int:
+    """Who counts is what first come, first kept says of the periods that are there."""
+    try:
+        log = sh.open_periodic(store, "weeks")
+    except sh.errors.NotFoundError:
+        return 0
+    added = log.added()
+    assert added == WEEKS[: len(added)]
+    times: Counter[int] = Counter()
+    for place, (week, units) in enumerate(who_counts(log).items()):
+        assert week == WEEKS[place]
+        wanted = {user for user in of_week(place)["user"].unique() if times[user] < MOST}
+        assert units == wanted
+        times.update(wanted)
+    for week, released in published(out).items():
+        assert log.series(week).release("public").frame.equals(released.frame), f"{week} was drawn twice"
+    with log.store._hold() as state:
+        state.verify()
+    return len(added)

@@ -23,17 +23,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import SALT_BYTES, CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NotFoundError, present
-from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import create
+from sparsehist.series.creation import check_source, create
 from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
@@ -235,11 +234,7 @@ def _profile(
     **counted: Any,
 ) -> pl.DataFrame:
     """Each unit with its classes, by distinct keys and by keys among the largest; units without any are left out."""
-    if isinstance(source, Query) and not isinstance(source, CheckedQuery):
-        check_query(
-            source.sql, unit=present(first.unit), key=first.key, connection=source.connection,
-            parameters=source.parameters, public_tables=source.public_tables,
-        )  # fmt: skip
+    check_source(source, first)
     with ExitStack() as spills:
         with home._hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))

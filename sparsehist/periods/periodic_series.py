@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from sparsehist.counting.contract import Choice, Counts, Query
+from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.domain import Domain
@@ -364,8 +364,7 @@ def _rows_of(span: Period, source: object, declaration: Declaration, time: str, 
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
     if isinstance(source, Counts):
         raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
-    if isinstance(source, Query):
-        check_source(source, declaration)
+    check_source(source, declaration)
     unit = declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key, time))
     log = open_log(source, [*columns])

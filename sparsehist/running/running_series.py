@@ -10,11 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
-from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Query
+from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
-from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
@@ -24,6 +23,7 @@ from sparsehist.running.appending import Day, added
 from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
+from sparsehist.series.creation import check_source
 from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
@@ -119,11 +119,7 @@ class RunningSeries(StoredSeries):
             with self._hold(wait) as (state, record):
                 self._check_is_next(state, record, step)
                 spill = spills.enter_context(spill_directory(state.spill))
-            if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
-                check_query(
-                    source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
-                    parameters=source.parameters, public_tables=source.public_tables,
-                )  # fmt: skip
+            check_source(source, declaration)
             # The store is not held meanwhile: others may release.
             pairs = list_pairs(
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,

@@ -239,8 +239,7 @@ def counted_into(
                     spill = spills.enter_context(spill_directory(state.spill))
             if record is not None:
                 return _reused(home, record, asked, wait)
-            if isinstance(asked.source, Query):
-                check_source(asked.source, declaration)
+            check_source(asked.source, declaration)
             # The store is not held meanwhile: others may release.
             written = spill / "series"
             new = _counted(home, asked, written, bound, report, durable=state.durable, **how)
@@ -301,12 +300,12 @@ def _counted(
     return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
 
 
-def check_source(query: Query, declaration: Declaration) -> None:
+def check_source(source: object, declaration: Declaration) -> None:
     """Refuse a query that does not keep units apart, unless it was checked or declared to go unchecked."""
-    if not isinstance(query, CheckedQuery) and not declaration.unverified:
+    if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
         check_query(
-            query.sql, unit=declaration.unit or (), key=declaration.key, connection=query.connection,
-            parameters=query.parameters, public_tables=query.public_tables,
+            source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
+            parameters=source.parameters, public_tables=source.public_tables,
         )  # fmt: skip
 
 

@@ -336,7 +336,7 @@ class faulty:  # noqa: N801  reads as the word it is
 
     def __enter__(self) -> None:
         @contextmanager
-        def dies_after(_: State) -> Iterator[None]:
+        def dies_after(_: State, *__: object) -> Iterator[None]:
             yield
             raise DiedError
 

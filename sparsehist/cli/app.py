@@ -10,7 +10,16 @@ from cyclopts import App, Parameter
 from sparsehist import __version__
 from sparsehist.cli import ledger_commands, plan_command, running_commands, signature_commands
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import Anchor, Bounding, MostKeys, SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import (
+    Anchor,
+    Bounding,
+    ChosenByLooking,
+    MostKeys,
+    SeriesName,
+    StorePath,
+    Wait,
+    Who,
+)
 from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
@@ -133,13 +142,7 @@ def create(
             "exits with 5 if they are not."
         ),
     ] = "error",
-    chosen_by_looking: Annotated[
-        str | None,
-        Parameter(
-            help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee "
-            "covers them, and ledger, releases and report say so."
-        ),
-    ] = None,
+    chosen_by_looking: ChosenByLooking = None,
     accept_changed_source: Annotated[
         bool,
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import ChosenByLooking, SeriesName, StorePath, Wait, Who
 
 
 def create_running(
@@ -22,6 +22,7 @@ def create_running(
     steps: Annotated[int, Parameter(help="How many steps there will be at most, days of a year say.")] = 365,
     cap: Annotated[str | None, Parameter(help="Refuse releases beyond this level, exact.")] = None,
     population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    chosen_by_looking: ChosenByLooking = None,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
@@ -40,7 +41,7 @@ def create_running(
 
     return declare_running(
         store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
-        population=population, who=who, wait=wait,
+        population=population, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
     )  # fmt: skip
 
 

@@ -21,6 +21,13 @@ Bounding = Annotated[
 MostKeys = Annotated[
     int | None, Parameter(help="With --bounding share: keys to which a unit is cut; 64 times --max-keys by default.")
 ]
+ChosenByLooking = Annotated[
+    str | None,
+    Parameter(
+        help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee covers "
+        "them, and ledger, releases and report say so."
+    ),
+]
 Anchor = Annotated[
     Path | None,
     Parameter(

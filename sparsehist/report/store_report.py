@@ -255,7 +255,7 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
 def _bias(met: dict[str, int], bounded: float) -> list[tuple[str, str]]:
     """By how much bounding moved the counts together; a line that says so where nobody noted it."""
     if not met:
-        return [("bias of bounding", "not known: bounded elsewhere")]
+        return [("bias of bounding", "not known: bounded elsewhere, or by an engine that does not tell")]
     pairs = met["pairs"]
     return [
         ("sum of all counts without a bound", f"{pairs:,}"),

@@ -304,6 +304,7 @@ def create_running(
     on_null: Choice = "error",
     on_outside: Choice = "error",
     unverified: bool = False,
+    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     who: str | None = None,
     wait: float = 0.0,
@@ -327,6 +328,7 @@ def create_running(
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
         unverified: Do not check whether a `Query` keeps units apart.
+        chosen_by_looking: Which choices were made by looking at the log itself, as for `create`.
         if_exists: "error", or "reuse": a series of this name and declaration is returned.
         who: Asks for it, kept in the ledger; the user of the operating system by default.
         wait: Seconds to wait for a store in use.
@@ -356,6 +358,7 @@ def create_running(
         declare(
             name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise="gaussian", cap=cap,
             population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
+            chosen_by_looking=chosen_by_looking,
         ),
         source=UNCHECKED_SOURCE,
         steps=_checked_steps(steps),

@@ -84,7 +84,7 @@ def store(tmp_path_factory):
     hours.interactive("ad_hoc", level="0.1", accuracy="0.3")
     daily = sh.create_running(
         path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7,
-        population="staff",
+        population="staff", chosen_by_looking="steps",
     )  # fmt: skip
     daily.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
     daily.release("day_one", step=1, level="0.5")
@@ -155,6 +155,7 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
         "budget set | office | epsilon 8 delta 0.000001 | officer | set in advance",
         "series erased | gone | ",
         f"visits | {CHOSEN} | <u>analyst</u> | ",
+        "daily | steps | ",
     ):
         assert any(wanted in row for row in rows), wanted
     assert any("| ex ante" in row and row.startswith("population office") for row in rows)

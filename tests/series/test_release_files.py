@@ -51,6 +51,9 @@ def test_every_ending_holds_the_rows(series, tmp_path, ending):
         run(["release", str(series.store.path), "--series", "visits", "--name", "public", "--out", str(other)]) == 0
     )
     assert other.read_bytes() == target.read_bytes()
+    third = tmp_path / f"z.{ending}"
+    sh.sql(f"RELEASE public FROM visits TO '{third}'", store=series.store)
+    assert third.read_bytes() == target.read_bytes()
     target.write_bytes(b"something else")
     with pytest.raises(sh.errors.InputError, match="is not this release"):
         release.write(target)

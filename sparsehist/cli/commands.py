@@ -303,7 +303,8 @@ def show_store(store: Path, *, wait: float) -> Answer:
     with opening(store, wait) as opened:
         every = [of_any_kind(opened, name) for name in opened.series_names()]
         found = [(series, series._listing()) for series in every if series.declaration.period is None]
-        periodic = _in_periods(opened)
+        logs = [sh.open_periodic(opened, name) for name in in_periods(opened)]
+        periodic = [(made, made.progress()) for made in logs]
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}
         for series, releases in found
@@ -321,12 +322,10 @@ def show_store(store: Path, *, wait: float) -> Answer:
     return Answer({"store": str(store), "series": listed, "periodic": told}, shown)
 
 
-def _in_periods(opened: Store) -> list[tuple[sh.PeriodicSeries, dict[str, Any]]]:
-    """The logs in periods and what they have cost; what they need is imported for them alone."""
+def in_periods(opened: Store) -> list[str]:
+    """Names of the logs in periods; what they need is imported for them alone."""
     with opened._hold() as state:
-        names = [*Ledger.of(state).limits.periods]
-    found = [sh.open_periodic(opened, name) for name in names]
-    return [(made, made.progress()) for made in found]
+        return [*Ledger.of(state).limits.periods]
 
 
 def back_up(store: Path, destination: Path, *, wait: float) -> Answer:

@@ -14,8 +14,9 @@ from sparsehist.cli.shared_options import Bounding, MostKeys, Wait
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from sparsehist.periods.periodic_series import PeriodicSeries
+    from sparsehist.running.running_series import RunningSeries
     from sparsehist.series.planning import Plan
-    from sparsehist.series.store_handle import Store
 
 _SELDOM = 0.0005
 _BY_COUNT = "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
@@ -93,6 +94,7 @@ def plan(
       sparsehist plan --cells 1e9 --max-keys 20 --equal 52 \
           --within 'epsilon_delta(4, 1e-6)'
     """
+    import sparsehist as sh
     from sparsehist.errors import DeclarationError
 
     asked: dict[str, Any] = {"false_keys": false_keys, "threshold": threshold, "delta": delta}
@@ -107,18 +109,20 @@ def plan(
             raise DeclarationError(
                 "a series has its own domain, max_keys and budget: leave out --cells, --domain, --max-keys, --within"
             )
-        from sparsehist.cli.commands import opening
+        from sparsehist.cli.commands import in_periods, opening
 
         with opening(store, wait) as opened:
-            if step is None:
+            if series in in_periods(opened):
+                made = _of_levels(sh.open_periodic(opened, str(series)), "a log in periods", asked)
+            elif step is None:
                 made = opened.series(str(series)).plan(**asked)
             else:
-                made = _of_step(opened, str(series), step, asked | {"what": what})
+                made = _of_levels(
+                    sh.open_running(opened, str(series)), "--step", asked | {"what": what, "step": step}
+                )
     else:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
-        import sparsehist as sh
-
         asked |= {"noise": noise, "bounding": bounding, "most_keys": most_keys}
         domains = domain[0] if domain and len(domain) == 1 else domain
         made = sh.plan(d=_whole(cells), domain=domains, max_keys=max_keys, **asked)
@@ -127,15 +131,14 @@ def plan(
     return Answer(_data(made, plot), _shown(made, plot))
 
 
-def _of_step(opened: Store, series: str, step: int, asked: dict[str, Any]) -> Plan:
+def _of_levels(log: RunningSeries | PeriodicSeries, what: str, asked: dict[str, Any]) -> Plan:
+    """The plan of a log that goes on, which answers no other questions than levels."""
     from sparsehist.errors import DeclarationError
-    from sparsehist.running.running_series import open_running
 
     wrong = [name for name in ("shows", "equal") if name in asked]
     if wrong:
-        raise DeclarationError(f"--{wrong[0]} has no meaning with --step: give levels")
-    given = {name: value for name, value in asked.items() if name != "probability"}
-    return open_running(opened, series).plan(step=step, **given)
+        raise DeclarationError(f"--{wrong[0]} has no meaning with {what}: give levels")
+    return log.plan(**{name: value for name, value in asked.items() if name != "probability"})
 
 
 def _whole(cells: str | None) -> int | None:
@@ -185,6 +188,7 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
         cell = "no" if seldom else f"{round(100 * row['probability'], 1)} %, ± {off} %"
         by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
     refused = [(row["level"], row["refused"]) for row in made.by_level if row["refused"] is not None]
+    levels = [{k: v for k, v in row.items() if not k.startswith("all_per_")} for row in made.by_level]
     heading = (
         "[bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that "
         "probability.\nadds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 "
@@ -192,7 +196,13 @@ def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:
     )
     return [
         heading,
-        rows_table(levels_for_people(made.by_level, without="refused")),
+        rows_table(levels_for_people(levels, without="refused")),
+        *(
+            f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in one "
+            f"period, {row['all_per_user']} for one unit in all"
+            for row in made.by_level
+            if "all_per_user" in row
+        ),
         *([] if compared else (_BY_COUNT, rows_table([*by_count.values()]))),
         *(f"level {level} would be refused: {escape(why)}" for level, why in refused),
         *([f"drawn in {escape(str(plot))}"] if plot is not None else []),

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.commands import check_place, files, opening, unit_columns
+from sparsehist.cli.commands import check_place, files, in_periods, opening, unit_columns
 from sparsehist.cli.tables import escape, parameters_table
-from sparsehist.ledger.ledger import Ledger
 from sparsehist.report.parameter_rows import declaration_rows, periodic_rows
 
 if TYPE_CHECKING:
@@ -86,8 +85,8 @@ def append_period(
 def finish_series(store: Path, series: str, *, who: str | None, wait: float) -> Answer:
     """Erase who counted."""
     check_place(store, wait)
-    with opening(store, wait) as opened, opened._hold() as state:
-        periodic = series in Ledger.of(state).limits.periods
+    with opening(store, wait) as opened:
+        periodic = series in in_periods(opened)
     (sh.open_periodic if periodic else sh.open_running)(store, series, wait=wait).finish(who=who)
     shown = [f"finished the series {series}: who counted is erased, and nothing more can be appended"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -47,6 +47,18 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
     assert "user-week" in sparsehist("ledger", weekly).out
 
 
+def test_a_plan_says_what_a_year_costs(sparsehist, weekly):
+    """Ten weeks at a level: the costliest for a user-week, the sum for a user; other questions have no answer."""
+    words = ("plan", weekly, "--series", "weekly")
+    (row, over) = sparsehist(*words, "--level", "0.5", "--level", "0.6", "--json").json["levels"]
+    assert (row["all_per_period"], row["all_per_user"], row["refused"]) == ("0.5", "5", None)
+    assert "largest level that would fit is 0.5" in over["refused"]
+    assert "rho 0.5 for one unit in one period, 5 for one unit in all" in " ".join(
+        sparsehist(*words, "--level", "0.5").out.split()
+    )
+    assert sparsehist(*words, "--shows", "50").code == 2
+
+
 def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
     """The same log again, another one, no period, both kinds, a budget that is spent."""
     again = ("append", weekly, "--series", "weekly", "--input", "w11.csv")

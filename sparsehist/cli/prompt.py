@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsehist.cli.answer import Answer, print_error, print_shown, was_interrupted
 from sparsehist.cli.tables import rows_table
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError, printable
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError, printable, without_credentials
 from sparsehist.sqlfront.release_tables import releases
 from sparsehist.sqlfront.script import pieces
 from sparsehist.store import is_store
@@ -174,8 +174,15 @@ def _prompt_session(words: Callable[[], Iterable[str]]) -> PromptSession[str]:
     def _(event: Any) -> None:
         event.current_buffer.validate_and_handle()
 
+    class Statements(FileHistory):
+        """Those that hold no credentials are kept."""
+
+        def store_string(self, string: str) -> None:
+            if without_credentials(string) == string:
+                super().store_string(string)
+
     try:
-        history: Any = FileHistory(str(history_file()))
+        history: Any = Statements(str(history_file()))
     except OSError:  # a home that cannot be written
         history = InMemoryHistory()
     session = PromptSession(

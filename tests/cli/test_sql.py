@@ -195,6 +195,7 @@ def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
     ):
         keys.send_text("select 40 +\r2 as\ranswer;\r")
         keys.send_text("nonsense;\r")
+        keys.send_text("create secret s (type s3, secret 'planted');\r")
         keys.send_text("half a line\x03")
         keys.send_text(".help\r.nothing\r\\d\r")
         keys.send_text("release first from visits at level 1;\r")
@@ -213,6 +214,7 @@ def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
     assert "syntax error" in shown.err and "half a line" not in shown.out + shown.err
     history = (here / "state" / "sparsehist" / "history").read_text()
     assert "+answer;" in history
+    assert "planted" not in history
 
 
 def test_the_history_is_nobody_elses(here, monkeypatch):

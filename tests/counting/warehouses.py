@@ -28,6 +28,7 @@ _OF_POSTGRES = {
     pl.Datetime: "timestamp",
     pl.Int16: "smallint",
     pl.Boolean: "boolean",
+    pl.Float64: "double precision",
 }
 _OF_CLICKHOUSE = {
     pl.String: "String",
@@ -112,7 +113,9 @@ def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> 
         pytest.skip(server)
     with psycopg.connect(server, cursor_factory=psycopg.RawCursor) as connection:
         kinds = [
-            f"{quoted(name)} {_OF_POSTGRES.get(dtype.base_type(), 'bigint')}" for name, dtype in log.schema.items()
+            f"{quoted(name)} {_OF_POSTGRES.get(dtype.base_type(), 'bigint')}"
+            + "tz" * bool(getattr(dtype, "time_zone", ""))
+            for name, dtype in log.schema.items()
         ]
         connection.execute(f"create temp table {quoted(table)} ({', '.join(kinds)})")
         with connection.cursor().copy(f"copy {quoted(table)} from stdin") as rows:
@@ -152,7 +155,11 @@ def by_clickhouse(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -
 
 def by_spark(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
     """Run on Spark SQL."""
-    spark.frame(log.with_columns(pl.col(pl.Datetime).dt.replace_time_zone("UTC"))).createOrReplaceTempView(table)
+    without_zone = [
+        name for name, dtype in log.schema.items() if isinstance(dtype, pl.Datetime) and not dtype.time_zone
+    ]
+    log = log.with_columns(pl.col(without_zone).dt.replace_time_zone("UTC"))
+    spark.frame(log).createOrReplaceTempView(table)
     return pl.DataFrame(pl.from_arrow(spark.session().sql(made.sql, args=made.parameters).toArrow()))
 
 

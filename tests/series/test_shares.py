@@ -19,6 +19,7 @@ from sparsehist.histogram import effective_threshold, grid_step, release_dense, 
 from sparsehist.histogram.never_exceeds import first_exceedances
 from sparsehist.noise import Gaussian, Laplace
 from sparsehist.series.declaration import Shares
+from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.stats import (
     assert_consistent,
     assert_detected,
@@ -67,7 +68,7 @@ def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
 def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys):
     """Over units of 1 to 1,000 keys, rounding included; a weight rounded up would add more."""
-    shares = Shares(max_keys, min(1000, 64 * max_keys), norm)
+    shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
         w = weight(keys, shares)
@@ -144,7 +145,42 @@ def _same_law(one: np.ndarray, two: np.ndarray) -> float:
     return min(1.0, 2 * min(two_sample_outcomes(*seen), two_sample_vectors(*values)))
 
 
-@pytest.mark.parametrize("exponent", range(-4, 11, 2))
+PAIRS = 60_000
+FINEST, COARSER = "0.5", "0.2"
+
+
+def _pairs_seen(units_of_both: int, units_of_each: int, seed: int, levels: tuple[str, ...]) -> np.ndarray:
+    """What is seen of pairs of keys that one unit may have both, in all releases, as one number a pair."""
+    key = np.arange(2 * PAIRS)
+    units = [np.arange(2 * PAIRS) + (1 + i) * 10**7 for i in range(2 + units_of_each)]
+    units += [key // 2 + 10**6 * (100 + i) for i in range(units_of_both)]
+    log = pl.DataFrame({"unit": np.concatenate(units), "key": np.tile(key, len(units))})
+    series = series_of(log, max_keys=1, domain=sh.Integers(2 * PAIRS), seed=seed)
+    seen = np.zeros(PAIRS, np.int64)
+    for i, level in enumerate(levels):
+        release = series.release(f"r{i}", level=level, threshold=1.5 + i, max_false_keys=PAIRS)
+        bins = np.zeros(2 * PAIRS, np.int64)
+        bins[release.frame["key"].to_numpy()] = np.floor(release.frame["noisy_count"].to_numpy()) + 2
+        seen = seen * 1000 + bins[0::2] * 30 + bins[1::2]
+    return seen
+
+
+def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
+    looks = [(with_unit, without), (without, with_unit)]
+    return max(excess(*look, epsilon) for look in looks for epsilon in EPSILONS)
+
+
+@pytest.mark.parametrize("levels", [(FINEST,), (COARSER, FINEST)], ids=["one release", "two releases"])
+def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
+    """No event over both keys, in all releases, tells such a unit better than the finest level may; brute force."""
+    without = _pairs_seen(0, 0, 1, levels)
+    # Twelve looks; 7 deviations are 1.5e-11 in all.
+    assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
+    # The control: the same unit counted whole at both keys.
+    assert _worst_of_pairs(_pairs_seen(0, 1, 3, levels), without) > 7
+
+
+@pytest.mark.parametrize("exponent", range(-4, 11))
 def test_low_bits_of_published_shares_carry_nothing(exponent):
     """Noise alone decides them: the grid divides 1/64, and below 1/64 cells of different counts agree in law."""
     std = 2.0**exponent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -151,3 +152,24 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
         changed = {cell: whole.get(cell, 0) - less.get(cell, 0) for cell in {*whole, *less}}
         assert sum(map(abs, changed.values())) <= 1
         assert min(changed.values()) >= 0
+
+
+@pytest.mark.parametrize("bounding", ["keep", "share"])
+def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
+    """A second derivation: squared distances over published deviations, for units of 1 to 1,000 keys, added up."""
+    log = heavy_log(4000)
+    store = sh.Store(tmp_path / "s")
+    keyed = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    sh.choose_max_keys(store, log, **keyed, level="0.5", largest_keys=50)
+    later = sh.create(store, log, name="s", max_keys=30, bounding=bounding, **keyed).release("r", level="0.1")
+    shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
+
+    def rho(keys: int) -> float:
+        """Of one unit: it moves the keys of the first release, one cell of the table, and the keys of the last."""
+        shares = [math.floor(64 * math.sqrt(min(1, bound / min(keys, 64 * bound)))) / 64 for bound in (5, 30)]
+        first = min(keys, 320) * shares[0] ** 2 / shown.metadata["std"] ** 2
+        last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2
+        return (first + 1 / table.metadata["std"] ** 2 + last / later.metadata["std"] ** 2) / 2
+
+    told = float(store.ledger().filter(scope="population")["level"].item())
+    assert max(map(rho, range(1, 1001))) == pytest.approx(told, rel=1e-9)

@@ -49,13 +49,16 @@ def _published(found: Result) -> str:
     text = words + table(["cells", "ours", "normalised square root"], rows)
     rows = [
         [
-            f"{' × '.join(map(str, row['sizes']))}, up to {row['order']} columns",
+            f"{' × '.join(map(str, row['sizes']))}, order {row['order']}",
             f"{row['ours']:.3f}",
             f"{row['residual_planner_plus']:.3f}",
         ]
         for row in found["marginals"]
     ]
-    below = table(["prefix sums along the columns of marginals, over the bound", "ours", "ResidualPlanner+"], rows)
+    below = table(
+        ["prefix sums along the columns of all marginals up to an order, over the bound", "ours", "ResidualPlanner+"],
+        rows,
+    )
     return (
         f"{text}\n{below}\nResidualPlanner+ shares residuals among marginals, where ours answers each marginal of "
         "ranges with noise of its own. Of plain marginals both are the same and the best there is.\n"

@@ -258,6 +258,36 @@ def inspect_and_forget(place: Place) -> None:
     shutil.rmtree(place.store)
 
 
+def cleared(place: Place) -> None:
+    """The next command removes what runs left that died while they counted or copied the store."""
+    place.create().release("first")
+
+
+def plant(place: Place) -> None:
+    """What is there is whole; then leave spill with and without a lock, and half a copy of a run that is killed."""
+    assert forked(lambda: inspect(place)) == 0
+
+    def half_a_copy() -> None:
+        traced("fsync:signal=SIGKILL:when=6", place.root.parent / "copy.trace")
+        backed_up(place)
+
+    assert forked(half_a_copy) == -signal.SIGKILL
+    assert list(place.root.glob(".kept.*.new"))
+    for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
+        directory = place.store / "tmp" / name
+        (directory / "parts" / "more").mkdir(parents=True)
+        for file in ("a", "parts/b", "parts/more/c"):
+            (directory / file).write_text("user 17")
+    (place.store / "tmp" / "sparsehist-spill-died" / "lock").touch()
+    (place.store / "tmp" / "sparsehist-spill-empty").mkdir()
+
+
+def prepare_clear(place: Place) -> None:
+    """A store with a release, and the remains of dead runs."""
+    assert forked(lambda: prepare(place)) == 0
+    plant(place)
+
+
 def moved(place: Place) -> None:
     """Open a store that was moved."""
     sh.open(place.root / "kept")
@@ -320,6 +350,7 @@ WORK: dict[str, tuple[Step, Step, Step]] = {
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),
     "adopt": (prepare_adopt, adopted, unadopt),
+    "clear": (prepare_clear, cleared, plant),
     "move": (prepare_move, moved, unmove),
     "script": (nothing, script, unscript),
 }
@@ -383,6 +414,7 @@ def attempts(
     injection: Callable[[str, int], str],
     *,
     most: int,
+    all_kinds: list[str],
     once: bool = False,
     report: Counter[str],
 ) -> None:
@@ -391,10 +423,10 @@ def attempts(
     before, work, check = WORK[name]
     assert forked(lambda: before(place)) == 0, f"{name}: not prepared"
     trace = root.parent / f"{name}.trace"
-    done, n, kinds, came_before = 0, 0, list(KINDS), True
+    done, n, kinds, came_before = 0, 0, list(all_kinds), True
     while done < most and (kinds or came_before):
         if not kinds:  # every kind has come to its end: once more from the first call
-            n, kinds, came_before = 0, list(KINDS), False
+            n, kinds, came_before = 0, list(all_kinds), False
         n += 1
         for kind in list(kinds):
             trace.write_text("")
@@ -426,6 +458,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))
     parser.add_argument("--step", choices=[*STEPS, "for ever"])
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS))
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--errors", nargs="*", default=[])
     asked = parser.parse_args()
@@ -440,10 +473,11 @@ def main() -> None:
         share = -(-asked.kills // len(asked.work))
         if share:
             kill = lambda kind, n: f"{kind}:signal=SIGKILL:when={n}"  # noqa: E731
-            attempts(name, asked.place / f"{name}-kill" / "w", kill, most=share, report=report)
+            attempts(name, asked.place / f"{name}-kill" / "w", kill, most=share, all_kinds=asked.kinds, report=report)
         for error in asked.errors:
             fail = lambda kind, n, error=error: f"{kind}:error={error}:when={n}"  # noqa: E731
-            attempts(name, asked.place / f"{name}-{error}" / "w", fail, most=1000, once=True, report=report)
+            place, kinds = asked.place / f"{name}-{error}" / "w", asked.kinds
+            attempts(name, place, fail, most=1000, all_kinds=kinds, once=True, report=report)
         print(json.dumps({"after": name, **report}), flush=True)  # noqa: T201
 
 

@@ -46,6 +46,14 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> 
         assert all(made[kind] >= 20 for kind in ("write", "pwrite64", "fsync", "fdatasync", "rename")), made
 
 
+def test_what_removes_directories_may_be_killed_there(tmp_path: Path) -> None:
+    """Few calls do it, so they are aimed at: a drop, and the next command after runs that died."""
+    kills = max(KILLS // 8, 12)
+    made = campaign(tmp_path, "--kinds", "rmdir", "unlinkat", "--work", "drop", "clear", "--kills", kills)
+    if KILLS >= 1000:
+        assert min(made["rmdir"], made["unlinkat"]) >= 20, made
+
+
 def test_every_call_of_a_release_may_fail(tmp_path: Path) -> None:
     """No space, an input/output error or a quota at any write: our error or none, and no promise is broken."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")

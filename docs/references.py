@@ -86,6 +86,7 @@ def sql() -> str:
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
     said = _arguments(RunningSeries.release) | _arguments(Series.release_workload) | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
+    said |= {"sign": "The private key to sign that file with."}
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
     said = _arguments(create) | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"

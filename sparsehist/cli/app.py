@@ -255,7 +255,7 @@ def release(
     )  # fmt: skip
 
 
-@app.command(sort_key=2)
+@app.command(sort_key=2, usage="Usage: sparsehist check [OPTIONS] [LOG]\n")
 def check(
     log: Annotated[list[str] | None, Parameter(help="Files or quoted globs, as for --input.")] = None,
     /,
@@ -577,7 +577,7 @@ def run(
     )  # fmt: skip
 
 
-@app.command(sort_key=21)
+@app.command(sort_key=21, usage="Usage: sparsehist sql [OPTIONS] [STORE]\n")
 def sql(
     store: Annotated[Path | None, Parameter(help="Directory of the store.")] = None,
     /,

@@ -37,6 +37,7 @@ from sparsehist.privacy.filters import (
     rho_filter,
 )
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.levels import level_or_zero
 
 EX_ANTE, EX_POST = "ex ante", "ex post"
 _NOTHING = Fraction(0)
@@ -284,7 +285,7 @@ def _split(delta: Fraction, route: str, delta_open: Level | None, delta_slack: L
 
 
 def _probability(name: str, value: Level) -> Fraction:
-    exact = _NOTHING if not isinstance(value, str) and value == 0 else as_level(value)
+    exact = level_or_zero(value)
     if exact >= 1:
         raise DeclarationError(f"{name} must be below 1, got {value!r}")
     return exact

@@ -248,11 +248,11 @@ class Ledger:
         """Refuse a budget that cannot charge what its population holds.
 
         Raises:
-            BudgetExceededError: If it cannot; names a route that could.
+            DeclarationError: If it cannot; names a route that could.
         """
         for path in self.of_population(population):
             if budget.filter_for(path.law) is None and (path.dropped is None or path.releases):
-                raise BudgetExceededError(
+                raise DeclarationError(
                     f"a budget of {budget} cannot charge the series {path.series!r} of population {population!r}: "
                     f"{_ways(path.noise, path.law)}"
                 )

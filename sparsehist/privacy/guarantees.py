@@ -23,7 +23,7 @@ from typing import NoReturn
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import gaussian, pure, zcdp
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
-from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.levels import Level, as_level, level_or_zero, level_text
 from sparsehist.privacy.special_functions import erfinv, expit, ndtri
 
 _SMALLEST_EXPONENT = 400
@@ -306,12 +306,10 @@ def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
 
 def _amount(value: Level, name: str) -> Fraction:
     """A level, or 0."""
-    if not isinstance(value, bool) and value in (0, "0"):
-        return Fraction(0)
     try:
-        return as_level(value)
+        return level_or_zero(value)
     except LevelError:
-        raise DeclarationError(f"{name} must be 0, or from 1e-60 to 1e60, got {value!r}") from None
+        raise DeclarationError(f"{name} must be 0, or a number from 1e-60 to 1e60, got {value!r}") from None
 
 
 def _chance(value: Level, name: str, most: Fraction | int) -> Fraction:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -113,12 +114,31 @@ def quotient(one: Fraction, other: Fraction) -> float:
     return one.numerator * other.denominator / (one.denominator * other.numerator)
 
 
-def level_text(level: Fraction) -> str:
-    """Write a level as the shortest exact text: a decimal where one exists, else a fraction.
+def level_or_zero(value: Level) -> Fraction:
+    """Read a level, or 0 however it is written.
+
+    Raises:
+        LevelError: If it is neither.
 
     Example:
-        >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3))
-        ('0.1', '1/3')
+        >>> level_or_zero("0.0"), level_or_zero("1/2")
+        (Fraction(0, 1), Fraction(1, 2))
+    """
+    try:
+        return as_level(value)
+    except LevelError:
+        with suppress(ArithmeticError, ValueError):
+            if not isinstance(value, bool) and Decimal(str(value)) == 0:
+                return Fraction(0)
+        raise
+
+
+def level_text(level: Fraction) -> str:
+    """Write a level exactly: as a decimal of at most 20 places if it is one, else as the shortest other text.
+
+    Example:
+        >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3)), level_text(Fraction("1e-30"))
+        ('0.1', '1/3', '1e-30')
     """
     denominator, twos, fives = level.denominator, 0, 0
     while denominator % 2 == 0:
@@ -126,8 +146,10 @@ def level_text(level: Fraction) -> str:
     while denominator % 5 == 0:
         denominator, fives = denominator // 5, fives + 1
     places = max(twos, fives)
-    if denominator != 1 or places > 20:
+    if denominator != 1:
         return str(level)
+    if places > 20:
+        return min(str(level), f"{level.numerator * 10**places // level.denominator}e-{places}", key=len)
     digits = str(level.numerator * 10**places // level.denominator).rjust(places + 1, "0")
     return digits if places == 0 else f"{digits[:-places]}.{digits[-places:]}"
 

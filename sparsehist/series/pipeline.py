@@ -180,6 +180,17 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
     return [known for known in (coarser, finer) if known is not None]
 
 
+def check_name(held: Held, request: Request) -> None:
+    """Refuse a name that stands for another request.
+
+    Raises:
+        NameTakenError: If it does.
+    """
+    found = _release_named(held, request.name)
+    if found is not None:
+        _check_same(held, request, *found)
+
+
 def _release_named(held: Held, name: str) -> tuple[PathRecord, ReleaseRecord] | None:
     made = held.state.release_named(held.record, name)
     if made is None:

@@ -282,8 +282,7 @@ class Store:
 
         Raises:
             DeclarationError: If it is neither rho nor (epsilon, delta), leaves room for nothing, or is raised or
-                changed without a reason.
-            BudgetExceededError: If its route cannot charge a series that is there; names one that could.
+                changed without a reason, or its route cannot charge a series that is there; names one that could.
 
         Example:
             >>> import sparsehist as sh

@@ -16,11 +16,14 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.errors import (
+    DeclarationError,
+    NameTakenError,
     NotFoundError,
     SparsehistError,
     StatementError,
 )
 from sparsehist.guarantee.plan import Place
+from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.release import check_target
@@ -33,6 +36,7 @@ from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
 
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
 _MADE = frozenset({"CREATE", "DROP"})
+_ASKED = ("threshold", "false_keys", "delta", "workload", "strategy", "step", "what")
 _OF_ROWS = frozenset({"TYPE", "INDEX", "UNIQUE", "SECRET", "SEQUENCE"})
 
 
@@ -130,12 +134,18 @@ class Known:
         lineage: What tables and views were made from.
         store: Directory of the store, which no release is written into.
         in_transaction: Whether a transaction is open.
+        check_name: Refuses a release whose name stands for another request in the store.
+        made: The releases of the script so far, by series and name.
+        dropped: Series the script drops.
     """
 
     series: set[str] | None
     lineage: Lineage = field(default_factory=Lineage)
     store: Path | None = None
     in_transaction: bool = False
+    check_name: Callable[[MakeRelease], None] = lambda _: None
+    made: dict[tuple[str, str], MakeRelease] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
 
 
 def checked(
@@ -225,6 +235,8 @@ def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) ->
             _check_known(piece, head.name, head.place, known)
         if known.series is not None:
             known.series.discard(head.name)
+        known.dropped.add(head.name)
+        known.made = {made: release for made, release in known.made.items() if made[0] != head.name}
     elif isinstance(head, Show):
         _check_show(piece, head, known)
     else:
@@ -261,12 +273,36 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
         at(asked, lambda given=given: requested("any", level=None, **given))  # type: ignore[misc]
     if head.name is not None:
         at("name", lambda: requested(str(head.name), level=None, threshold=None, false_keys=None))
-    if head.workload is not None:
-        at("workload", lambda: _check_workload(str(head.workload)))
-    if head.strategy is not None:
-        at("strategy", lambda: _check_strategy(str(head.strategy)))
-    if head.target is not None:
-        at("target", lambda: check_target("TO", Path(str(head.target)), known.store))
+    checks: dict[str, Callable[[], object]] = {
+        "workload": lambda: _check_workload(str(head.workload)),
+        "strategy": lambda: _check_strategy(str(head.strategy)),
+        "target": lambda: check_target("TO", Path(str(head.target)), known.store),
+        "sign": lambda: _check_key(head),
+    }
+    for asked, check in checks.items():
+        if getattr(head, asked) is not None:
+            at(asked, check)
+    if head.name is not None and not head.only_plan:
+        at("name", lambda: _check_name(head, known))
+
+
+def _check_name(head: MakeRelease, known: Known) -> None:
+    """Refuse a name that stands for another release, in the store or above in the script; what is left out agrees."""
+    if head.series not in known.dropped:
+        known.check_name(head)
+    before = known.made.setdefault((head.series, str(head.name)), head)
+    asked = {name: (getattr(before, name), getattr(head, name)) for name in _ASKED}
+    asked["level"] = (list(map(level_or_goal, before.levels)), list(map(level_or_goal, head.levels)))
+    differing = [name for name, (one, other) in asked.items() if one and other and one != other]
+    if differing:
+        told = " and ".join(differing)
+        raise NameTakenError(f"{head.name} stands above in this script with another {told}: use another name")
+
+
+def _check_key(head: MakeRelease) -> None:
+    if head.target is None:
+        raise DeclarationError("SIGNED BY signs the file that TO names")
+    private_key(str(head.sign))
 
 
 def _check_workload(text: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
-from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError
+from sparsehist.errors import NotFoundError, SparsehistError
 from sparsehist.ledger.ledger import CELLS, Ledger, Spending
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
-from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.metadata import CellMetadata, RunningMetadata
 from sparsehist.series.pipeline import AUTO
@@ -19,6 +19,7 @@ from sparsehist.series.store_handle import Store
 from sparsehist.series.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
+from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import pointed
 from sparsehist.store import is_store
@@ -122,31 +123,22 @@ class DryRun:
 
     def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata, Spending]:
         """The release as it would stand in the store, but for what only drawing tells."""
-        request = requested(
-            str(head.name), level=head.levels[0], threshold=head.threshold, false_keys=head.false_keys,
-            delta=head.delta,
-        )  # fmt: skip
         declaration = series.declaration
+        request: Any = request_of(declaration, head)
         if declaration.steps is None:
-            if head.step is not None:
-                raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
             return cell_release(self._ledger, series.series_id, declaration, request, series.cells)
         from sparsehist.running import running_round
         from sparsehist.running.totals import RUNNING, Totals
 
         if head.step is None:
             raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
-        totals = Totals(head.what or RUNNING, declaration.steps)
-        asked = running_round.at_step(request, head.step, totals.text, declaration.steps)
-        exact = settled(self._ledger, declaration, asked)
+        totals = request.what or Totals(RUNNING, declaration.steps)
+        exact = settled(self._ledger, declaration, replace(request, what=totals))
         metadata = running_round.running_metadata(declaration, exact, series.points.get(totals.workload or "", []))
         return metadata, spending(self._ledger, series.series_id, declaration, totals.path, exact, metadata)
 
     def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Spending]:
-        request = workload_round.requested(
-            series.declaration, str(head.name), head.workload, level=head.levels[0], strategy=head.strategy or "auto",
-            post_processing=None,
-        )  # fmt: skip
+        request: Any = request_of(series.declaration, head)
         workload = request.workload
         if workload is None:
             raise NotFoundError("a release of a workload names it")

@@ -57,6 +57,7 @@ class MakeRelease:
         false_keys: EXPECTING n FALSE KEYS.
         delta: DELTA d.
         target: TO 'file.parquet'.
+        sign: SIGNED BY 'key.pem', the private key of what TO names.
         workload: USING 'prefix(1024)'.
         strategy: STRATEGY 'spectral'.
         step: AT STEP n, of a running series.
@@ -72,6 +73,7 @@ class MakeRelease:
     false_keys: float | None = None
     delta: float | None = None
     target: str | None = None
+    sign: str | None = None
     workload: str | None = None
     strategy: str | None = None
     step: int | None = None

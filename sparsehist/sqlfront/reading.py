@@ -368,7 +368,9 @@ CLAUSES = (
     Clause("AT STEP", "AT STEP n", "step", _step, of_workload=False),
     Clause("COUNTING", "COUNTING 'new'", "what", _text("what is counted such as 'new'"), of_workload=False),
     Clause("TO", "TO 'file.parquet'", "target", _text("a file such as 'public.parquet'")),
+    Clause("SIGNED BY", "SIGNED BY 'key.pem'", "sign", _text("a private key such as 'curator.pem'")),
 )
+_OF_FILES = ("target", "sign")
 _ONE_OF_THESE = ("false_keys", "threshold", "delta")
 
 
@@ -397,8 +399,8 @@ def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only
 def _check(clause: Clause, words: Words, asked: Collection[str], *, of_workload: bool, only_plan: bool) -> None:
     if clause.field in asked:
         raise words.error(f"{clause.words} stands here for the second time")
-    if clause.field == "target" and only_plan:
-        raise words.error("a plan writes nothing: leave TO out")
+    if clause.field in _OF_FILES and only_plan:
+        raise words.error(f"a plan writes nothing: leave {clause.words} out")
     if of_workload and not clause.of_workload:
         raise words.error(f"a workload has no threshold, and all of it is released: leave {clause.words} out")
     if not of_workload and not clause.of_cells:
@@ -415,7 +417,7 @@ def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> 
         if clause.field not in asked
         and (clause.of_workload if of_workload else clause.of_cells)
         and not (chosen and clause.field in _ONE_OF_THESE)
-        and not (only_plan and clause.field == "target")
+        and not (only_plan and clause.field in _OF_FILES)
     )
     return f"expected {', '.join([*left, 'or the end of the statement'])}"
 

@@ -14,13 +14,15 @@ import duckdb
 import polars as pl
 from sqlglot import Token, TokenType, exp, parse_one
 
+from sparsehist.errors import DeclarationError
 from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.pipeline import ANSWER
+from sparsehist.series.pipeline import ANSWER, AUTO, Request
 from sparsehist.series.release import Release
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
-from sparsehist.sqlfront.heads import Show
+from sparsehist.sqlfront.heads import MakeRelease, Show
 from sparsehist.sqlfront.script import is_word, spelled
 from sparsehist.store.statements import statement
 
@@ -72,6 +74,32 @@ def made_before(store: Store, series: str, name: str) -> Release | None:
     if found["workload"].item() is None:
         return any_series(store, series).release(name)
     return store.series(series).release_workload(name)
+
+
+def request_of(declaration: Declaration, head: MakeRelease) -> Request:
+    """What a statement asks of a series.
+
+    Raises:
+        DeclarationError: If a parameter is wrong, or the series has no steps or needs one.
+    """
+    level = head.levels[0] if head.levels else None
+    if head.workload is not None:
+        from sparsehist.series import workload_round
+
+        strategy = head.strategy or AUTO
+        return workload_round.requested(
+            declaration, str(head.name), head.workload, level=level, strategy=strategy, post_processing=None
+        )
+    asked = requested(
+        str(head.name), level=level, threshold=head.threshold, false_keys=head.false_keys, delta=head.delta
+    )
+    if declaration.steps is None:
+        if head.step is not None:
+            raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
+        return asked
+    from sparsehist.running.running_round import at_step
+
+    return at_step(asked, head.step, head.what, declaration.steps)
 
 
 ARRIVING = "release_arriving"

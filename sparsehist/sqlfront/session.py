@@ -18,11 +18,14 @@ from sparsehist.errors import (
     SparsehistError,
     StatementError,
     of_kind,
+    present,
     raise_alone,
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
+from sparsehist.series.declaration import declaration_of
+from sparsehist.series.pipeline import Held, check_name
 from sparsehist.series.release import Release, check_target, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
@@ -148,7 +151,17 @@ class Session:
         if self.store is None:
             return Known(None, self._lineage, in_transaction=self._in_transaction)
         names = set(self.store.series_names()) if is_store(self.store.path) else set()
-        return Known(names, self._lineage, self.store.path, in_transaction=self._in_transaction)
+        return Known(
+            names, self._lineage, self.store.path, in_transaction=self._in_transaction, check_name=self._check_name
+        )
+
+    def _check_name(self, head: MakeRelease) -> None:
+        store = self._existing()
+        if is_store(store.path) and head.series in store.series_names():
+            with store._hold() as state:
+                record = present(state.series(head.series))
+                held = Held(state, record, declaration_of(record))
+                check_name(held, release_tables.request_of(held.declaration, head))
 
     def _existing(self) -> Store:
         if self.store is None:
@@ -228,7 +241,7 @@ class Session:
         written = ""
         if head.target is not None:
             try:
-                release.write(head.target)
+                release.write(head.target, sign=head.sign)
             except SparsehistError as problem:
                 problem.args = (
                     f"{problem}. The release is committed to the store: repeat the statement to write it",

@@ -30,7 +30,7 @@ from sparsehist.store.layout import (
     same_directory,
     store_id_at,
 )
-from sparsehist.store.private_files import disk_errors, read_regular, write_file
+from sparsehist.store.private_files import disk_errors, read_regular, sync_directory, write_file
 from sparsehist.store.state import State
 from sparsehist.store.witnesses import (
     LEDGER_NAME,
@@ -156,6 +156,7 @@ def _remove_leftovers(path: Path, database: Database) -> list[Path]:
         with suppress(OSError):  # a disk that is not there today is looked at on another day
             if place.parent.is_dir():
                 copies += remove_dead_buildings(place)
+                sync_directory(place.parent)  # else a power cut brings back what nobody looks for any more
                 with database.transaction():
                     database.change("forget_copy", place=text)
     found = leftovers(path, database.rows("read_registered_files"))

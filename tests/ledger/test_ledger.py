@@ -84,7 +84,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
     """With the routes that could; a budget that could not charge what is there is refused as well."""
     store.set_budget("default", rho=100)
     store.set_budget("exact", epsilon=1, delta=1e-6)
-    store.set_budget("pure", epsilon=1, delta=0)
+    store.set_budget("pure", epsilon=1, delta="0")
     for population, noise, could in (
         ("default", "poisson", "route='poisson'"),
         ("default", "skellam", "route='renyi'"),
@@ -95,7 +95,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
             a_series(store, noise=noise, population=population)
     assert store.series_names() == []
     a_series(store, noise="skellam", population="free")
-    with pytest.raises(BudgetExceededError, match=r"cannot charge the series 'visits'.*route='renyi'"):
+    with pytest.raises(DeclarationError, match=r"cannot charge the series 'visits'.*route='renyi'"):
         store.set_budget("free", rho=1)
     store.set_budget("free", epsilon=1, delta=1e-6, route="renyi")
 

@@ -16,7 +16,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError, CapExceededError, RefusedError, StoreError
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError, StoreError
 from sparsehist.ledger.ledger import Ledger, Spending, check_release
 from sparsehist.store import NewPath, NewRound, State, committing
 from tests.ledger.ledger_beside import (
@@ -208,7 +208,7 @@ class Beside:
         more = {"delta": "1e-6"} if kind == "epsilon" else {}
         held = [known for known in self.series if known.population == population]
         if kind == "rho" and any(known.family in NO_RHO and (known.released or not known.dropped) for known in held):
-            with pytest.raises(BudgetExceededError, match="cannot charge"):
+            with pytest.raises(DeclarationError, match="cannot charge"):
                 self.store.set_budget(population, **{kind: amount}, reason="a reason")
             return
         self.store.set_budget(population, **{kind: amount}, **more, who="dpo", reason="a reason")

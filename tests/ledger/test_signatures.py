@@ -18,7 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import InputError, NameTakenError, SignatureError, StoreError, StoreRolledBackError
+from sparsehist.errors import (
+    InputError,
+    NameTakenError,
+    SignatureError,
+    StatementError,
+    StoreError,
+    StoreRolledBackError,
+)
 from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import content_digest, encoded, private_key
 from sparsehist.store import LEDGER_NAME
@@ -360,3 +367,20 @@ def test_what_has_no_canonical_form_is_said(tmp_path):
         content_digest(pl.DataFrame({"odd": [[1]]}), {})
     with pytest.raises(InputError, match="JSON"):
         content_digest(pl.DataFrame({"a": [1]}), {"when": date(2024, 1, 1)})
+
+
+def test_sql_signs_what_it_writes(keys, tmp_path, monkeypatch):
+    """SIGNED BY stands with TO; the key is looked at before anything is drawn."""
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    sh.create("store", sh.Counts(COUNTS), name="words", key="word", max_keys=2, domain="strings(max_bytes=9)")
+    begin = "release public from words at level 1 expecting 1 false keys"
+    for wrong, said in (("signed by $key", "TO names"), ("to 'out/a.parquet' signed by 'none.pem'", "no key")):
+        with pytest.raises(StatementError, match=said):
+            sh.sql(f"{begin} {wrong}", store="store", parameters={"key": str(keys[0][0])})
+    assert sh.open("store").series("words").releases().is_empty()
+    for _ in range(2):
+        sh.sql(f"{begin} to 'out/a.parquet' signed by $key", store="store", parameters={"key": str(keys[0][0])})
+    assert len(sh.read("out/a.parquet", verify=keys[0][1])) > 10
+    with pytest.raises(SignatureError):
+        sh.read("out/a.parquet", verify=keys[1][1])

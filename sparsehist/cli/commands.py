@@ -210,7 +210,7 @@ def _release_of_cells(
         return sh.open_running(opened, series).release(name, **running, **asked)
     for option, given in running.items():
         if given is not None:
-            raise DeclarationError(f"--{option} is for running series, and {series} is none")
+            raise DeclarationError(f"--{option} is for running series, and {series} is not one")
     return opened.series(series).release(name, **asked)
 
 
@@ -363,7 +363,7 @@ def confirm(question: str, answer: str) -> None:
         DeclarationError: If there is no terminal, or the answer is another one.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DeclarationError("what is dropped is gone: give --yes to mean it")
+        raise DeclarationError("nothing brings back a dropped series: give --yes to confirm")
     sys.stderr.write(question)
     sys.stderr.flush()
     if sys.stdin.readline().strip() != answer:

@@ -133,7 +133,7 @@ def _told(answer: Answer, *, as_json: bool) -> int:
         raise
     except OSError as problem:
         _discard_output()
-        message = f"the output cannot be written: {os.strerror(problem.errno or 0)}. What the command did stands"
+        message = f"the output cannot be written: {os.strerror(problem.errno or 0)}. What the command did is kept"
         print_error(message, "OutputError", as_json=False)
         return INTERNAL
     return answer.exit_code

@@ -98,7 +98,7 @@ def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
     try:
         digest = hashlib.sha256(encoded(["sparsehist release", FORMAT, metadata]))
     except (TypeError, UnicodeEncodeError):
-        raise_alone(InputError("the metadata of this release hold what JSON does not"))
+        raise_alone(InputError("the metadata of this release hold values that JSON cannot"))
     digest.update(_u64(frame.width))
     for column in frame:
         for part in _column(column):
@@ -289,7 +289,7 @@ def _statement(entry: Mapping[str, Any], previous: str) -> bytes:
     try:
         return encoded(["sparsehist entry", FORMAT, dict(entry), previous])
     except (TypeError, UnicodeEncodeError, RecursionError):
-        raise_alone(SignatureError("it holds what no entry has"))
+        raise_alone(SignatureError("it holds a value that no entry has"))
 
 
 def _chain(store_id: str, entries: int, last: str) -> bytes:
@@ -311,13 +311,13 @@ def _check_signed(statement: bytes, signed: object, keys: Sequence[Ed25519Public
         raise SignatureError("it is not signed")
     trusted = next((key for key in keys if key.public_bytes_raw().hex() == held["key"]), None)
     if trusted is None:
-        raise SignatureError("it is signed by a key that is none of those you trust")
+        raise SignatureError("it is signed by a key that you do not trust")
     from cryptography.exceptions import InvalidSignature
 
     try:
         trusted.verify(bytes.fromhex(held["signature"]), statement)
     except (InvalidSignature, ValueError):
-        raise_alone(SignatureError("it is not what was signed: it was changed after"))
+        raise_alone(SignatureError("it is not what was signed: it was changed since"))
 
 
 def _column(column: pl.Series) -> Iterator[bytes]:

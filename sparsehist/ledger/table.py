@@ -110,8 +110,8 @@ def unit_warning(paths: Sequence[Spent]) -> str | None:
     if len(units) < 2:
         return None
     return (
-        f"units are {', '.join(map(repr, units))}: costs are added as if each were the same people, which holds for "
-        "whoever has one of each only"
+        f"units are {', '.join(map(repr, units))}: costs are added as if each unit were one person, which holds only "
+        "for people who have one of each"
     )
 
 

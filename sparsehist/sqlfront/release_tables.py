@@ -76,6 +76,13 @@ def made_before(store: Store, series: str, name: str) -> Release | None:
     return store.series(series).release_workload(name)
 
 
+def refuse_steps(head: MakeRelease) -> None:
+    """Refuse what only a running series has."""
+    for given, clause in ((head.step, "AT STEP"), (head.what, "COUNTING")):
+        if given is not None:
+            raise DeclarationError(f"{clause} is for running series, and {head.series} is not one")
+
+
 def request_of(declaration: Declaration, head: MakeRelease) -> Request:
     """What a statement asks of a series.
 
@@ -94,8 +101,7 @@ def request_of(declaration: Declaration, head: MakeRelease) -> Request:
         str(head.name), level=level, threshold=head.threshold, false_keys=head.false_keys, delta=head.delta
     )
     if declaration.steps is None:
-        if head.step is not None:
-            raise DeclarationError(f"AT STEP is for running series, and {head.series} is none")
+        refuse_steps(head)
         return asked
     from sparsehist.running.running_round import at_step
 

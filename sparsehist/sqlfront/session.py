@@ -343,9 +343,7 @@ def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:
     """The series of a statement; refuses a step of one that has none."""
     series = any_series(store, head.series)
     if isinstance(series, Series):
-        for given, clause in ((head.step, "AT STEP"), (head.what, "COUNTING")):
-            if given is not None:
-                raise DeclarationError(f"{clause} is for running series, and {head.series} is none")
+        release_tables.refuse_steps(head)
     return series
 
 

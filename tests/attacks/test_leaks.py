@@ -105,6 +105,63 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert not holds_secret(captured.out + captured.err + caplog.text)
 
 
+def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
+    """Running series, shared weights, sessions of queries, reports, signed files, readers and SQL; and who counted."""
+    pytest.importorskip("cryptography")
+    caplog.set_level(logging.DEBUG)
+    store, out = tmp_path / "store", tmp_path / "public"
+    out.mkdir()
+    sh.make_keys(tmp_path / "key.pem")
+    logs = tmp_path / "SECRETfolder"
+    logs.mkdir()
+    planted_log().write_parquet(logs / "SECRETlog.parquet")
+    said: list[object] = []
+    domain = sh.Strings(max_bytes=40)
+    running = sh.create_running(store, name="daily", unit="user_id", key="query", max_keys=2, domain=domain, steps=3)
+    for step in (1, 2):
+        running.append(planted_log(), step=step)
+        said += [running, running.release(f"day_{step}", step=step, level=1)]
+        said[-1].write_parquet(out / f"day_{step}.parquet", sign=tmp_path / "key.pem")
+    with pytest.raises(SparsehistError) as refused:
+        running.append(planted_log().with_columns(user_id=None), step=3)
+    said.append(refused.value)
+    shared = sh.create(store, logs / "SECRETlog.parquet", name="shared", unit="user_id", key="query", max_keys=1,
+                       domain=domain, bounding="share", most_keys=8)  # fmt: skip
+    said += [shared, shared.release("first", level=1)]
+    said[-1].write_parquet(out / "first.parquet", sign=tmp_path / "key.pem")
+    small = sh.Catalogue([f"loud-key-of-some-length-{i}" for i in range(3)])
+    asked = sh.create(store, planted_log(), name="asked", unit="user_id", key="query", max_keys=1, domain=small,
+                      on_outside="drop")  # fmt: skip
+    session = asked.interactive("session", level="0.5", accuracy="0.2")
+    said += [session, session.ask(pl.col("query").str.ends_with("1"))]
+    text = "release again from shared at level 1/2 expecting 1 false keys to $file signed by $key; show ledger"
+    parameters = {"file": str(out / "again.parquet"), "key": str(tmp_path / "key.pem")}
+    said.append(sh.sql(text, store=store, parameters=parameters))
+    (logs / "SECRETlog.parquet").write_bytes(b"SECRET")
+    with pytest.raises(SparsehistError) as refused:
+        sh.create(store, logs / "SECRETlog.parquet", name="broken", unit="user_id", key="query", max_keys=1,
+                  domain=domain)  # fmt: skip
+    said.append(str(refused.value).replace(str(logs / "SECRETlog.parquet"), ""))  # whoever reads it named that file
+    with sh.open_analyst(out, verify=tmp_path / "key.pem.pub") as reader:
+        said += [reader, reader.sql("from ledger"), reader.sql("from shared.first"), reader._settings()]
+        for query in ("select error('no') from shared.first", "select query::int from shared.first"):
+            with pytest.raises(SparsehistError) as refused:
+                reader.sql(query)
+            said.append(refused.value)
+    with sh.open(store) as opened:
+        said += [opened.report(), opened.ledger(), opened.events(), opened.series("shared").releases()]
+    for shown in said:
+        assert not holds_secret(str(shown) + repr(shown)), type(shown)
+    for path in out.iterdir():
+        assert not holds_secret(path.read_bytes()) and not holds_secret(path.name), path
+    running.finish()
+    inside = [path for path in store.rglob("*") if path.is_file()]
+    assert not [path for path in inside if b"SECRETunit" in path.read_bytes()]
+    assert not list((store / "tmp").iterdir())
+    captured = capfd.readouterr()
+    assert not holds_secret(captured.out + captured.err + caplog.text)
+
+
 SECRET = "SECRET-of-the-log"
 BAD = {
     "a cast in a query": lambda _: sh.Query(

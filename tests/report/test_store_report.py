@@ -78,9 +78,10 @@ def store(tmp_path_factory):
     series.raise_cap(3, reason=REASON, who="<i>office</i>")
     hours = sh.create(
         path, pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]}), name="hours", unit="user",
-        key="hour", max_keys=1, domain=sh.Integers(24), population="staff",
+        key="hour", max_keys=2, domain=sh.Integers(24), population="staff",
     )  # fmt: skip
-    hours.release_workload("ranges", sh.Prefix(), level="0.2")
+    with pytest.warns(sh.errors.CountsWarning):
+        hours.release_workload("ranges", sh.Prefix(), level="0.2")
     hours.interactive("ad_hoc", level="0.1", accuracy="0.3")
     daily = sh.create_running(
         path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7,
@@ -122,6 +123,7 @@ def test_it_says_what_was_promised_and_released(store, page):
         assert name in told
     for words in ("ex post", "default and staff", "visitors are no staff", "request refused", "cap raised", "user"):
         assert words in told
+    assert store.series("hours").release_workload("ranges").metadata["counts"] in told
     release = store.series("visits").release("public")
     assert f"{release.metadata['std']:.4g}" in told
     low, value, high = release.intervals().select("low", "noisy_count", "high").row(0)

@@ -227,7 +227,9 @@ def _without_share(
     if poisson is None:
         return epsilon, delta
     if route == POISSON_ROUTE:
-        raise DeclarationError("poisson= sets a share aside beside another route; route='poisson' takes all of the budget")
+        raise DeclarationError(
+            "poisson= sets a share aside beside another route; route='poisson' takes all of the budget"
+        )
     if not isinstance(poisson, EpsilonDelta):
         raise DeclarationError(f"poisson= must be an EpsilonDelta, got {poisson!r}")
     ours, left = epsilon - poisson.epsilon, delta - poisson.delta

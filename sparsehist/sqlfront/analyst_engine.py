@@ -311,12 +311,15 @@ def serve() -> None:
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def listen() -> None:
-        while True:
-            kind, body = _received(source)
-            if kind == STOP:
-                engine.connection.interrupt()
-            else:
-                asked.put(body.decode())
+        try:
+            while True:
+                kind, body = _received(source)
+                if kind == STOP:
+                    engine.connection.interrupt()
+                else:
+                    asked.put(body.decode())
+        finally:
+            os._exit(1)  # a statement that is itself too large would wait for ever
 
     threading.Thread(target=listen, daemon=True).start()
     while True:

@@ -106,7 +106,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Running series, shared weights, sessions of queries, reports, signed files, readers and SQL; and who counted."""
+    """Running series, shared weights, sessions of queries, reports, signed files, readers, SQL; who counted."""
     pytest.importorskip("cryptography")
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import numbers
-from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -125,12 +124,10 @@ def level_or_zero(value: Level) -> Fraction:
         (Fraction(0, 1), Fraction(1, 2))
     """
     try:
-        return as_level(value)
-    except LevelError:
-        with suppress(ArithmeticError, ValueError):
-            if not isinstance(value, bool) and Decimal(str(value)) == 0:
-                return Fraction(0)
-        raise
+        is_zero = not isinstance(value, bool) and Decimal(str(value)) == 0
+    except (ArithmeticError, ValueError):  # a fraction, or no number
+        is_zero = False
+    return Fraction(0) if is_zero else as_level(value)
 
 
 def level_text(level: Fraction) -> str:

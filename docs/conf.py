@@ -24,8 +24,9 @@ exclude_patterns = [".*", "build", "docs/templates"]
 templates_path = ["templates"]
 
 myst_heading_anchors = 4
+smartquotes = False  # they turn --option into a dash
 default_role = "code"  # docstrings have names in single backticks
-autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True, "imported-members": True}
 autodoc_typehints_format = "short"
 _ALIASES = "AnswerArray BoolArray Choice Engine FloatArray IntArray Level NoiseArray NoiseChoice Progress"
 autodoc_type_aliases = {name: name for name in _ALIASES.split()}

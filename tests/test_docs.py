@@ -77,6 +77,9 @@ def test_every_page_is_linked_from_readme():
     """The table of README leads to every page."""
     linked = set(re.findall(r"\]\(([^)#]+)", _text(README)))
     assert {f"docs/{page.name}" for page in PAGES} <= linked
+    assert {str(page.relative_to(CHECKOUT)) for page in (CHECKOUT / "docs" / "notebooks").glob("*.ipynb")} <= linked
+    how_to = _text(README).partition("## How to")[2].partition("\n## ")[0]
+    assert len(set(re.findall(r"\]\(docs/\w+\.md\)", how_to))) >= 10
 
 
 def test_links_and_paths_exist():

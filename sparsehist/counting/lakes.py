@@ -78,11 +78,14 @@ def listed(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[st
 
     Raises:
         NotFoundError: If there are none.
-        DeclarationError: If it is a pattern of a web server, which lists nothing, or names a user, which is not sent.
+        DeclarationError: If it is a pattern of a web server, which lists nothing, or holds a user and a password.
     """
+    user, at, _ = url.split("/")[2].rpartition("@")
+    if at and (_is_on_web(url) or ":" in user):
+        raise DeclarationError(
+            f"{bare(url)!r}: a user and a password in a URL are not sent: take a signed URL, or storage_options="
+        )
     if _is_on_web(url):
-        if "@" in url.split("/")[2]:
-            raise DeclarationError(f"{bare(url)!r}: a user and a password in a URL are not sent: take a signed URL")
         if _MAGIC.search(re.split(r"[?#]", url)[0]):
             raise DeclarationError(f"{bare(url)!r}: a web server lists no files: name each of them")
         return [url]

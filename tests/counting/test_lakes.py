@@ -262,6 +262,7 @@ def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: P
         *(sh.Files(f"s3://lake/{path}", storage_options=s3) for path in ("none.parquet", "a.txt", "none.jsonl")),
         *(sh.Files(f"s3://lake/{path}", storage_options=refused) for path in ("*.parquet", "a.parquet")),
         *(sh.Files(f"{kind}:s3://lake/none", storage_options=s3) for kind in ("delta", "iceberg")),
+        sh.Files(f"s3://{SECRETS[0]}:{SECRETS[1]}@lake/a.parquet", storage_options=s3),
         sh.Files("s3://lake/a.csv", delimiter=",", storage_options={**s3, SECRETS[0]: SECRETS[1]}),
         signed,
         signed.replace(".parquet", ".txt"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+from sparsehist import series
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
@@ -57,6 +58,10 @@ class PeriodicSeries:
             f"PeriodicSeries({self.name!r}, {self.rule.periods} {self.rule.what}s, protects={self.rule.protects!r}, "
             f"domain={self.declaration.domain.describe()}, in {self.store!r})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: declaration, and what all periods have cost."""
+        return series.in_notebook(self)
 
     @property
     def name(self) -> str:

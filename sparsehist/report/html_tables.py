@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sparsehist.errors import SparsehistError, printable
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import for_people, ledger_rows
+from sparsehist.periods.periodic_series import PeriodicSeries
 from sparsehist.report.parameter_rows import declaration_rows, keys_text, release_rows
 from sparsehist.series.declaration import declaration_of
 from sparsehist.series.metadata import read_metadata
@@ -117,6 +118,12 @@ def _series(state: State) -> list[tuple[object, ...]]:
 def _(value: StoredSeries) -> Iterator[str]:
     yield html_table(f"Series {value.name}", _ABOUT, declaration_rows(value.declaration))
     yield _of_dicts("Its releases", value._listing())
+
+
+@_tables.register
+def _(value: PeriodicSeries) -> Iterator[str]:
+    yield html_table(f"Periods of {value.name}", _ABOUT, declaration_rows(value.declaration))
+    yield _of_dicts("What they cost", for_people([value.progress()]))
 
 
 @_tables.register

@@ -241,12 +241,15 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
     budget = details.get("route") and " ".join(
         f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name) not in (None, "0")
     )
+    periods = (
+        details.get("protects") and f"{details['periods']} of {details['period']}, protects {details['protects']}"
+    )
     return {
         "when": happened.strftime("%Y-%m-%d %H:%M"),
         "who": event["who"],
         "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
         "about": about + (f", {event['release']}" if event["release"] else ""),
-        "to": event["level"] or budget or "",
+        "to": event["level"] or budget or periods or "",
         "chosen": details.get("chosen_by_looking", ""),
         "why": event["reason"] or details.get("because", ""),
     }

@@ -42,7 +42,11 @@ def _shown(store):
         ledger = Ledger.of(state)
     workloads = [hours.release_workload(name) for name in ("prefixes", "ranges")]
     running = sh.open_running(store, "daily")
-    return [store, visits, running, visits.release("public"), *workloads, visits.plan(["0.1"]), ledger]
+    weekly = sh.create_periodic(
+        ":memory:", name="weeks", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60)
+    )
+    weekly.add(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), period="2026-W01")
+    return [store, visits, running, weekly, visits.release("public"), *workloads, visits.plan(["0.1"]), ledger]
 
 
 def test_what_notebooks_show_is_escaped_and_public(store):

@@ -100,9 +100,19 @@ def store(tmp_path_factory):
     sh.create(path, log, name="found", domain=sh.Open(delta="1e-7"), **declared).release("keys", level="0.1")
     sh.create(path, log, name="gone", domain=sh.Strings(max_bytes=60), **declared).release("was", level="0.1")
     opened.drop("gone", reason="the study is over")
+    weekly = sh.create_periodic(
+        path, name="weeks", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60), protects="user-week",
+        budget=sh.EpsilonDelta(2, 1e-6),
+    )  # fmt: skip
+    for week in ("2026-W01", "2026-W02"):
+        weekly.add(log.head(3000), period=week).release("public", level="0.02")
     opened.declare_disjoint(["default", "staff"], reason="visitors are no staff")
-    for other in ("default", "staff"):
-        opened.declare_disjoint([other, "office"], reason="the office is elsewhere")
+    for pair in (
+        ["default", "office"],
+        ["staff", "office"],
+        *(["weeks", one] for one in ("default", "office", "staff")),
+    ):
+        opened.declare_disjoint(pair, reason="the office is elsewhere")
     with pytest.raises(sh.errors.CapExceededError):
         series.release("finer", level=5)
     return opened
@@ -156,6 +166,7 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
         "fresh | running | 0.3 | gaussian | ",
         "budget set | office | epsilon 8 delta 0.000001 | officer | set in advance",
         "series erased | gone | ",
+        "log cut into periods | weeks | 52 of week, protects user-week | ",
         f"visits | {CHOSEN} | <u>analyst</u> | ",
         "daily | steps | ",
     ):
@@ -163,6 +174,8 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
     assert any("| ex ante" in row and row.startswith("population office") for row in rows)
     assert any("| ex post" in row and row.startswith("visits | default") for row in rows)
     assert "numerical_slack" not in page
+    weeks = ledger["population", "weeks", None]
+    assert f"bears rho 0.02 per user-week (ε {shown(weeks['per_period_epsilon'])})" in page
 
 
 def _rows(page):

@@ -593,6 +593,10 @@ def sql(
         list[Path] | None,
         Parameter(help="With --analyst: public key you trust, which must have signed all of it; may be repeated."),
     ] = None,
+    memory_limit: Annotated[
+        str | None, Parameter(help="With --analyst: what queries may take, such as 4GB; see docs/sql.md.")
+    ] = None,
+    time_limit: Annotated[float | None, Parameter(help="With --analyst: seconds that a query may take.")] = None,
     rows: Rows = 40,
     who: Who = None,
     wait: Wait = 0.0,
@@ -607,7 +611,10 @@ def sql(
     """
     from sparsehist.cli.sql_work import open_prompt
 
-    return open_prompt(store, analyst, verify=verify, rows=rows, who=who, wait=wait)
+    return open_prompt(
+        store, analyst, rows=rows, who=who, wait=wait, verify=verify or None, memory_limit=memory_limit,
+        time_limit=time_limit,
+    )  # fmt: skip
 
 
 @app.command(sort_key=10)

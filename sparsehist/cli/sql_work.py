@@ -57,15 +57,17 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
 
 
 def open_prompt(
-    store: Path | None, analyst: Path | None, *, verify: list[Path] | None, rows: int, who: str | None, wait: float
+    store: Path | None, analyst: Path | None, *, rows: int, who: str | None, wait: float, **of_readers: Any
 ) -> Answer:
-    """Open a prompt, or run what comes on standard input."""
+    """Open a prompt, or run what comes on standard input; `of_readers` are options of `open_analyst`."""
     if (store is None) == (analyst is None):
         raise DeclarationError("name a store, or a directory of published files with --analyst")
     if analyst is not None:
-        return _for_analyst(analyst, verify or None, _checked_rows(rows))
-    if verify:
-        raise DeclarationError("--verify is for published files, named by --analyst")
+        return _for_analyst(analyst, of_readers, _checked_rows(rows))
+    wrong = [name for name, value in of_readers.items() if value is not None]
+    if wrong:
+        option = wrong[0].replace("_", "-")
+        raise DeclarationError(f"--{option} is for published files, named by --analyst")
     with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
         from sparsehist.cli.prompt import WRITING, converse, of_session, tables_of
 
@@ -83,11 +85,11 @@ def open_prompt(
     return Answer({"store": str(store)}, [])
 
 
-def _for_analyst(directory: Path, verify: list[Path] | None, rows: int) -> Answer:
+def _for_analyst(directory: Path, asked: dict[str, Any], rows: int) -> Answer:
     """A prompt, or a script on standard input, on published files."""
     from sparsehist.sqlfront.analyst import open_analyst
 
-    with open_analyst(directory, verify=verify) as session:
+    with open_analyst(directory, **asked) as session:
 
         def run(text: str) -> Answer:
             return described(list(_read_only(session, text, rows)), script=None)
@@ -126,9 +128,18 @@ def _read_only(session: AnalystSession, script: str, rows: int) -> Iterator[Outc
                 problem.args = (pointed(str(problem), script, piece.place),)
                 yield Outcome(piece.number, piece.line, "failed", error=problem)
                 return
-            yield Outcome(piece.number, piece.line, "duckdb", frame.head(rows), more=frame.height > rows)
+            yield Outcome(piece.number, piece.line, "duckdb", _copied(frame.head(rows)), more=frame.height > rows)
     except StatementError as problem:
         yield Outcome(0, 1, "not run", error=problem)
+
+
+def _copied(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows by themselves: a slice would keep the whole results of all statements."""
+    import polars as pl
+
+    if not frame.width:
+        return frame
+    return pl.read_ipc_stream(frame.write_ipc_stream(None, compat_level=pl.CompatLevel.oldest()))
 
 
 def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:

@@ -140,9 +140,9 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
     out = here / "published" / "a.parquet"
     assert sparsehist("release", store, "--series", "visits", "--name", "a", "--level", 1, "--out", out).code == 0
 
-    def reading(text):
+    def reading(text, *options):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        return sparsehist("sql", "--analyst", "published")
+        return sparsehist("sql", "--analyst", "published", *options)
 
     read = reading("select count(*) > 0 as there from visits.a; select level from ledger;")
     assert read.code == 0 and "True" in read.out and "1" in read.out
@@ -151,6 +151,9 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
     assert not (here / "b.csv").exists()
     assert reading("select 'open").code == 2
     assert sparsehist("sql", store, "--analyst", "published").code == 2
+    huge = "select repeat('x', 1500000000)"
+    assert "memory limit of this session" in reading(huge, "--memory-limit", "200MB", "--time-limit", 60).err
+    assert "--time-limit is for published files" in sparsehist("sql", store, "--time-limit", 1).err
 
 
 def test_without_prompt_toolkit_the_prompt_says_how_to_get_it(here, store):

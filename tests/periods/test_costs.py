@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -235,3 +236,44 @@ def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
     rows = log.store.ledger().rows_by_key("scope", named=True)
     assert rows["everybody"][0]["level"] == "1.55"
     assert {row["population"]: row["level"] for row in rows["population"]} == {"log": "0.55", "default": "1"}
+
+
+def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
+    """A workload beside the cells of one week; the budget is held to the sum."""
+    log = in_weeks(protects="user-week", budget="0.3", periods=9)
+    first, second = (log.add(of_users("ab"), period=week) for week in WEEKS[:2])
+    first.release("r", level="0.1")
+    first.release_workload("w", sh.Prefix(), level="0.2")
+    second.release("r", level="0.25")
+    row = log.progress()
+    assert (row["per_period"], row["level"]) == ("0.3 per user-week", "0.55")
+    with pytest.raises(BudgetExceededError):
+        first.release("finer", level="0.11")
+    with pytest.raises(BudgetExceededError):
+        second.release_workload("w", sh.Prefix(), level="0.06")
+    second.release_workload("w", sh.Prefix(), level="0.05")
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
+    """As rho and as epsilon, delta and slack apart: also beside sessions of queries, known as zCDP only."""
+    limits = Limits()
+    limits.periods["log"] = Periods("week", "user", most, 9)
+    for seed in range(20):
+        rng = seeded(500 + seed)
+        paths = []
+        for i in range(5):
+            slack = float(rng.choice([1e-13, 1e-11]))
+            cells = Spent(
+                str(i), f"log_{i}", "log", "gaussian", 1, finest=Fraction(int(rng.integers(1, 60)), 100), releases=1,
+                delta_infinity=float(rng.choice([0.0, 1e-8, 3e-7])), numerical_slack=slack,
+            )  # fmt: skip
+            paths.append(cells)
+            if rng.random() < 0.3:
+                session = replace(cells, path=("interactive", "s", "weights"), finest=Fraction(1, 5))
+                paths.append(replace(session, delta_infinity=0.0))
+        told = Ledger(tuple(paths), limits).cost_of(paths)
+        for some in itertools.combinations(range(5), most):
+            each = total_cost(path.cost for path in paths if int(path.series_id) in some)
+            assert each.rho <= told.rho * (1 + 1e-12) and each.delta_infinity <= told.delta_infinity
+            assert guarantee(each, 1e-5) <= guarantee(told, 1e-5) * (1 + 1e-9)

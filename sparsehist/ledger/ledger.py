@@ -229,8 +229,8 @@ class Ledger:
             )
         if period is None and population in self.limits.periods:
             raise DeclarationError(
-                f"the population {population!r} is that of the periods of {population!r}, whose costs do not simply "
-                "add up: name another population"
+                f"the population {population!r} is that of a log in periods, whose costs do not simply add up: name "
+                "another population"
             )
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
@@ -502,7 +502,9 @@ class Ledger:
             return
         if self._fits_exactly(charges, release, known, cap, others):
             return
-        left = _text(max(charges.limit - self.charged(charges, known.population), _NOTHING))
+        # Of periods, not all that was spent is borne together.
+        apart = known.series_id if known.population in self.limits.periods else None
+        left = _text(max(charges.limit - self.charged(charges, known.population, apart), _NOTHING))
         what = f"requested level {_text(release.level)}"
         if not charges.by_path(known.law):
             if cap is not None and not self._released(release.series_id):

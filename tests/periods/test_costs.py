@@ -10,7 +10,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError
+from sparsehist.errors import BudgetExceededError, DeclarationError
 from sparsehist.ledger.budgets import Limits, budget
 from sparsehist.ledger.ledger import Ledger, Spending, Spent
 from sparsehist.ledger.periods import Periods
@@ -277,3 +277,23 @@ def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> No
             each = total_cost(path.cost for path in paths if int(path.series_id) in some)
             assert each.rho <= told.rho * (1 + 1e-12) and each.delta_infinity <= told.delta_infinity
             assert guarantee(each, 1e-5) <= guarantee(told, 1e-5) * (1 + 1e-9)
+
+
+def test_sql_releases_periods_and_keeps_their_population_apart() -> None:
+    """One row of the ledger there, too; no other series gets into it."""
+    log = in_weeks(protects="user-week", budget="0.3", periods=9)
+    for week in WEEKS[:2]:
+        log.add(of_users("ab"), period=week)
+    said = log.store.sql(
+        "RELEASE r FROM log_2026w10 AT LEVEL 0.1; RELEASE r FROM log_2026w11 AT LEVEL 0.3; SHOW LEDGER;"
+    )
+    assert said.frame["per_period"].to_list() == ["0.3 per user-week", None]
+    assert said.frame["level"].to_list() == ["0.4", "0.4"]
+    with pytest.raises(BudgetExceededError, match=r"remaining rho 0\.3; the largest level that would fit is 0\.3;"):
+        log.store.sql("RELEASE finer FROM log_2026w11 AT LEVEL 0.31")
+    script = (
+        "CREATE SERIES x WITH (unit='user', key='key', max_keys=1, domain='integers(50)', population='log', "
+        "unverified=true) AS SELECT * FROM t"
+    )
+    with pytest.raises(DeclarationError, match="another population"):
+        log.store.sql(script, tables={"t": of_users("ab")})

@@ -12,7 +12,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import IndexArray, NDArray
+from sparsehist.typing import IndexArray, IntArray, NDArray
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,6 +144,30 @@ class Bounding:
     units_above: int
 
 
+@dataclass(frozen=True, repr=False)
+class WrittenCounts:
+    """What a cluster wrote: the groups of equal count, and the digest of each file by its name. Secret."""
+
+    groups: tuple[IntArray, IntArray, IntArray]
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cluster writes counts, and the salts that only it and the store know.
+
+    Attributes:
+        url: Directory or URL that all executors reach, and that is not there yet.
+        order: Of the order of keys of equal count: a function of the key, so that a task that is run twice writes the
+            same.
+        look_up: Of the hashes by which keys are looked up.
+    """
+
+    url: str
+    order: bytes = field(repr=False)
+    look_up: bytes = field(repr=False)
+
+
 @dataclass(frozen=True)
 class CountedKeys:
     """Every key of the log that lies in the domain, with its number of units. Secret.
@@ -153,12 +177,14 @@ class CountedKeys:
             once; in no order that means anything.
         engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
             only with the same salt and the same engine.
+        written: What stands in the place of the frame where Spark wrote the counts.
         bounding: What bounding met; None where that was done elsewhere, or the engine does not tell.
     """
 
     frame: pl.DataFrame = field(repr=False)
     engine: str
     bounding: Bounding | None = field(default=None, repr=False)
+    written: WrittenCounts | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

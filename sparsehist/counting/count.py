@@ -10,7 +10,16 @@ from typing import Literal, Protocol
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars, with_spark
-from sparsehist.counting.contract import Bounding, Choice, CountedKeys, CountRequest, Counts, UnitPairs, request
+from sparsehist.counting.contract import (
+    Bounding,
+    Choice,
+    CountedKeys,
+    CountRequest,
+    Counts,
+    Place,
+    UnitPairs,
+    request,
+)
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.memory import available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
@@ -58,6 +67,7 @@ def count_keys(
     watch: Callable[[Log], Log] | None = None,
     portable: bool = False,
     may_be_empty: bool = False,
+    write_to: Place | None = None,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
@@ -96,6 +106,7 @@ def count_keys(
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
             same on each for one salt.
         may_be_empty: Whether a log without a row that counts is taken.
+        write_to: Where Spark writes the counts; they come back if None.
 
     Returns:
         Distinct keys with their number of units.
@@ -136,6 +147,13 @@ def count_keys(
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
     chosen, log = _opened(source, wanted, engine)
+    if write_to is not None:
+        if chosen is not with_spark:
+            raise DeclarationError("counts_directory is where Spark writes: the log has to be a Spark frame")
+        written = with_spark.write(log, wanted, write_to)
+        if not written.digests:
+            raise DataError("the log is empty: it has no rows, or none that may be counted")
+        return CountedKeys(pl.DataFrame(), chosen.name(), written=written)
     frame = chosen.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError("the log is empty: it has no rows, or none that may be counted")

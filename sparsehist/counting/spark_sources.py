@@ -87,3 +87,14 @@ def window_for(frame: Any) -> Any:
     from pyspark.sql import Window
 
     return Window
+
+
+def observation_for(frame: Any) -> Any:
+    """What notes figures of a frame while it is written."""
+    if ".connect." in type(frame).__module__:
+        from pyspark.sql.connect.observation import Observation as ConnectObservation
+
+        return ConnectObservation()
+    from pyspark.sql import Observation
+
+    return Observation()

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
+from sparsehist.counting.contract import CheckedQuery, Choice, CountedKeys, Counts, Files, Place, Query
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
@@ -56,7 +56,9 @@ from sparsehist.store import (
     write_series_files,
 )
 from sparsehist.store.layout import spill_directory
-from sparsehist.store.support import BOUNDING, salt_for
+from sparsehist.store.parts.counts_in_parts import register_parts
+from sparsehist.store.series_files import write_groups
+from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
 
 _PATIENCE = 60.0
 """Seconds at least to wait for the store once a log is counted: what others hold it for is short."""
@@ -89,6 +91,7 @@ def create(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     progress: Progress = None,
+    counts_directory: str | os.PathLike[str] | None = None,
     who: str | None = None,
     anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
@@ -142,6 +145,9 @@ def create(
         memory_limit: Such as "4GB"; DuckDB spills beyond it.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
+        counts_directory: For a Spark frame with more keys than this machine should hold: a directory or URL that
+            Spark's executors and this process reach. Counts are written and stay there, in a directory of their own
+            that is as secret as the log; the store refers to it. None keeps them in the store.
         who: Asks for it, kept in the ledger; the user of the operating system by default.
         anchor: For a store that is made now: a directory on another machine or disk that is to know how far the
             store has come, so that no snapshot or copy of it can be used beside it.
@@ -173,7 +179,7 @@ def create(
     asked = NewLog(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
     return counted_into(
         home, asked, progress=progress, anchor=anchor, wait=wait, engine=engine, memory_limit=memory_limit,
-        threads=threads,
+        threads=threads, counts_directory=counts_directory,
     )  # fmt: skip
 
 
@@ -211,6 +217,7 @@ def counted_into(
     anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
     bound: UnitBound | None = None,
+    counts_directory: str | os.PathLike[str] | None = None,
     **how: Any,
 ) -> Series:
     """Count a log into a series that is declared, or give the one that is the same.
@@ -222,6 +229,7 @@ def counted_into(
         anchor: As for `create`.
         wait: As for `create`.
         bound: Leaves units out; None where all of them count.
+        counts_directory: As for `create`.
         how: engine, memory_limit and threads, as for `create`.
     """
     checked_text("who", asked.who)
@@ -242,7 +250,9 @@ def counted_into(
             check_source(asked.source, declaration)
             # The store is not held meanwhile: others may release.
             written = spill / "series"
-            new = _counted(home, asked, written, bound, report, durable=state.durable, **how)
+            new = _counted(
+                home, asked, written, bound, report, counts_directory=counts_directory, durable=state.durable, **how
+            )
             with home._hold(max(wait, home.wait, _PATIENCE)) as state:
                 record = state.series(declaration.name)
                 if record is None:
@@ -268,6 +278,7 @@ def _counted(
     bound: UnitBound | None,
     report: Callable[[str], None],
     *,
+    counts_directory: str | os.PathLike[str] | None,
     durable: bool,
     **how: Any,
 ) -> NewSeries:
@@ -276,6 +287,7 @@ def _counted(
     rng = home._generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
+    place = None if counts_directory is None else _place(counts_directory, salt)
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
@@ -287,13 +299,14 @@ def _counted(
         told = {"unit": "unit", "key": log.drop("unit").columns}
     counted = count_keys(
         log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
-        portable=declaration.portable, may_be_empty=declaration.period is not None, **told, **how,
+        portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=place,
+        **told, **how,
     )  # fmt: skip
     source_text = trace.finish().as_text()
     # Engines give rows in any order; a reproducible store needs one.
-    frame = counted.frame.sort(pl.all()) if home._reproducible else counted.frame
+    frame = counted.frame.sort(pl.all()) if home._reproducible and place is None else counted.frame
     report("writing")
-    files = _write(written, declaration, frame, salt=salt, durable=durable, rng=rng)
+    files = _write(written, declaration, counted, frame, place, salt=salt, durable=durable, rng=rng)
     files += write_bounding(written, counted.bounding, durable=durable)
     if bound is not None:
         files += bound.files(written, durable=durable)
@@ -345,23 +358,42 @@ def _made(path: Path, anchor: Path | None) -> bool:
     return True
 
 
+def _place(counts_directory: str | os.PathLike[str], secret: bytes) -> Place:
+    """A directory that is not there yet, at the place that was named."""
+    text = os.fspath(counts_directory)
+    url = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
+    return Place(f"{url}/{secrets.token_hex(8)}", salt_for(ORDER, secret), salt_for(LOOK_UP, secret))
+
+
 def _write(
     directory: Path,
     declaration: Declaration,
-    counted: pl.DataFrame,
+    counted: CountedKeys,
+    frame: pl.DataFrame,
+    place: Place | None,
     *,
     salt: bytes,
     durable: bool,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
     """Write the files of a series."""
-    if int(counted["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
+    groups = None if counted.written is None else counted.written.groups
+    largest = frame["count"].max() if groups is None else groups[0].max(initial=0)
+    if int(largest or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
         raise DataError(
             f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
             "double; the count column is not a number of units, or has to be scaled"
         )
     directory.mkdir(mode=0o700)
-    files = write_series_files(directory, counted, salt=salt, durable=durable, rng=rng)
+    if counted.written is None or place is None:
+        files = write_series_files(directory, frame, salt=salt, durable=durable, rng=rng)
+    else:
+        groups, digests = counted.written.groups, counted.written.digests
+        dtypes = declaration.domain.dtypes
+        files = [
+            write_groups(directory, groups, durable=durable),
+            register_parts(directory, place.url, groups, digests, dtypes, durable=durable),
+        ]
     return files + write_catalogues(directory, declaration.domain, durable=durable)
 
 

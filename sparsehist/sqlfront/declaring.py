@@ -22,7 +22,18 @@ from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.script import Piece, pointed
 
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
-_NOT_OPTIONS = {"store", "source", "name", "key_types", "if_exists", "progress", "wait", "seed", "who"}
+_NOT_OPTIONS = {
+    "store",
+    "source",
+    "name",
+    "key_types",
+    "if_exists",
+    "progress",
+    "wait",
+    "seed",
+    "who",
+    "counts_directory",
+}
 _OWN_OPTIONS = {"public_tables"}
 _EXAMPLES = {"unit": "user_id", "key": "query", "max_keys": "20", "domain": "'strings(max_bytes=32)'"}
 NEEDED = tuple(_EXAMPLES)

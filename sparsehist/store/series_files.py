@@ -9,7 +9,7 @@ says where its row is, and opening it reads the index of batches (24 bytes for a
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,16 +18,16 @@ import polars as pl
 
 from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store.ordering import Positions, random_order, sort_with_positions, take
+from sparsehist.store.parts.counts_in_parts import PARTS, CountsInParts, Groups, arrow_array
 from sparsehist.store.private_files import (
     AtomicFile,
     check_file,
     disk_errors,
     sync_directory,
-    verify_file,
     write_file,
 )
-from sparsehist.store.records import RegisteredFile
-from sparsehist.store.support import SUPPORT, Support, hash_keys, write_support
+from sparsehist.store.records import RegisteredFile, SeriesRecord
+from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, salt_for, write_support
 from sparsehist.typing import BoolArray, IntArray, WordArray
 
 if TYPE_CHECKING:
@@ -50,10 +50,6 @@ class Registered(Protocol):
 
     @property
     def salt(self) -> bytes: ...
-
-
-Groups = tuple[IntArray, IntArray, IntArray]
-"""The groups of equal count, (G,) each: count (strictly rising), first position in the counts file, cells."""
 
 
 def write_series_files(
@@ -85,7 +81,7 @@ def write_series_files(
 
     counts = counted[_COUNT].cast(pl.Int64).to_numpy()
     ordered, order = _order_by_count(counts, rng=rng)
-    groups = write_file(directory / GROUPS, _as_npy(_group(ordered)), durable=durable)
+    groups = write_groups(directory, _group(ordered), durable=durable)
     del ordered
     hashes = np.empty(len(order), dtype=np.uint64)
     target = AtomicFile(directory / COUNTS, durable=durable)
@@ -119,6 +115,11 @@ def _group(ordered: WordArray) -> Groups:
     return ordered[start].astype(np.int64), start, np.diff(start, append=len(ordered))
 
 
+def write_groups(directory: Path, groups: Groups, *, durable: bool) -> RegisteredFile:
+    """Write the groups of equal count."""
+    return write_file(directory / GROUPS, _as_npy(groups), durable=durable)
+
+
 def _as_npy(groups: Groups) -> bytes:
     sink = io.BytesIO()
     np.save(sink, np.stack(groups).astype("<i8"), allow_pickle=False)
@@ -130,28 +131,41 @@ def _plain(rows: pl.DataFrame) -> pa.Table:
     return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
+def parts_of(record: SeriesRecord) -> CountsInParts | None:
+    """What a cluster wrote of a series; None if its counts are in the store."""
+    if all(file.name != PARTS for file in record.files):
+        return None
+    return CountsInParts(record.directory / PARTS, salt_for(LOOK_UP, record.salt))
+
+
+class StoredCounts(Protocol):
+    """Where the keys of a series stand, one row for each, by position."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the key columns."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    def rows(self, positions: IntArray) -> pl.DataFrame:
+        """The keys at some positions, in the order asked, sharing no memory with any other key."""
+
+    def whole(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Columns of all rows, count among them, in the order of positions."""
+
+    def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
+        """Rows that may be those of keys: pairs of (row of `keys`, position), every row that is among them."""
+
+
 class SeriesFiles:
-    """The files of a series, memory-mapped; made by `open` in constant time."""
+    """The counts of a series, in the store or where a cluster wrote them; made by `open` in constant time."""
 
-    def __init__(self, directory: Path, record: Registered) -> None:
-        import pyarrow as pa
-
-        self._directory, self._record = directory, record
-        files = {file.name: file for file in record.files}
-        if not {COUNTS, GROUPS, SUPPORT} <= set(files):
-            raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
-        paths = {name: check_file(directory, files[name]) for name in files}
-        self._support_path = paths[SUPPORT]
-        self.groups: Groups = _read_groups(paths[GROUPS])
-        self.n_nonzero = int(self.groups[2].sum())
-        try:
-            self._counts = pa.ipc.open_file(pa.memory_map(str(paths[COUNTS])))
-            self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            raise_alone(_altered(paths[COUNTS]))
-        if self._counts.num_record_batches != -(-self.n_nonzero // self._batch_rows):
-            raise _altered(paths[COUNTS])
-        self._columns = [name for name in self._counts.schema.names if name != _COUNT]
+    def __init__(self, groups: Groups, stored: StoredCounts) -> None:
+        self.groups = groups
+        self.n_nonzero = int(groups[2].sum())
+        self._stored = stored
 
     @classmethod
     def open(cls, directory: Path, record: Registered) -> SeriesFiles:
@@ -164,15 +178,22 @@ class SeriesFiles:
         Raises:
             StoreDamagedError: If one is missing or truncated.
         """
-        return cls(directory, record)
+        paths = {file.name: check_file(directory, file) for file in record.files}
+        if GROUPS not in paths or not ({PARTS} <= set(paths) or {COUNTS, SUPPORT} <= set(paths)):
+            raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
+        if PARTS in paths:
+            parts = CountsInParts(paths[PARTS], salt_for(LOOK_UP, record.salt))
+            parts.check()
+            stored: StoredCounts = parts
+        else:
+            stored = CountsInStore(paths[COUNTS], paths[SUPPORT], record.salt)
+        files = cls(_read_groups(paths[GROUPS]), stored)
+        if stored.n_rows != files.n_nonzero:
+            raise _altered(paths[GROUPS])
+        return files
 
     def __repr__(self) -> str:
         return "SeriesFiles()"
-
-    def verify(self) -> None:
-        """Compare every file with its digest; reads all of them."""
-        for file in self._record.files:
-            verify_file(self._directory, file)
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions.
@@ -183,10 +204,10 @@ class SeriesFiles:
         Returns:
             Columns key_0 …; n rows in the order asked, sharing no memory with any other key.
         """
-        return pl.DataFrame(pl.from_arrow(self._take(np.asarray(positions, dtype=np.int64))))
+        return self._stored.rows(np.asarray(positions, dtype=np.int64))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Where keys stand in the counts file.
+        """Where keys stand among the counts.
 
         Args:
             keys: Columns key_0 … of the same types; n rows.
@@ -195,8 +216,8 @@ class SeriesFiles:
             Shape (n,); -1 for keys without a count.
         """
         found = np.full(keys.height, -1, dtype=np.int64)
-        keys = keys.select(self._columns)
-        for asked, position in Support(self._support_path).candidates(hash_keys(keys, self._record.salt)):
+        keys = keys.select(self._stored.columns)
+        for asked, position in self._stored.candidates(keys):
             same = _equal(keys[asked], self.keys(position))
             found[asked[same]] = position[same]
         return found
@@ -207,38 +228,65 @@ class SeriesFiles:
 
     def all_keys(self) -> pl.DataFrame:
         """Every key, in the order of positions; reads the whole file."""
-        return self._whole(self._columns)
+        return self._stored.whole(self._stored.columns)
 
     def all_counted(self) -> pl.DataFrame:
         """Every key with its count, in the order of positions; reads the whole file."""
-        return self._whole([*self._columns, _COUNT])
+        return self._stored.whole([*self._stored.columns, _COUNT])
 
-    def _whole(self, columns: list[str]) -> pl.DataFrame:
+
+class CountsInStore:
+    """Counts and hashes of keys in files of the store, memory-mapped."""
+
+    def __init__(self, counts: Path, support: Path, salt: bytes) -> None:
+        import pyarrow as pa
+
+        self._path, self._support_path, self._salt = counts, support, salt
+        try:
+            self._counts = pa.ipc.open_file(pa.memory_map(str(counts)))
+            self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
+            last = self._counts.num_record_batches - 1
+            rest = self._counts.get_batch(last).num_rows if last >= 0 else 0
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+            raise_alone(_altered(counts))
+        self.n_rows = max(last, 0) * self._batch_rows + rest
+        self.columns = [name for name in self._counts.schema.names if name != _COUNT]
+
+    def __repr__(self) -> str:
+        return "CountsInStore()"
+
+    def rows(self, positions: IntArray) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(self._take(positions)))
+
+    def whole(self, columns: Sequence[str]) -> pl.DataFrame:
         import pyarrow as pa
 
         try:
-            return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(columns)))
+            return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(list(columns))))
         except (pa.ArrowException, OSError):
-            raise_alone(_altered(self._directory / COUNTS))
+            raise_alone(_altered(self._path))
+
+    def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
+        return Support(self._support_path).candidates(hash_keys(keys, self._salt))
 
     def _take(self, positions: IntArray) -> pa.Table:
         import pyarrow as pa
 
-        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
-            raise _altered(self._directory / COUNTS)
+        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_rows):
+            raise _altered(self._path)
         batch = positions // self._batch_rows
         order = None
         if np.any(np.diff(batch) < 0):
             order = np.argsort(batch, kind="stable")
             positions, batch = positions[order], batch[order]
         parts = list(self._parts(positions, batch))
-        schema = pa.schema([self._counts.schema.field(name) for name in self._columns])
+        schema = pa.schema([self._counts.schema.field(name) for name in self.columns])
         table = pa.Table.from_batches(parts, schema=schema)
         if order is None:
             return table
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return table.take(_indices(back))
+        return table.take(arrow_array(back))
 
     def _parts(self, positions: IntArray, batch: IntArray) -> Iterator[pa.RecordBatch]:
         """One piece for each batch that is asked for, copied out of the mapped file."""
@@ -248,17 +296,10 @@ class SeriesFiles:
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             number = int(batch[low])
             try:
-                rows = self._counts.get_batch(number).select(self._columns)
-                yield rows.take(_indices(positions[low:high] - number * self._batch_rows))
+                rows = self._counts.get_batch(number).select(self.columns)
+                yield rows.take(arrow_array(positions[low:high] - number * self._batch_rows))
             except (pa.ArrowException, OSError):
-                raise_alone(_altered(self._directory / COUNTS))
-
-
-def _indices(values: IntArray) -> pa.Array:
-    """The same numbers as an Arrow array; `pa.array` would import pandas where that is installed."""
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+                raise_alone(_altered(self._path))
 
 
 def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:

@@ -56,7 +56,7 @@ from sparsehist.store.rows import (
     read_series,
     release_from_row,
 )
-from sparsehist.store.series_files import SeriesFiles
+from sparsehist.store.series_files import SeriesFiles, parts_of
 from sparsehist.store.witnesses import Anchor, Mark, published_rounds, raise_mark, read_mark
 from sparsehist.typing import FloatArray
 
@@ -322,10 +322,12 @@ class State:
 
         Raises:
             NotFoundError: If there is no such series.
+            StoreError: If what a cluster wrote elsewhere could not be erased; the series is gone all the same.
         """
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
+        parts = parts_of(record)
         with self._committing("series %s erased", name):
             committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
         # What was overwritten where it stood may have been moved before; a run that dies here leaves the directory,
@@ -335,6 +337,8 @@ class State:
             shutil.rmtree(record.directory)
             if self._durable:
                 sync_directory(record.directory.parent)
+        if parts is not None:
+            parts.erase()
 
     def verify(self) -> None:
         """Look for damage in the state, and compare every registered file with its digest; reads all of them.
@@ -347,6 +351,8 @@ class State:
         for record in self.all_series():
             for file in record.files:
                 verify_file(record.directory, file)
+            if (parts := parts_of(record)) is not None:
+                parts.verify()
             for path in record.paths:
                 for file in (*path.files, *self._history(path.path_id).files):
                     verify_file(record.directory, file)

@@ -35,7 +35,7 @@ from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 SUPPORT = "support"
 # What salts are for: which keys a unit keeps, which a warehouse or a cluster that counts gets to know; in which order
 # keys of equal count stand; and which keys there are. The last two stay with the store and what it writes.
-BOUNDING, ORDER, _SUPPORT = b"bounding", b"order", b"support-keys"
+BOUNDING, ORDER, LOOK_UP, _SUPPORT = b"bounding", b"order", b"look-up", b"support-keys"
 _MAGIC = int.from_bytes(b"SHSUPPRT", "little")
 _HEADER_WORDS = 4
 _WRITTEN_AT_ONCE = 1 << 20
@@ -52,7 +52,7 @@ def salt_for(purpose: bytes, secret: bytes) -> bytes:
     """Derive the salt for one purpose from the secret of a series; one tells nothing of another.
 
     Args:
-        purpose: BOUNDING, ORDER or SUPPORT.
+        purpose: BOUNDING, ORDER or LOOK_UP.
         secret: What the store keeps.
     """
     return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()

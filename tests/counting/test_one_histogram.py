@@ -43,14 +43,24 @@ COUNTED = {engine: _by(engine) for engine in ("polars", "duckdb", "spark", "conn
 COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
 # Of counting by SQL on Spark, test_warehouses.py has a short form.
 MARKS = {
-    "spark": pytest.mark.spark,
-    "connect": pytest.mark.spark,
+    "spark": [pytest.mark.spark],
+    "connect": [pytest.mark.spark],
     "spark by SQL": [pytest.mark.spark, pytest.mark.slow],
 }
 
 
-@pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, [])) for name in COUNTED])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+# Of Spark, a few cases suffice for `make test`: each takes seconds.
+SHORT = {"spark": ["text by text", "NUL in text", "text by tuples", "products"], "connect": ["open"]}
+
+
+def _all():
+    for engine in COUNTED:
+        for name, case in CASES.items():
+            long = [] if name in SHORT.get(engine, CASES) else [pytest.mark.slow]
+            yield pytest.param(engine, case, marks=[*MARKS.get(engine, []), *long], id=f"{name}-{engine}")
+
+
+@pytest.mark.parametrize(("engine", "case"), _all())
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
     """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
     assert COUNTED[engine](case) == counts_by_hand(case)

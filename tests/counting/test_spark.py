@@ -53,6 +53,7 @@ def test_what_spark_cannot_count_is_refused():
         count(log, unit="id", key_types={"query": "date"}, portable=True)
 
 
+@pytest.mark.slow
 def test_a_failure_of_spark_says_nothing_of_the_log():
     """An expression that Spark cannot compute for some row fails in words that quote no value."""
     log = spark.frame(a_log()).selectExpr("user_id", "cast(query as int) as query")
@@ -74,6 +75,7 @@ def test_a_series_is_that_of_every_engine(kind):
     assert series.declaration.portable and released.metadata["source"] == "unchecked source"
 
 
+@pytest.mark.slow
 def test_a_changed_frame_is_noticed(tmp_path):
     """A series is given again for the same rows in any order, and refused for others."""
     log = a_log()
@@ -96,6 +98,7 @@ def _kept(log):
     return set(with_spark.kept_pairs(opened, wanted).frame().rows())
 
 
+@pytest.mark.slow
 def test_deleting_a_unit_changes_nothing_for_the_others():
     """Taking all rows of a unit out leaves every other unit's kept keys as they were."""
     log = CASES["text by text"].log
@@ -129,6 +132,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert "noisy_count" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_weights_are_shared_as_elsewhere():
     """`bounding="share"` gives the counts that Polars gives."""
     case = CASES["text by integers"]

@@ -24,6 +24,8 @@ _STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
 _WEB = ("http", "https")
 _TABLE = re.compile(r"(delta|iceberg):(?!//)(.+)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
+_FEW = 16
+"""Files whose state is asked one by one: fewer requests than a listing of what stands beside them may take."""
 _PATIENCE = 30.0
 """Seconds for a web server to tell what state a file is in."""
 # Of the HTTP client, not of the store: obstore takes them apart from the rest.
@@ -115,8 +117,9 @@ def seen(files: Sequence[str], options: Mapping[str, str]) -> list[Seen]:
         if file not in told:
             by_root.setdefault(_parted(file)[0], []).append(file)
     for root, own in by_root.items():
-        begins = os.path.commonprefix([_parted(file)[1] for file in own])  # noqa: RUF071  letters, not folders
-        there = {one.url: one for one in _in_store(root, begins, options)}
+        paths = [_parted(file)[1] for file in own]
+        begins = os.path.commonprefix(paths)  # noqa: RUF071  letters, not folders
+        there = {one.url: one for one in _in_store(root, begins, options, paths)}
         told |= {file: there[file] for file in own if file in there}
     gone = [file for file in files if file not in told]
     if gone:
@@ -144,8 +147,8 @@ def _pattern(path: str) -> re.Pattern[str]:
     )
 
 
-def _in_store(root: str, prefix: str, options: Mapping[str, str]) -> list[Seen]:
-    """The files of an object store whose paths begin so."""
+def _in_store(root: str, prefix: str, options: Mapping[str, str], paths: Sequence[str] = ()) -> list[Seen]:
+    """The files of an object store whose paths begin so; of a few paths these alone, which needs no right to list."""
     try:
         import obstore
         from obstore.store import from_url
@@ -156,17 +159,32 @@ def _in_store(root: str, prefix: str, options: Mapping[str, str]) -> list[Seen]:
     folder, _, begins = prefix.rpartition("/")
     try:
         store: Any = from_url(root, config=cast("Any", config), client_options=cast("Any", client))
+        told = (
+            [one for path in paths for one in _head(store, path)]
+            if 0 < len(paths) <= _FEW
+            else [one for batch in obstore.list(store, prefix=folder or None) for one in batch]
+        )
         found = [
             Seen(f"{root}/{one['path']}", int(one["size"]), one["e_tag"] or one["last_modified"].isoformat())
-            for batch in obstore.list(store, prefix=folder or None)
-            for one in batch
+            for one in told
             if one["path"].startswith(f"{folder}/{begins}" if folder else begins)
         ]
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as problem:  # noqa: BLE001  its panics are no Exception, and its words may hold credentials
-        raise_alone(DataError(f"{bare(root)!r} cannot be listed ({type(problem).__name__}): {_CHECK}; {CREDENTIALS}"))
+        kind = type(problem).__name__
+        raise_alone(DataError(f"{bare(root)!r} cannot be listed or read ({kind}): {_CHECK}; {CREDENTIALS}"))
     return found
+
+
+def _head(store: Any, path: str) -> list[Any]:
+    """What a store says of a file; nothing where it is not there."""
+    import obstore
+
+    try:
+        return [obstore.head(store, path)]
+    except FileNotFoundError:
+        return []
 
 
 def _on_web(url: str) -> Seen:

@@ -120,7 +120,7 @@ def test_an_object_that_is_not_there_is_told(s3: dict[str, str]) -> None:
         counts(sh.Files("s3://lake/none/*.parquet", storage_options=s3))
     with pytest.raises(DataError, match="it is not there"):
         counts(sh.Files("s3://lake/none.parquet", storage_options=s3))
-    with pytest.raises(DataError, match="cannot be listed"):
+    with pytest.raises(DataError, match="cannot be listed or read"):
         counts(sh.Files("s3://nowhere/*.parquet", storage_options=s3))
     for file in ("none.csv", "none.jsonl"):
         with pytest.raises(DataError, match=r"cannot be read|is not there"):
@@ -139,6 +139,14 @@ def test_a_series_knows_the_objects_it_was_made_from(s3: dict[str, str], tmp_pat
     put(s3, "known/b.parquet", parquet(LOG[:1]))
     with pytest.raises(SeriesDiffersError, match="the log it was made from differs"):
         create(source)
+
+
+def test_an_object_that_is_named_needs_no_listing(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may read one object may not see what else there is, which may be much."""
+    put(s3, "named/a.parquet", parquet(LOG))
+    monkeypatch.setattr(pytest.importorskip("obstore"), "list", lambda *_, **__: pytest.fail("listed"))
+    source = sh.Files(["s3://lake/named/a.parquet"], storage_options=s3)
+    sh.create(":memory:", source, name="named", **DECLARED)
 
 
 def test_objects_that_change_meanwhile_are_noticed(s3: dict[str, str]) -> None:
@@ -308,6 +316,7 @@ def test_other_stores_are_handed_what_was_given(
     seen = {"path": "log/a.parquet", "size": 5, "e_tag": "x", "last_modified": None}
     monkeypatch.setattr(store, "from_url", lambda *args, **named: asked.append((args, named)) or "the store")
     monkeypatch.setattr(obstore, "list", lambda at, prefix: asked.append((at, prefix)) or [[seen]])
+    monkeypatch.setattr(obstore, "head", lambda at, path: asked.append((at, path)) or seen)
     scan = pl.scan_parquet
     read = []
     monkeypatch.setattr(

@@ -139,7 +139,8 @@ def _copied(frame: pl.DataFrame) -> pl.DataFrame:
 
     if not frame.width:
         return frame
-    return pl.read_ipc_stream(frame.write_ipc_stream(None, compat_level=pl.CompatLevel.oldest()))
+    stream = frame.write_ipc_stream(None, compat_level=pl.CompatLevel.oldest())
+    return pl.read_ipc_stream(stream.getvalue())
 
 
 def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:

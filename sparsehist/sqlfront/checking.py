@@ -264,7 +264,8 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
         try:
             check()
         except SparsehistError as problem:
-            raise StatementError(pointed(str(problem), piece.script, head.places.get(field, piece.place))) from None
+            kind = NameTakenError if isinstance(problem, NameTakenError) else StatementError
+            raise kind(pointed(str(problem), piece.script, head.places.get(field, piece.place))) from None
 
     for level in head.levels:
         at("levels", lambda level=level: level_or_goal(level))  # type: ignore[misc]

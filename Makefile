@@ -64,7 +64,7 @@ test: lint  ## lint, types and the default test suite; what needs Spark where Ja
 TESTS ?=
 test-pythons:  ## the default tests on each Python from 3.11 to 3.14 that is installed
 	@ran=; for version in $(PYTHONS); do \
-		if ! command -v "python$$version" >/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
+		if ! "python$$version" -c "import venv" 2>/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
 		$(MAKE) --no-print-directory PYTHON="python$$version" VENV=".venv-$$version" setup || exit 1; \
 		".venv-$$version/bin/python" -m pytest -q -n 2 -m 'not slow and not faults and not spark' $(TESTS) || exit 1; \
 		ran="$$ran $$version"; done; echo "tested:$${ran:- none}"; test -n "$$ran"

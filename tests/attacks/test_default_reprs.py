@@ -58,6 +58,8 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "noise.over_steps.Factor",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
+        "workload.agreed.Agreed",
+        "workload.agreed.Measured",
         "workload.gram.agreement.Columns",
         "workload.gram.agreement._Inclusion",
         "workload.strategies.optimised.Optimum",

@@ -153,7 +153,7 @@ class WrittenCounts:
 
 
 @dataclass(frozen=True)
-class Place:
+class WritePlace:
     """Where a cluster writes counts, and the salts that only it and the store know.
 
     Attributes:

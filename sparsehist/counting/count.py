@@ -16,8 +16,8 @@ from sparsehist.counting.contract import (
     CountedKeys,
     CountRequest,
     Counts,
-    Place,
     UnitPairs,
+    WritePlace,
     request,
 )
 from sparsehist.counting.keys import has_duplicates, place
@@ -67,7 +67,7 @@ def count_keys(
     watch: Callable[[Log], Log] | None = None,
     portable: bool = False,
     may_be_empty: bool = False,
-    write_to: Place | None = None,
+    write_to: WritePlace | None = None,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 

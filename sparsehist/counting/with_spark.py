@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest, Place, UnitPairs, WrittenCounts
+from sparsehist.counting.contract import CountRequest, UnitPairs, WritePlace, WrittenCounts
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.spark_sources import column, functions_for, observation_for, window_for
@@ -70,7 +70,7 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
     return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"))
 
 
-def write(log: Log, wanted: CountRequest, place: Place) -> WrittenCounts:
+def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
     """Let the executors write the counts, in the two copies that `CountsInParts` reads.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, CountedKeys, Counts, Files, Place, Query
+from sparsehist.counting.contract import CheckedQuery, Choice, CountedKeys, Counts, Files, Query, WritePlace
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
@@ -358,11 +358,11 @@ def _made(path: Path, anchor: Path | None) -> bool:
     return True
 
 
-def _place(counts_directory: str | os.PathLike[str], secret: bytes) -> Place:
+def _place(counts_directory: str | os.PathLike[str], secret: bytes) -> WritePlace:
     """A directory that is not there yet, at the place that was named."""
     text = os.fspath(counts_directory)
     url = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
-    return Place(f"{url}/{secrets.token_hex(8)}", salt_for(ORDER, secret), salt_for(LOOK_UP, secret))
+    return WritePlace(f"{url}/{secrets.token_hex(8)}", salt_for(ORDER, secret), salt_for(LOOK_UP, secret))
 
 
 def _write(
@@ -370,7 +370,7 @@ def _write(
     declaration: Declaration,
     counted: CountedKeys,
     frame: pl.DataFrame,
-    place: Place | None,
+    place: WritePlace | None,
     *,
     salt: bytes,
     durable: bool,

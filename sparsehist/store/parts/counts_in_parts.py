@@ -36,9 +36,6 @@ COUNTS, SUPPORT = "counts", "support"
 HASH, FILE, ROW = "hash", "file", "row"
 HASH_DIGITS = 15
 """Of a SHA-256, in hexadecimal: what a signed number of 64 bits holds."""
-_DTYPES: Mapping[str, pl.DataType] = {
-    str(dtype): dtype for dtype in (pl.String(), pl.Int64(), pl.UInt64(), pl.Date(), pl.Boolean())
-}
 _BLOCK = 1 << 22
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 Groups = tuple[IntArray, IntArray, IntArray]
@@ -46,7 +43,7 @@ Groups = tuple[IntArray, IntArray, IntArray]
 
 
 @dataclass(frozen=True)
-class Part:
+class PartFile:
     """A file: its name, size in bytes, digest and rows of each row group; of support also the lowest hash of each."""
 
     name: str
@@ -100,7 +97,7 @@ def register_parts(
     return write_file(directory / PARTS, json.dumps(about).encode(), durable=durable)
 
 
-def _listed(place: str, copy: str, column: str, digests: Mapping[str, str]) -> tuple[list[Part], IntArray]:
+def _listed(place: str, copy: str, column: str, digests: Mapping[str, str]) -> tuple[list[PartFile], IntArray]:
     """The files of a copy in order, and the least and greatest value of a column in each row group; shape (n, 2)."""
     from pyarrow import fs, parquet
 
@@ -118,7 +115,7 @@ def _listed(place: str, copy: str, column: str, digests: Mapping[str, str]) -> t
         edges += [[bound.min, bound.max] for bound in bounds]
         lowest = [bound.min for bound in bounds] if copy == SUPPORT else []
         rows = [group.num_rows for group in groups if group.num_rows]
-        parts.append(Part(file.base_name, file.size, digests[file.base_name], rows, lowest))
+        parts.append(PartFile(file.base_name, file.size, digests[file.base_name], rows, lowest))
     return parts, np.array(edges, dtype=np.int64).reshape(-1, 2)
 
 
@@ -126,7 +123,7 @@ class _Copy:
     """One of the two copies: its files, and where each file and row group begins."""
 
     def __init__(self, name: str, parts: Sequence[Mapping[str, Any]]) -> None:
-        self.name, self.parts = name, [Part(**part) for part in parts]
+        self.name, self.parts = name, [PartFile(**part) for part in parts]
         self.file_of = np.repeat(np.arange(len(self.parts)), [len(part.rows) for part in self.parts])
         self.number = np.concatenate([np.arange(0), *(np.arange(len(part.rows)) for part in self.parts)])
         sizes = np.array([n for part in self.parts for n in part.rows], dtype=np.int64)
@@ -144,7 +141,8 @@ class CountsInParts:
             about = read_json(path)
             self._place, dtypes = str(about["place"]), about["dtypes"]
             self._counts, self._support = (_Copy(name, about[name]) for name in (COUNTS, SUPPORT))
-            self._dtypes = {f"key_{i}": _DTYPES[name] for i, name in enumerate(dtypes)}
+            known = {str(dtype): dtype for dtype in (pl.String(), pl.Int64(), pl.UInt64(), pl.Date(), pl.Boolean())}
+            self._dtypes = {f"key_{i}": known[name] for i, name in enumerate(dtypes)}
         except (ValueError, KeyError, TypeError):
             raise_alone(StoreDamagedError(f"{path} was altered; restore the store from a backup"))
         self._salt = salt

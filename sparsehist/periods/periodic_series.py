@@ -373,6 +373,8 @@ def _rows_of(span: Period, source: object, declaration: Declaration, time: str, 
     unit = declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key, time))
     log = open_log(source, [*columns])
+    if log.kind == "spark":
+        raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
     inside = span.holds(time, log.dtypes[time])
     with engine_errors(log.label, log):
         alone = log.lazy([time]).select(inside.all()).collect(engine="streaming").item()

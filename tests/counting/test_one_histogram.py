@@ -60,7 +60,7 @@ def _all():
             yield pytest.param(engine, case, marks=[*MARKS.get(engine, []), *long], id=f"{name}-{engine}")
 
 
-@pytest.mark.parametrize(("engine", "case"), _all())
+@pytest.mark.parametrize(("engine", "case"), [*_all()])
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
     """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
     assert COUNTED[engine](case) == counts_by_hand(case)

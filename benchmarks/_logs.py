@@ -8,10 +8,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import polars as pl
 from real_logs import downloads
 
 
@@ -44,6 +47,35 @@ def generate(
     scale = [f"--rows={rows}", f"--units={max(rows // 10, 1)}", f"--keys={max(min(rows // 2, 2**24), 1)}"]
     kind = [f"--ids={ids}", f"--activity={activity}", *([f"--row-group={row_group}"] if row_group else [])]
     subprocess.run([sys.executable, generator, path, *scale, *kind], check=True)
+
+
+@dataclass(frozen=True)
+class Year:
+    """A made-up log that goes on: keys come up, are the talk of some weeks, and die; users come back.
+
+    Attributes:
+        keys: How many there are over the year.
+        units: Random numbers of 64 bits.
+        rows: Of a day.
+    """
+
+    keys: int
+    units: int
+    rows: int
+
+    def day(self, step: int) -> pl.DataFrame:
+        """The log of a day, from 1, the same in every process: columns user_id and query.
+
+        A day looks at the keys through a window that moves by a two-thousandth of them a day, the middle of it most;
+        keys whose number is a multiple of 16 last the whole year.
+        """
+        rng = np.random.default_rng(step)
+        units = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, self.units)
+        ahead = (self.keys * rng.random(self.rows) ** 6).astype(np.int64)
+        lasting = rng.random(self.rows) < 0.3
+        keys = np.where(lasting, ahead // 16 * 16, (ahead + step * self.keys // 2000) % self.keys)
+        names = pl.Series(keys * 2654435761 % 2**32).cast(pl.String)
+        return pl.DataFrame({"user_id": units[rng.integers(0, self.units, self.rows)], "query": "q" + names})
 
 
 def _write_packages(path: Path, cran: Path) -> None:

@@ -62,6 +62,47 @@ def scale(result: Result) -> str:
     )
 
 
+def running(result: Result) -> str:
+    """A log that goes on."""
+    targets, year = result["targets"], result["year"]
+    rows = [
+        [f"{case['rows']:,}", str(case["after"]), milliseconds(case["medians"]["append"]["cpu_s"]),
+         *(figure(case["ratios"][name]) for name in ("count", "a series of the day"))]
+        for case in result["append"]
+    ]  # fmt: skip
+    first, last = year["first"]["release"], year["last"]["release"]
+    of_year = (
+        f"\n{result['days']} days of {result['rows']:,} rows over {result['keys']:,} keys, each appended and released; "
+        f"in the end {year['tracked']:,} keys are tracked and {year['published']:,} published. The first release took "
+        f"{first['wall_s']:.2f} s (CPU {first['cpu_s']:.2f} s), the last one {last['wall_s']:.2f} s (CPU "
+        f"{last['cpu_s']:.2f} s); targets {targets['first_release_s']} s and {targets['last_release_s']} s. Peak memory "
+        f"{year['peak_mb']:,.0f} MB, target {targets['last_release_mb']:,} MB; the store holds "
+        f"{year['stored_mb']:,.0f} MB.\n"
+    )
+    compared = []
+    for name, days in result["fresh"].items():
+        compared += [
+            [name if day is days[0] else "", str(day["step"]), f"{day['keys']:,}",
+             *(f"{day[kind][what]:,.{digits}f}" for what, digits in (("published", 0), ("rms_error", 1))
+               for kind in ("running", "fresh"))]
+            for day in (days[0], days[len(days) // 2], days[-1])
+        ]  # fmt: skip
+    return "\n".join(
+        [
+            f"A day appended, beside counting it and beside a fresh series of it; all {result['keys']:,} keys are there "
+            f"from the first day. Target: at most {targets['append']} times.\n",
+            table(["rows of a day", "steps before", "append, CPU ms", "over counting", "over a fresh series"], rows),
+            of_year,
+            f"Running counts of every day beside fresh series of the same counts, each at ρ = {result['together']} in "
+            "total; the error is the root mean square over what is published.\n",
+            table(
+                ["", "day", "keys", "published, running", "published, fresh", "error, running", "error, fresh"],
+                compared,
+            ),
+        ]
+    )
+
+
 def noise(result: Result) -> str:
     """A draw of every family and step."""
     found = result["nanoseconds"]

@@ -17,7 +17,7 @@ from typing import Any
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
 from _sections_compared import before_after, bounding, dense_sparse, lossless, peers, planned
-from _sections_grown import noise, people, pipeline, profiles, scale
+from _sections_grown import noise, people, pipeline, profiles, running, scale
 from _sections_workload import workload_error, workload_speed
 
 Result = Mapping[str, Any]
@@ -232,6 +232,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "dense_sparse": ("Dense against sparse", dense_sparse),
     "lossless": ("Lossless against independent releases and doubling", lossless),
     "scale": ("How time and memory grow", scale),
+    "running": ("A log that goes on", running),
     "release": ("A release all in all", release),
     "before_after": ("Releases before and after", before_after),
     "profiles": ("Where the time of each main path goes", profiles),

@@ -45,6 +45,10 @@ SCRIPTS = {
     "planned": [],
     "profiles": ["--runs", "1", "--rows", "2000", "--published", "50", "--cells", "500"],
     "counting": ["--runs", "1", "--rows", "2000"],
+    "running": [
+        *("--runs", "1", "--days", "3", "--keys", "2000", "--units", "500", "--rows", "400", "--many", "800"),
+        *("--after", "1", "4"),
+    ],
     "scale": [
         *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
         *("--rows", "2000"),

@@ -72,12 +72,20 @@ def running(result: Result) -> str:
     ]  # fmt: skip
     first, last = year["first"]["release"], year["last"]["release"]
     of_year = (
-        f"\n{result['days']} days of {result['rows']:,} rows over {result['keys']:,} keys, each appended and released; "
-        f"in the end {year['tracked']:,} keys are tracked and {year['published']:,} published. The first release took "
-        f"{first['wall_s']:.2f} s (CPU {first['cpu_s']:.2f} s), the last one {last['wall_s']:.2f} s (CPU "
-        f"{last['cpu_s']:.2f} s); targets {targets['first_release_s']} s and {targets['last_release_s']} s. Peak memory "
-        f"{year['peak_mb']:,.0f} MB, target {targets['last_release_mb']:,} MB; the store holds "
+        f"\n{result['days']} days of {result['rows']:,} rows over {result['keys']:,} keys, appended and released; "
+        f"in the end {year['tracked']:,} keys are tracked and {year['published']:,} published. The first release "
+        f"took {first['wall_s']:.2f} s (CPU {first['cpu_s']:.2f} s), the last one {last['wall_s']:.2f} s (CPU "
+        f"{last['cpu_s']:.2f} s); targets {targets['first_release_s']} s and {targets['last_release_s']} s. Peak "
+        f"memory {year['peak_mb']:,.0f} MB, target {targets['last_release_mb']:,} MB; the store holds "
         f"{year['stored_mb']:,.0f} MB.\n"
+    )
+    of_append = (
+        f"A day appended, beside counting it in memory and beside a fresh series of it; all {result['keys']:,} keys "
+        f"are there from the first day. Target: at most {targets['append']} times.\n"
+    )
+    of_fresh = (
+        f"Running counts of every day beside fresh series of the same counts, each at ρ = {result['together']} in "
+        "total; the error is the root mean square over what is published.\n"
     )
     compared = []
     for name, days in result["fresh"].items():
@@ -89,12 +97,10 @@ def running(result: Result) -> str:
         ]  # fmt: skip
     return "\n".join(
         [
-            f"A day appended, beside counting it and beside a fresh series of it; all {result['keys']:,} keys are there "
-            f"from the first day. Target: at most {targets['append']} times.\n",
+            of_append,
             table(["rows of a day", "steps before", "append, CPU ms", "over counting", "over a fresh series"], rows),
             of_year,
-            f"Running counts of every day beside fresh series of the same counts, each at ρ = {result['together']} in "
-            "total; the error is the root mean square over what is published.\n",
+            of_fresh,
             table(
                 ["", "day", "keys", "published, running", "published, fresh", "error, running", "error, fresh"],
                 compared,

@@ -1,4 +1,4 @@
-"""A log that goes on: what appending a day costs, a year of daily releases, and what it publishes beside fresh series.
+"""A log that goes on: what a day costs to append, a year of daily releases, and what is published beside fresh ones.
 
     python benchmarks/running.py --cran DIRECTORY --out running.json
 

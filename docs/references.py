@@ -82,7 +82,7 @@ def _escaped(text: str) -> str:
 
 def sql() -> str:
     """The statements, their clauses and options."""
-    forms = (heads.CreateSeries, heads.MakeRelease, heads.Show, heads.DropSeries)
+    forms = (heads.CreateSeries, heads.AppendStep, heads.MakeRelease, heads.Show, heads.DropSeries)
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
     said = _arguments(RunningSeries.release) | _arguments(Series.release_workload) | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
@@ -90,6 +90,7 @@ def sql() -> str:
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
     said = _arguments(create) | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
+    listed = ", ".join(f"`{name}`" for name in options(running=True))
     taken, reserved = (", ".join(f"`{word}`" for word in sorted(words)) for words in (TAKEN_NAMES, RESERVED))
     parts = [
         "# Reference of SQL",
@@ -100,7 +101,7 @@ def sql() -> str:
         "They stand in any order after `FROM series`, each once. A plan takes several levels and writes nothing.",
         _table(("clause", "belongs to", "meaning"), clauses),
         "## Options of CREATE SERIES",
-        f"`WITH (option = value, …)`; a value is {values}.",
+        f"`WITH (option = value, …)`; a value is {values}. A running series has the options {listed}.",
         _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in options()]),
         "## Names",
         f"A series is not called {taken}. These words stand in quotes where they are names:",

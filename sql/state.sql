@@ -131,6 +131,7 @@ create table step (                    -- appended; what was added to a running 
     step       integer not null,       -- from 0, without gaps
     digest     blob,                   -- keyed, of the pairs that were given; secret; null once they are erased
     unit_kind  text    not null,       -- what units are compared as
+    source     text    not null,       -- as of a series
     appended   integer not null,
     primary key (series_id, step)
 ) strict;
@@ -275,9 +276,19 @@ where not exists (select 1 from series where name = $name and dropped is null);
 -- The series that were not dropped, in order of creation.
 --
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created
+-- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created, source (of a running series
+--      the one of its steps that says least)
 
-select series_id, name, population, declaration, salt, made_from, accepted, created
+select
+    series_id,
+    name,
+    population,
+    declaration,
+    salt,
+    made_from,
+    accepted,
+    created,
+    max(source, coalesce((select max(step.source) from step where step.series_id = series.series_id), '')) as source
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -470,19 +481,19 @@ order by min(generation);
 -- name: insert_step
 -- Record what was appended to a running series, unless that step was.
 --
--- in:  $series_id, $step, $digest, $unit_kind, $appended
+-- in:  $series_id, $step, $digest, $unit_kind, $source, $appended
 -- out: nothing; changes 1 or 0 rows
 
-insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
+insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $source, $appended);
 
 
 -- name: read_steps
 -- What was appended to a running series, in order.
 --
 -- in:  $series_id
--- out: step, digest (null once pairs are erased), unit_kind
+-- out: step, digest (null once pairs are erased), unit_kind, source
 
-select step, digest, unit_kind from step where series_id = $series_id order by step;
+select step, digest, unit_kind, source from step where series_id = $series_id order by step;
 
 
 -- name: forget_digests
@@ -529,7 +540,8 @@ select round from release;
 --      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
 --      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
 --      that the last one's is the largest), first_generation, unit, max_keys,
---      unverified (whether the query of the log was declared to go unchecked), source
+--      unverified (whether the query of the log was declared to go unchecked), source (of a running series the one
+--      of its steps that says least: 'unchecked source' comes after 'checked query', and both after an empty one)
 
 with spent as (
     select
@@ -566,7 +578,10 @@ select
     series.unit,
     series.max_keys,
     series.unverified,
-    series.source
+    max(
+        series.source,
+        coalesce((select max(step.source) from step where step.series_id = series.series_id), '')
+    ) as source
 from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id

@@ -29,6 +29,8 @@ WRITING = """\
 Statements end with a semicolon; they may take several lines.
   CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…')
     AS SELECT …;
+  CREATE RUNNING SERIES name WITH (…) OVER 365 STEPS AS SELECT …;
+  APPEND TO name STEP 2 AS SELECT …;
   RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS
     TO 'file.parquet';
   RELEASE WORKLOAD name FROM series USING 'ranges()' AT LEVEL 0.01;
@@ -46,7 +48,8 @@ Tab completes, the arrow keys bring back earlier queries.
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 _WORD = re.compile(r"[\w.$\"]+")
 _OURS = (
-    "CREATE SERIES RELEASE RELEASES WORKLOAD PLAN SHOW LEDGER DROP LEVEL EPSILON EXPECTING FALSE KEYS THRESHOLD "
+    "CREATE RUNNING SERIES OVER STEPS APPEND STEP COUNTING "
+    "RELEASE RELEASES WORKLOAD PLAN SHOW LEDGER DROP LEVEL EPSILON EXPECTING FALSE KEYS THRESHOLD "
     "DELTA TO SHORT SINCE USING STRATEGY"
 ).split()
 _READING = "SELECT FROM WHERE GROUP BY ORDER LIMIT JOIN USING WITH DESCRIBE SUMMARIZE SHOW COUNT SUM".split()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -92,7 +92,9 @@ class RunningPath:
             raise NotFoundError(
                 f"step {step} of {self.held.declaration.name!r} was not appended yet; {self.files.n_steps} were"
             )
-        return running_metadata(self.held.declaration, request, self.past)
+        # Later steps say nothing of this one, nor of what counted until then.
+        sources = [known.source for known in self.held.state.steps(self.held.record)[:step]]
+        return running_metadata(replace(self.held.declaration, source=max(sources)), request, self.past)
 
     def statement(self, request: RunningRequest, metadata: RunningMetadata) -> tuple[str, bool]:
         declaration, level = self.held.declaration, present(request.level)

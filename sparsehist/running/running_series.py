@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
@@ -23,8 +23,8 @@ from sparsehist.running.appending import Day, added
 from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import check_source
-from sparsehist.series.declaration import UNCHECKED_SOURCE, declaration_of, declare, write_catalogues
+from sparsehist.series.creation import check_source, counting_of
+from sparsehist.series.declaration import Declaration, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import StoredSeries
@@ -115,6 +115,7 @@ class RunningSeries(StoredSeries):
             raise DeclarationError(
                 "a running series has to know which units counted before: append the log, not counts made elsewhere"
             )
+        origin = counting_of(source, declaration).source
         with ExitStack() as spills, reporting(progress) as report:
             with self._hold(wait) as (state, record):
                 self._check_is_next(state, record, step)
@@ -146,7 +147,7 @@ class RunningSeries(StoredSeries):
                         "tell which of them are the same; cast the column"
                     )
                 kind = kind if pairs.sizes.size or not before else before[-1].unit_kind
-                self._commit(state, record, day, NewStep(step - 1, digest, kind, (), who))
+                self._commit(state, record, day, NewStep(step - 1, digest, kind, origin, (), who))
 
     def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
         """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""
@@ -354,17 +355,10 @@ def create_running(
         >>> [880 < second.frame["noisy_count"].item() < 920, 480 < first.frame["noisy_count"].item() < 520]
         [True, True]
     """
-    declaration = replace(
-        declare(
-            name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise="gaussian", cap=cap,
-            population=population, on_null=on_null, on_outside=on_outside, unverified=unverified,
-            chosen_by_looking=chosen_by_looking,
-        ),
-        source=UNCHECKED_SOURCE,
-        steps=_checked_steps(steps),
+    declaration = declare_running(
+        name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap, population=population,
+        on_null=on_null, on_outside=on_outside, unverified=unverified, chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
-    if declaration.unit is None:
-        raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
     if if_exists not in ("error", "reuse"):
         raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
     checked_text("who", who)
@@ -374,7 +368,7 @@ def create_running(
     with home._hold(wait or None) as state:
         record = state.series(name)
         if record is not None:
-            if if_exists == "reuse" and declaration_of(record) == declaration:
+            if if_exists == "reuse" and replace(declaration_of(record), source="") == declaration:
                 return RunningSeries(home, record.series_id, declaration)
             raise NameTakenError(f"{home!r} has a series {name!r} already, or one that is declared otherwise")
         Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
@@ -392,6 +386,17 @@ def create_running(
         state.commit_series(NewSeries(series_id, name, stored, salt, files, who=who))
         home._remember(state)
     return RunningSeries(home, series_id, declaration)
+
+
+def declare_running(*, steps: int, **declared: Any) -> Declaration:
+    """Check the parameters of a running series.
+
+    Raises:
+        DeclarationError: If one of them is wrong; the message carries its value.
+    """
+    if declared.get("unit") is None:
+        raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
+    return replace(declare(**declared, noise="gaussian"), steps=_checked_steps(steps))
 
 
 def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: float = 0.0) -> RunningSeries:

@@ -153,11 +153,12 @@ def release(
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
     # Once nothing can refuse, as it may take longer than the checks.
     guarantee, is_bound = path.statement(request, metadata)
+    on_trust = replace(declaration, source=metadata.source or "").rests_on  # of the steps released, where there are some
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(
         metadata,
-        guarantee="; ".join(part for part in (guarantee, periods, declaration.rests_on) if part),
+        guarantee="; ".join(part for part in (guarantee, periods, on_trust) if part),
         **of_periods,
         delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,

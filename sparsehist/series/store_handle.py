@@ -120,7 +120,8 @@ class Store:
     def series_names(self) -> list[str]:
         """Names of the series, sorted."""
         with self._hold() as state:
-            return sorted(record.name for record in state.all_series())
+            self._remember(state)
+        return sorted(self._known)
 
     def sql(
         self,

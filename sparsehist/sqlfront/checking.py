@@ -26,10 +26,11 @@ from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.cell_parameters import requested
+from sparsehist.series.declaration import Declaration
 from sparsehist.series.release import check_target
-from sparsehist.sqlfront.declaring import Declared, check_series_query, declared
+from sparsehist.sqlfront.declaring import Declared, check_series_query, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, numbered
 from sparsehist.sqlfront.reading import bindable, meant, read_head
 from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
@@ -137,6 +138,7 @@ class Known:
         check_name: Refuses a release whose name stands for another request in the store.
         made: The releases of the script so far, by series and name.
         dropped: Series the script drops.
+        declared: Series that go on, as they stand or will; None for others, as far as they are known.
     """
 
     series: set[str] | None
@@ -146,6 +148,7 @@ class Known:
     check_name: Callable[[MakeRelease], None] = lambda _: None
     made: dict[tuple[str, str], MakeRelease] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
+    declared: dict[str, Declaration | None] = field(default_factory=dict)
 
 
 def checked(
@@ -178,9 +181,15 @@ def checked(
 def _go_on(piece: Piece, known: Known) -> None:
     """Take a series that is badly declared for one that exists: each mistake is told once."""
     words = piece.text.split()
-    if known.series is not None and [word.upper() for word in words[:2]] == ["CREATE", "SERIES"]:
-        names = [word for word in words[2:7] if word.upper() not in ("IF", "NOT", "EXISTS")]
-        known.series.add(names[0].strip('"(').lower() if names else "")
+    if (
+        known.series is not None
+        and [word.upper() for word in words[:1]] == ["CREATE"]
+        and "SERIES" in map(str.upper, words[1:3])
+    ):
+        names = [word for word in words[1:8] if word.upper() not in ("RUNNING", "SERIES", "IF", "NOT", "EXISTS")]
+        name = names[0].strip('"(').lower() if names else ""
+        known.series.add(name)
+        known.declared.pop(name, None)
 
 
 def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -221,15 +230,8 @@ def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection, *, 
 
 def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) -> None:
     """Check a statement of our own; an error shows the place."""
-    if isinstance(head, CreateSeries):
-        if known.series is not None and head.name in known.series and not head.reuse:
-            message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
-            raise StatementError(pointed(message, piece.script, head.name_place))
-        wanted = check_options(piece, head, rehearsal.connection)
-        seen = (rehearsal.lineage, rehearsal.connection, rehearsal.parameters)
-        rehearsal.check(lambda: check_series_query(piece, head, wanted, *seen))
-        if known.series is not None:
-            known.series.add(head.name)
+    if isinstance(head, CreateSeries | AppendStep):
+        _check_counted(piece, head, known, rehearsal)
     elif isinstance(head, DropSeries):
         if not head.if_exists:
             _check_known(piece, head.name, head.place, known)
@@ -242,6 +244,25 @@ def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) ->
     else:
         _check_known(piece, head.series, head.places["series"], known)
         _check_release(piece, head, known)
+
+
+def _check_counted(piece: Piece, head: CreateSeries | AppendStep, known: Known, rehearsal: Rehearsal) -> None:
+    """Check what declares a series or appends to it, with its query."""
+    wanted: Declared | None
+    if isinstance(head, AppendStep):
+        _check_known(piece, head.name, head.name_place, known)
+        wanted = check_step(piece, head, known.declared.get(head.name), rehearsal.connection)
+    else:
+        if known.series is not None and head.name in known.series and not head.reuse:
+            message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
+            raise StatementError(pointed(message, piece.script, head.name_place))
+        wanted = check_options(piece, head, rehearsal.connection)
+        known.declared[head.name] = wanted.declaration
+        if known.series is not None:
+            known.series.add(head.name)
+    if head.query and wanted is not None:
+        seen = (rehearsal.lineage, rehearsal.connection, rehearsal.parameters)
+        rehearsal.check(lambda: check_series_query(piece, head, wanted, *seen))
 
 
 def _check_show(piece: Piece, head: Show, known: Known) -> None:
@@ -320,7 +341,20 @@ def _check_strategy(text: str) -> None:
 
 def check_options(piece: Piece, head: CreateSeries, connection: duckdb.DuckDBPyConnection) -> Declared:
     """Check the options of a series, and that it is made from one SELECT."""
-    (statement,) = parsed(piece.script, head.query_place, connection)
-    if statement.type != duckdb.StatementType.SELECT:
-        raise StatementError(pointed("expected one query after AS", piece.script, head.query_place))
+    if head.query:
+        _check_select(piece, head.query_place, connection)
     return declared(piece.script, head)
+
+
+def check_step(
+    piece: Piece, head: AppendStep, declaration: Declaration | None, connection: duckdb.DuckDBPyConnection
+) -> Declared | None:
+    """Check that a step of a running series is appended from one SELECT; gives what its query is checked by."""
+    _check_select(piece, head.query_place, connection)
+    return declared_for_step(piece.script, head, declaration)
+
+
+def _check_select(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection) -> None:
+    (statement,) = parsed(piece.script, place, connection)
+    if statement.type != duckdb.StatementType.SELECT:
+        raise StatementError(pointed("expected one query after AS", piece.script, place))

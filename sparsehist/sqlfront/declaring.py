@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import duckdb
@@ -17,7 +17,7 @@ from sparsehist.guarantee.check import PublicSources, check_planned
 from sparsehist.guarantee.plan import Place, plan
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declare
-from sparsehist.sqlfront.heads import CreateSeries
+from sparsehist.sqlfront.heads import AppendStep, CreateSeries
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.script import Piece, pointed
 
@@ -26,6 +26,7 @@ _NOT_OPTIONS = {
     "store",
     "source",
     "name",
+    "steps",
     "key_types",
     "if_exists",
     "progress",
@@ -76,14 +77,41 @@ def declared(script: str, head: CreateSeries) -> Declared:
     return Declared(parameters, _declaration(script, head, parameters), frozenset(_listed(public)))
 
 
-def options() -> list[str]:
+def declared_for_step(script: str, head: AppendStep, declaration: Declaration | None) -> Declared | None:
+    """What an appended query is checked by; None where its series is not known yet.
+
+    Raises:
+        StatementError: If an option is unknown, the series is no running one, or has no such step; says where.
+    """
+    for name, option in head.options.items():
+        if name not in _OWN_OPTIONS:
+            raise StatementError(
+                pointed(f"there is no option {name}; the one option is public_tables", script, option.place)
+            )
+    if declaration is None:
+        return None
+    if declaration.steps is None:
+        raise StatementError(pointed(f"{head.name} is no running series", script, head.name_place))
+    tables = [option.value for option in head.options.values()]
+    return Declared({}, declaration, frozenset(name for given in tables for name in _listed(given)))
+
+
+def options(*, running: bool = False) -> list[str]:
     """Names of all options, those that are needed first."""
-    known = inspect.signature(create).parameters.keys() - _NOT_OPTIONS | _OWN_OPTIONS
+    known = inspect.signature(_maker(running=running)).parameters.keys() - _NOT_OPTIONS | _OWN_OPTIONS
     return [*NEEDED, *sorted(known - set(NEEDED))]
 
 
+def _maker(*, running: bool) -> Callable[..., object]:
+    if not running:
+        return create
+    from sparsehist.running.running_series import create_running  # linear algebra, which other series do without
+
+    return create_running
+
+
 def _check_names(script: str, head: CreateSeries) -> None:
-    known = options()
+    known = options(running=head.steps is not None)
     for name, option in head.options.items():
         if name not in known:
             listed = ", ".join(known)
@@ -105,12 +133,16 @@ def _declaration(script: str, head: CreateSeries, parameters: Mapping[str, Any])
     wanted = inspect.signature(declare).parameters
     defaults = {
         name: parameter.default
-        for name, parameter in inspect.signature(create).parameters.items()
+        for name, parameter in inspect.signature(_maker(running=head.steps is not None)).parameters.items()
         if name in wanted and parameter.default is not parameter.empty
     }
     given = {name: value for name, value in parameters.items() if name in wanted}
     try:
-        return declare(**{**defaults, **given})
+        if head.steps is None:
+            return declare(**{**defaults, **given})
+        from sparsehist.running.running_series import declare_running
+
+        return declare_running(**{**defaults, **given}, steps=head.steps)
     except DeclarationError as problem:
         raise StatementError(pointed(str(problem), script, _place_of(problem, head))) from None
 
@@ -128,7 +160,7 @@ _UNLESS = "; say unverified = true if each unit's rows depend on that unit alone
 
 def check_series_query(
     piece: Piece,
-    head: CreateSeries,
+    head: CreateSeries | AppendStep,
     wanted: Declared,
     lineage: Lineage,
     connection: duckdb.DuckDBPyConnection,

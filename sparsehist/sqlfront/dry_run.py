@@ -18,7 +18,7 @@ from sparsehist.series.spending import cell_release, cells_of, settled, spending
 from sparsehist.series.store_handle import Store
 from sparsehist.series.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
-from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Statement
+from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import pointed
@@ -65,6 +65,8 @@ class DryRun:
         try:
             if isinstance(head, CreateSeries):
                 kind, said = "create series", self._create(piece.script, head)
+            elif isinstance(head, AppendStep):
+                kind, said = "append", self._append(head)
             elif isinstance(head, DropSeries):
                 kind, said = "drop series", "erases the series; what it has cost stays in the ledger"
                 dropped = self._series.pop(head.name, None)
@@ -90,7 +92,18 @@ class DryRun:
         series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
         self._series[head.name] = _Series(series_id, declaration)
         self._ledger = self._ledger.with_series(cells_of(series_id, declaration))
+        if head.steps is not None and not head.query:
+            return f"declares the running series {head.name}; spends nothing"
         return f"counts the log into the series {head.name}; spends nothing"
+
+    def _append(self, head: AppendStep) -> str:
+        series = self._series.get(head.name)
+        if series is None or series.declaration.steps is None:
+            raise NotFoundError(f"there is no running series {head.name}")
+        from sparsehist.running.running_round import checked_step
+
+        checked_step(head.step, series.declaration.steps)
+        return f"appends step {head.step} to the series {head.name}; spends nothing"
 
     def _release(self, head: MakeRelease) -> str:
         series = self._series.get(head.series)

@@ -25,20 +25,44 @@ class Option:
 
 @dataclass(frozen=True)
 class CreateSeries:
-    """CREATE SERIES [IF NOT EXISTS] name WITH (option = value, …) AS query.
+    """CREATE [RUNNING] SERIES [IF NOT EXISTS] name WITH (option = value, …) [OVER n STEPS] [AS query].
+
+    A running series has steps, and its query, which it may do without, is the log of the first; others need one.
 
     Attributes:
         name: Of the series.
         reuse: IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
         name_place: Where the name stands.
         options: By name, in lower case.
+        query: As it was written; empty if there is none.
+        query_place: Where it stands.
+        steps: Of a running series; its place is that of the name.
+    """
+
+    name: str
+    name_place: Place
+    reuse: bool
+    options: Mapping[str, Option]
+    query: str = field(repr=False)
+    query_place: Place
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class AppendStep:
+    """APPEND TO name [WITH (public_tables = …)] STEP n AS query.
+
+    Attributes:
+        name: Of the running series.
+        step: From 1.
+        options: public_tables, if it is there.
         query: As it was written.
         query_place: Where it stands.
     """
 
     name: str
     name_place: Place
-    reuse: bool
+    step: int
     options: Mapping[str, Option]
     query: str = field(repr=False)
     query_place: Place
@@ -106,7 +130,7 @@ class DropSeries:
     place: Place | None = field(default=None, repr=False, compare=False)
 
 
-Head = CreateSeries | MakeRelease | Show | DropSeries
+Head = CreateSeries | AppendStep | MakeRelease | Show | DropSeries
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sqlglot import Token, TokenType
 from sparsehist.errors import DeclarationError, StatementError, present
 from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.sqlfront.heads import CreateSeries, DropSeries, Head, MakeRelease, Option, Show
+from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Option, Show
 from sparsehist.sqlfront.script import Piece, is_word, pointed, spelled
 
 RESERVED = frozenset(
@@ -423,7 +423,9 @@ def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> 
 
 
 _TIME = "a time such as '2026-01-31'"
-_OURS = ("CREATE SERIES", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
+_OURS = (
+    *("CREATE SERIES", "APPEND TO", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES"),
+)
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
 
@@ -439,16 +441,16 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
         Show(what='releases', series='queries', delta=None, since=None, short=False)
     """
     words = Words(piece, parameters)
-    if words.accept("CREATE", "SERIES"):
+    if words.accept("CREATE", "SERIES") or words.follow("CREATE", "RUNNING", "SERIES"):
         return _create(words, piece)
+    if words.accept("APPEND", "TO"):
+        return _append(words, piece)
     if words.follow("CREATE", "OR", "REPLACE", "SERIES"):
         raise words.error("a series cannot be replaced: its noise is spent. DROP it, or use another name")
     if words.accept("RELEASE"):
         return _release(words, only_plan=False)
     if words.accept("PLAN"):
-        if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
-            words.skip()
-        return _release(words, only_plan=True)
+        return _plan(words)
     if words.accept("DROP", "SERIES"):
         if_exists = words.keyword() == "IF" and words.token(1) is not None
         if if_exists:
@@ -513,11 +515,32 @@ def _show_ledger(words: Words) -> Head:
 
 
 def _create(words: Words, piece: Piece) -> Head:
+    running = words.accept("CREATE", "RUNNING", "SERIES")
     reuse = words.keyword() == "IF" and words.keyword(1) not in ("", "WITH")
     if reuse:
         words.expect("IF", "NOT", "EXISTS")
     name_place, name = words.place(), words.name("series")
     words.expect("WITH")
+    options = _options(words)
+    steps = None
+    if running:
+        words.expect("OVER")
+        steps = _step(words)
+        words.expect("STEPS")
+        if words.at_end():
+            return CreateSeries(name, name_place, reuse, options, "", name_place, steps)
+    return CreateSeries(name, name_place, reuse, options, *_query(words, piece), steps)
+
+
+def _append(words: Words, piece: Piece) -> Head:
+    name_place, name = words.place(), words.name("series")
+    options = _options(words) if words.accept("WITH") else {}
+    words.expect("STEP")
+    step = _step(words)
+    return AppendStep(name, name_place, step, options, *_query(words, piece))
+
+
+def _options(words: Words) -> dict[str, Option]:
     words.expect_symbol(TokenType.L_PAREN, "( after WITH")
     options: dict[str, Option] = {}
     while not words.accept_symbol(TokenType.R_PAREN):
@@ -533,16 +556,26 @@ def _create(words: Words, piece: Piece) -> Head:
         start = words.place()
         value = words.value()
         options[option] = Option(value, words.since(start))
+    return options
+
+
+def _query(words: Words, piece: Piece) -> tuple[str, Place]:
     words.expect("AS")
     if not _starts_query(words):
         raise words.error("expected a query after AS, such as SELECT user_id, query FROM …")
     place = Place(words.place().start, piece.place.end)
-    return CreateSeries(name, name_place, reuse, options, piece.script[place.start : place.end], place)
+    return piece.script[place.start : place.end], place
 
 
 def _starts_query(words: Words) -> bool:
     token = words.token()
     return token is not None and (token.token_type == TokenType.L_PAREN or words.keyword() in _STARTS_QUERY)
+
+
+def _plan(words: Words) -> Head:
+    if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
+        words.skip()
+    return _release(words, only_plan=True)
 
 
 def _release(words: Words, *, only_plan: bool) -> Head:

@@ -12,6 +12,7 @@ import polars as pl
 from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
+    from sparsehist.running.running_series import RunningSeries
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
 
@@ -23,7 +24,7 @@ class Outcome:
     Attributes:
         number: Of the statement in its script, from 1.
         line: Where it begins.
-        kind: "create series", "release", "plan", "show", "drop series", or "duckdb".
+        kind: "create series", "append", "release", "plan", "show", "drop series", or "duckdb".
         frame: Rows that came out; None where none do.
         more: Whether there were more rows than are in `frame`.
         said: What happened, in words.
@@ -39,7 +40,7 @@ class Outcome:
     more: bool = False
     said: str = ""
     release: Release | None = None
-    series: Series | None = None
+    series: Series | RunningSeries | None = None
     error: SparsehistError | None = None
 
 
@@ -67,7 +68,7 @@ class SqlResult:
         return self.outcomes[-1].release if self.outcomes else None
 
     @property
-    def series(self) -> Series | None:
+    def series(self) -> Series | RunningSeries | None:
         """The series the last statement made or gave back."""
         return self.outcomes[-1].series if self.outcomes else None
 

@@ -85,7 +85,7 @@ def sql(
     wait: float = 0.0,
     who: str | None = None,
 ) -> SqlResult:
-    """Run SQL: statements of sparsehist (CREATE SERIES, RELEASE, PLAN, SHOW, DROP SERIES) and any of DuckDB's.
+    """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and any of DuckDB's.
 
     The whole script is checked before any of it runs; it stops at the first error, and what was committed before
     stays. Each call is a session of its own: tables and views made in it end with it, releases are there as

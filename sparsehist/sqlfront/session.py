@@ -24,16 +24,16 @@ from sparsehist.errors import (
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
-from sparsehist.series.declaration import declaration_of
+from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.pipeline import Held, check_name
 from sparsehist.series.release import Release, check_target, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, checked, parsed
-from sparsehist.sqlfront.declaring import check_series_query
+from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, check_step, checked, parsed
+from sparsehist.sqlfront.declaring import Declared, check_series_query
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.heads import CreateSeries, DropSeries, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
 from sparsehist.sqlfront.reading import meant
 from sparsehist.sqlfront.release_tables import any_series, made_before
@@ -120,6 +120,7 @@ class Session:
         """
         runs: dict[type, Callable[[Statement], Outcome]] = {
             CreateSeries: self._create,
+            AppendStep: self._append,
             MakeRelease: self._release,
             DropSeries: self._drop,
             Show: self._show,
@@ -150,10 +151,17 @@ class Session:
     def _known(self) -> Known:
         if self.store is None:
             return Known(None, self._lineage, in_transaction=self._in_transaction)
-        names = set(self.store.series_names()) if is_store(self.store.path) else set()
+        declared: dict[str, Declaration | None] = {}
+        if is_store(self.store.path):
+            with self.store._hold() as state:
+                declared = {
+                    record.name: declaration_of(record) if record.declaration.get("steps") else None
+                    for record in state.all_series()
+                }
         return Known(
-            names, self._lineage, self.store.path, in_transaction=self._in_transaction, check_name=self._check_name
-        )
+            set(declared), self._lineage, self.store.path, in_transaction=self._in_transaction,
+            check_name=self._check_name, declared=declared,
+        )  # fmt: skip
 
     def _check_name(self, head: MakeRelease) -> None:
         store = self._existing()
@@ -198,6 +206,49 @@ class Session:
         self._bring_releases(statement)
         existing = self._series_if_any(head.name) if head.reuse else None
         wanted = check_options(piece, head, self.connection)
+        done = "created" if existing is None else "kept"
+        made: dict[str, Any] = {
+            "if_exists": "reuse" if head.reuse else "error",
+            "who": self._who,
+            **wanted.parameters,
+        }
+        series: Series | RunningSeries
+        if head.steps is None:
+            series = create(store, self._checked(statement, head, wanted, runs=existing is None), **made)
+        else:
+            query = self._checked(statement, head, wanted, runs=True) if head.query else None
+            series = _running(store, head, query, **made)
+        steps = "" if head.steps is None else ", with step 1" if head.query else ", without a step yet"
+        said = f"{done} the series {head.name}{steps}"
+        return Outcome(piece.number, piece.line, "create series", said=said, series=series)
+
+    def _append(self, statement: Statement) -> Outcome:
+        head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
+        self._bring_releases(statement)
+        wanted = present(check_step(piece, head, store.declared(head.name), self.connection))
+        from sparsehist.running.running_series import open_running
+
+        series = open_running(store, head.name)
+        query = self._checked(statement, head, wanted, runs=True)
+        before = series.appended()
+        series.append(query, step=head.step, who=self._who)
+        said = f"appended step {head.step} of {series.steps} to the series {head.name}"
+        if head.step <= before:
+            said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
+        return Outcome(piece.number, piece.line, "append", said=said, series=series)
+
+    def _checked(
+        self, statement: Statement, head: CreateSeries | AppendStep, wanted: Declared, *, runs: bool
+    ) -> CheckedQuery:
+        """The query of a statement, checked once more: only now are all the tables there that the script made before.
+
+        Args:
+            statement: Is run.
+            head: Its own words.
+            wanted: What the query is checked by.
+            runs: Whether it is run at all; else it may read what is not there any more.
+        """
+        piece = statement.piece
         (found,) = parsed(piece.script, head.query_place, self.connection)
         query = CheckedQuery(
             head.query,
@@ -206,19 +257,12 @@ class Session:
             public_tables=sorted(wanted.public_tables),
         )
         try:
-            # Once more: only now are all the tables there that the script made before.
             check_series_query(piece, head, wanted, self._lineage, self.connection, query.parameters or {})
             self.connection.sql(head.query, params=query.parameters or None)
         except duckdb.Error as problem:
-            if existing is None:  # else it is not run: it may read what is not there any more
+            if runs:
                 self._failed(piece.script, head.query_place, query.parameters or {}, problem)
-        series = create(
-            store, query, if_exists="reuse" if head.reuse else "error", who=self._who, **wanted.parameters
-        )
-        done = "created" if existing is None else "kept"
-        return Outcome(
-            piece.number, piece.line, "create series", said=f"{done} the series {head.name}", series=series
-        )
+        return query
 
     def _release(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, MakeRelease), statement.piece
@@ -327,6 +371,22 @@ class Session:
         has = f"the releases {made}" if made else "no release yet"
         missing = series.name if found[2] is None else f"{series.name}.{found[2].lower()}"
         return f"there is no table {missing}: the series {series.name} has {has}"
+
+
+def _running(store: Store, head: CreateSeries, query: CheckedQuery | None, **made: Any) -> RunningSeries:
+    """Declare a running series, with its first step: both, or neither."""
+    from sparsehist.running.running_series import create_running
+
+    there = is_store(store.path) and head.name in store.series_names()
+    series = create_running(store, steps=present(head.steps), **made)
+    try:
+        if query is not None:
+            series.append(query, step=1, who=made["who"])
+    except BaseException:
+        if not there:
+            store.drop(head.name, who=made["who"], reason="its first step could not be appended")
+        raise
+    return series
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -168,6 +168,7 @@ def commit_step(
                 step=record.step,
                 digest=record.digest,
                 unit_kind=record.unit_kind,
+                source=record.source,
                 appended=when,
             )
             == 1,

@@ -237,6 +237,7 @@ class NewStep:
         step: From 0; the next one.
         digest: Keyed, of the pairs that were given.
         unit_kind: What units are compared as.
+        source: Whether the query of its log was checked, as of a series.
         files: In the directory of the series already; vouched for from now on.
         who: Asked for it; the user of the operating system where None.
         replaced: Names of files that these take the place of.
@@ -245,6 +246,7 @@ class NewStep:
     step: int
     digest: bytes
     unit_kind: str
+    source: str
     files: Sequence[RegisteredFile]
     who: str | None = None
     replaced: Sequence[str] = ()
@@ -256,6 +258,7 @@ class StepRecord(NamedTuple):
     step: int
     digest: bytes | None
     unit_kind: str
+    source: str
 
     def __repr__(self) -> str:
         return f"StepRecord(step={self.step})"

@@ -35,7 +35,7 @@ def read_series(database: Database, series: Path, name: str | None = None) -> li
 
 
 def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
-    series_id, name, population, declaration, salt, made_from, accepted, created = row
+    series_id, name, population, declaration, salt, made_from, accepted, created, source = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
@@ -43,7 +43,7 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
         series_id=series_id,
         name=name,
         population=population,
-        declaration=json.loads(declaration),
+        declaration=json.loads(declaration) | {"source": source},
         salt=salt,
         made_from=made_from,
         accepted=accepted,

@@ -1,4 +1,4 @@
-"""RELEASE … AT STEP, PLAN … AT STEP and SHOW for series whose log goes on."""
+"""CREATE RUNNING SERIES, APPEND, RELEASE … AT STEP, PLAN … AT STEP and SHOW for series whose log goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sparsehist as sh
 from sparsehist.errors import SparsehistError
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
-from tests.running.logs import frame, started
+from tests.running.logs import counts, frame, started
 
 DAYS = [[(f"u{i}", i % 5) for i in range(900)], [(f"v{i}", 7) for i in range(700)]]
 
@@ -61,3 +61,90 @@ def test_steps_that_do_not_fit_are_refused(script: str, told: str) -> None:
     sh.create(store, frame(DAYS[0]), name="plain", unit="user", key="key", max_keys=1, domain=sh.Integers(10))
     with pytest.raises(SparsehistError, match=told):
         sh.sql(script, store=store)
+
+
+DECLARED = "with (unit = user, key = key, max_keys = 2, domain = 'integers(10)', cap = 1) over 5 steps"
+TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
+
+
+def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
+    """As by the Python interface: the query of the declaration is step 1, and a script may run again."""
+    script = f"""
+        create running series if not exists log {DECLARED} as select user, key from day_1;
+        append to log step 2 as select user, key from day_2 where key = $key;
+        release second from log at step 2 at level 0.5;
+        release new from log at step 2 counting 'new' at level 0.2;
+        show ledger;
+    """
+    for again in (False, True):
+        done = sh.sql(script, store=tmp_path / "store", tables=TABLES, parameters={"key": 7})
+        said = [outcome.said for outcome in done.outcomes]
+        assert said[0] == f"{'kept' if again else 'created'} the series log, with step 1"
+        assert ("appended with this log before" in said[1]) == again
+        assert done.outcomes[2].release.repeated == again
+    series = sh.open_running(tmp_path / "store", "log")
+    assert (series.appended(), series.steps) == (2, 5)
+    assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]
+    assert series.release("new").frame.columns == ["key", "noisy_count"]
+    alone = f"create running series other {DECLARED}"
+    assert "without a step" in sh.sql(alone, store=tmp_path / "store").outcomes[0].said
+
+
+def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
+    """Each step says what it was checked for; the ledger says the least of all of them."""
+    with sh.open(":memory:", seed=1) as store:
+        sh.sql(f"create running series log {DECLARED} as from day_1", store=store, tables=TABLES)
+        series = sh.open_running(store, "log")
+        first = series.release("first", step=1, level="0.1")
+        assert first.metadata["source"] == "checked query"
+        assert "rests on a checked query" in first.metadata["guarantee"]
+        assert set(store.ledger()["source"].drop_nulls()) == {"checked query"}
+        series.append(TABLES["day_2"], step=2)
+        second = series.release("second", step=2, level="0.1")
+        assert second.metadata["source"] == "unchecked source" and "on trust" in second.metadata["guarantee"]
+        assert series.release("again", step=1, level="0.1").metadata["source"] == "checked query"
+        assert set(store.ledger()["source"].drop_nulls()) == {"unchecked source"}
+        assert sh.sql("show series", store=store).frame["source"].to_list() == ["unchecked source"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("append to log step 2 as select user, key from day_2 limit 3", "LIMIT"),
+        ("append to log step 3 as from day_2", "step 2 comes next"),
+        ("append to log step 9 as from day_2", "from 1 to 5"),
+        ("append to log step 1 as from day_2", "other rows"),
+        ("append to log step 2.5 as from day_2", "whole number"),
+        ("append to log step 2", "expected AS"),
+        ("append to log with (cap = 3) step 2 as from day_2", "the one option is public_tables"),
+        ("append to plain step 2 as from day_2", "no running series"),
+        ("append to nothing step 2 as from day_2", "there is no series nothing"),
+        ("append to log step 2 as from day_3", "day_3"),
+        (f"create running series log {DECLARED}", "IF NOT EXISTS"),
+        (f"create running series other {DECLARED.replace('over 5 steps', '')} as from day_1", "expected OVER"),
+        (f"create running series other {DECLARED.replace('5', '1')} as from day_1", "from 2 to 2000"),
+        (f"create running series other {DECLARED.replace('cap', 'noise')} as from day_1", "no option noise"),
+        (f"create running series other {DECLARED} as select user, key + 90 as key from day_1", "outside"),
+    ],
+)
+def test_what_cannot_be_declared_or_appended_is_refused_and_leaves_nothing(statement: str, told: str) -> None:
+    """Whether that is found when the script is read or when it runs, in a script of its own or after others."""
+    store = started(DAYS[:1], domain=sh.Integers(10)).store
+    sh.create(store, frame(DAYS[0]), name="plain", unit="user", key="key", max_keys=1, domain=sh.Integers(10))
+    with pytest.raises(SparsehistError, match=told):
+        sh.sql(statement, store=store, tables=TABLES)
+    assert sorted(store.series_names()) == ["log", "plain"]
+    assert sh.open_running(store, "log").appended() == 1
+
+
+def test_a_dry_run_and_the_check_of_a_script_know_steps_to_come() -> None:
+    """A series that the script itself declares: nothing is run, and a query that is not safe is found before."""
+    with sh.open(":memory:", seed=1) as store:
+        script = f"""create running series log {DECLARED} as from day_1; append to log step 2 as from day_2;
+            release a from log at step 2 at level 0.3; release b from log at step 2 counting 'new' at level 0.4"""
+        with Session(store, tables=TABLES) as session:
+            said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
+            wrong = run_script(session, script.replace("2 as from day_2", "2 as from day_2 limit 5"))
+        assert "appends step 2" in said[1] and "rho 0.3 before, rho 0.7 after" in said[3]
+        assert [outcome.kind for outcome in wrong] == ["not run"]
+        assert store.series_names() == []

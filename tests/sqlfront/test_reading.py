@@ -181,7 +181,7 @@ def test_clauses_stand_in_any_order(head, clauses):
         (
             "release a from b treshold 1",
             18,
-            "expected AT LEVEL, AT EPSILON … DELTA …, EXPECTING n FALSE KEYS, THRESHOLD, DELTA, AT STEP n, COUNTING 'new', TO",
+            "expected AT LEVEL, AT EPSILON … DELTA …, EXPECTING n FALSE KEYS, THRESHOLD, DELTA, AT STEP n, COUNTING",
         ),
         ("release a from b at level", 26, "expected a level such as 0.01 or 1/3, found the end"),
         ("release a from b at level x", 27, "found x"),

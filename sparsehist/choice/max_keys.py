@@ -166,7 +166,7 @@ def choose_max_keys(
     )  # fmt: skip
     classes = Product(keys=Integers(_CLASSES), largest=Integers(_CLASSES_OF_LARGEST))
     second = declare(
-        name=f"{name}_profile", unit="unit", key=["keys", "largest"], max_keys=1, domain=classes, noise=noise,
+        name=f"{name}_profile", unit=None, key=["keys", "largest"], max_keys=1, domain=classes, noise=noise,
         cap=None, population=population, on_null="error", on_outside="error",
     )  # fmt: skip
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
@@ -189,9 +189,10 @@ def choose_max_keys(
         if second.name in home.series_names():
             profile = home.series(second.name)
         else:
+            units = _profile(home, source, first, largest, report, **counted)
             profile = create(
-                home, _profile(home, source, first, largest, report, **counted), name=second.name, unit="unit",
-                key=["keys", "largest"], max_keys=1, domain=classes, noise=noise, population=population, **run,
+                home, _table(units), name=second.name, key=["keys", "largest"], max_keys=1, domain=classes,
+                noise=noise, population=population, **run,
             )  # fmt: skip
         table = profile.release("profile", level=most, false_keys=_FALSE_CLASSES).frame
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
@@ -256,6 +257,17 @@ def _profile(
         unit=pl.int_range(pl.len()),
         keys=_class_of("keys", _CLASSES),
         largest=_class_of("largest", _CLASSES_OF_LARGEST),
+    )
+
+
+def _table(units: pl.DataFrame) -> Counts:
+    """Units by class. Empty classes are listed: that all are empty must come out as noise does, not as a refusal."""
+    classes = pl.DataFrame({"keys": range(_CLASSES)}).join(
+        pl.DataFrame({"largest": range(_CLASSES_OF_LARGEST)}), how="cross"
+    )
+    counted = units.group_by("keys", "largest").agg(count=pl.len().cast(pl.Int64))
+    return Counts(
+        classes.join(counted, on=["keys", "largest"], how="left").with_columns(pl.col("count").fill_null(0))
     )
 
 

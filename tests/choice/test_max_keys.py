@@ -17,6 +17,8 @@ from sparsehist.series.declaration import declare
 
 DOMAIN = sh.Integers(50_000)
 LARGEST = 200
+SHOWS_FALSE_KEYS, SHOWS_NOTHING = 0, 1
+"""Seeds of a choice at a level far too small for its log."""
 
 
 def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
@@ -123,7 +125,9 @@ def test_what_is_refused():
     with pytest.raises(DeclarationError):
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
     with pytest.raises(NotFoundError):
-        sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", progress=False)
+        sh.choose_max_keys(
+            ":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", seed=SHOWS_NOTHING, progress=False
+        )
     sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
     assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
 
@@ -173,3 +177,10 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
 
     told = float(store.ledger().filter(scope="population")["level"].item())
     assert max(map(rho, range(1, 1001))) == pytest.approx(told, rel=1e-9)
+
+
+def test_false_keys_alone_are_no_reason_to_say_that_nobody_has_them():
+    """A first release of false keys only leaves all units out of the table: what comes out is noise all the same."""
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "level": "1e-6", "progress": False}
+    choice = sh.choose_max_keys(":memory:", heavy_log(50), **asked, seed=SHOWS_FALSE_KEYS)
+    assert choice.estimates.height == 2 * len(BOUNDS)

@@ -79,7 +79,7 @@ format: $(STAMP)  ## let ruff format and repair what it can
 	$(BIN)/ruff check --fix .
 
 test-slow: $(STAMP)  ## the tests of more than ten seconds
-	$(BIN)/python -m pytest -q -n 2 -m slow
+	$(BIN)/python -m pytest -q -n 2 -m 'slow and not spark'
 
 spark: $(STAMP)  ## Java 17 and pyspark, for tests of counting on a cluster
 	@java -version 2>/dev/null || [ -n "$$JAVA_HOME" ] || \

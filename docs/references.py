@@ -82,7 +82,7 @@ def _escaped(text: str) -> str:
 
 def sql() -> str:
     """The statements, their clauses and options."""
-    forms = (heads.CreateSeries, heads.AppendStep, heads.MakeRelease, heads.Show, heads.DropSeries)
+    forms = get_args(heads.Head)
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
     said = _arguments(RunningSeries.release) | _arguments(Series.release_workload) | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}

@@ -464,6 +464,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.step:
         place, (name,) = Place(asked.place), asked.work
+        if asked.step not in STEPS:
+            print("begun", flush=True)  # noqa: T201
         while True:
             WORK[name][STEPS.get(asked.step, 1)](place)
             if asked.step in STEPS:

@@ -100,7 +100,9 @@ def _message(value: object) -> str:
 
 
 def _beyond(value: object) -> str:
-    return f"level must lie from 1e-60 to 1e60, got {value!r}"
+    # Python refuses to write very long integers out.
+    told = "a larger one" if isinstance(value, int) and value > _LARGEST else repr(value)
+    return f"level must lie from 1e-60 to 1e60, got {told}"
 
 
 def compared(one: Fraction, other: Fraction) -> int:

@@ -70,7 +70,7 @@ def test_text_reads_back(level: Fraction) -> None:
     assert as_level(level_text(level)) == level
 
 
-@pytest.mark.parametrize("beyond", ["1e-61", "1e-300", 1e61])
+@pytest.mark.parametrize("beyond", ["1e-61", "1e-300", 1e61, pytest.param(10**5000, id="long")])
 def test_a_level_out_of_range_is_told_the_range(beyond: float | str) -> None:
     """It is a positive, finite number, so saying that it is none would not help."""
     with pytest.raises(LevelError, match="from 1e-60 to 1e60"):

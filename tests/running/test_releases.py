@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.linalg import solve_triangular
-from scipy.stats import kstest
+from scipy.stats import chi2, kstest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
@@ -161,7 +161,9 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
     factor = Totals("running", steps).noise(12).factor(points)
     normals = solve_triangular(factor.triangle, noise[factor.order], lower=True)
     assert_consistent(float(kstest(normals.ravel(), "norm").pvalue), "noises at a thousand points")
-    assert_detected(float(kstest(1.05 * normals.ravel(), "norm").pvalue), "a scale 5 % off")
+    squares = float((normals**2).sum())
+    assert_consistent(2 * min(chi2.cdf(squares, 12_000), chi2.sf(squares, 12_000)), "their size")
+    assert_detected(chi2.sf(1.1**2 * squares, 12_000), "a scale 10 % off")
     assert series.store.ledger().filter(pl.col("scope") == "path")["level"].item() == level_text(max(levels))
 
 

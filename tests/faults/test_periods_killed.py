@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,25 @@ import pytest
 
 import sparsehist as sh
 from tests.faults.periods_scenario import MOST, WEEKS, of_week
-from tests.faults.test_running_killed import ROOT, places, published
 from tests.periods.logs import who_counts
 
 pytestmark = pytest.mark.faults
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def places(parent: Path) -> tuple[Path, Path]:
+    """A store and a directory to publish in."""
+    shutil.rmtree(parent, ignore_errors=True)
+    out = parent / "out"
+    out.mkdir(parents=True)
+    return parent / "store", out
+
+
+def published(out: Path) -> dict[str, sh.Release]:
+    """What has left: every Parquet file there is has to be whole."""
+    return {path.stem: sh.read(path) for path in out.glob("*.parquet")}
 
 
 @pytest.mark.parametrize("kills", [60])

@@ -127,8 +127,9 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     """What the page on Spark shows works as it stands."""
     spark.session()
     monkeypatch.chdir(tmp_path)
+    names = {}
     for block in _blocks(CHECKOUT / "docs/spark.md", "py"):
-        exec(block, {})
+        exec(block, names)
     assert "noisy_count" in capsys.readouterr().out
 
 

@@ -39,7 +39,7 @@ def go_on(store: Path, out: Path, until: int) -> None:
         series.append(day(step), step=step)
         for at, what in ((step, "running"), (1 + 7 * step % step, "running"), (step, "new")):
             name = f"{what}_{step}_{at}"
-            released = series.release(name, step=at, what=what, level=LEVELS[step % len(LEVELS)], threshold=60.0)
+            released = series.release(name, step=at, what=what, level=LEVELS[step % len(LEVELS)], threshold=90.0)
             if not (out / f"{name}.parquet").exists():
                 released.write_parquet(out / f"{name}.parquet")
 

@@ -17,7 +17,7 @@ import polars as pl
 from sparsehist.counting.contract import UnitPairs
 from sparsehist.counting.in_memory.bounding import mix
 from sparsehist.counting.in_memory.codes import multiplier_of
-from sparsehist.running.runs import Added, Numbers, PairRun
+from sparsehist.running.runs import Added, Numbers, PairRun, look_up
 from sparsehist.running.step_files import StepFiles
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
@@ -91,9 +91,7 @@ def added(day: Day, files: StepFiles, max_keys: int, salt: bytes) -> Added:
     sizes, codes = day.pairs.sizes, day.pairs.codes
     unit_of = np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
     key_of = numbers[codes]
-    used, known = np.zeros(sizes.size, np.int64), np.zeros(codes.size, bool)
-    for run in files.pair_runs:
-        run.look_up(words, used, unit_of, key_of, known)
+    used, known = look_up(files.pair_runs, words, sizes, key_of, max_keys)
     fresh, room = ~known, max_keys - used
     asked = np.add.reduceat(fresh, day.starts, dtype=np.int64) if codes.size else used
     kept = fresh & (asked <= room)[unit_of]

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _FAN_BITS = 2  # four runs of like size become one: fewer would be written more often, more would be searched longer
 _MERGED_AT_ONCE = 1 << 18  # pairs: their temporaries stay in the cache of a core
-_MOST = 2**32
+_LOOKED_UP_AT_ONCE = 1 << 15  # units
+_PLACES = 8
+_MOST = 2**32 - 1  # which no key is: so -1 reads as a number of 32 bits
 Numbers: TypeAlias = "NDArray[np.uint32]"
 
 
@@ -57,16 +59,18 @@ class PairRun:
         units: Ascending; shape (n,).
         starts: Where the keys of each begin; shape (n + 1,).
         keys: Numbers of the keys, ascending within a unit; shape (pairs,).
+        begins: What `begins_of` says of the units, if it was read with them.
     """
 
     units: WordArray
     starts: Numbers
     keys: Numbers
+    begins: Numbers | None = None
 
     @classmethod
     def of_pairs(cls, units: WordArray, sizes: IndexArray, keys: IntArray) -> PairRun:
         """From pairs that stand side by side by unit; units ascending, and all with at least one."""
-        promise(keys.size < _MOST and int(keys.max(initial=0)) < _MOST, "more than 2**32 keys or pairs in one run")
+        promise(max(keys.size, int(keys.max(initial=0))) < _MOST, "more than 2**32 keys or pairs in one run")
         words = np.repeat(np.arange(units.size, dtype=np.uint64) << np.uint64(32), sizes) | keys.astype(np.uint64)
         words.sort()
         starts = np.zeros(units.size + 1, np.uint32)
@@ -77,43 +81,112 @@ class PairRun:
     def read(cls, path: Path) -> PairRun:
         """Map a file into memory."""
         with disk_errors(path):
-            words = np.memmap(path, "<u8", "r")
-        n = int(words[0])
-        numbers = words[n + 1 :].view("<u4")
-        if int(words[n + 1 :].size) * 2 < n + 1:
+            words = np.asarray(np.memmap(path, "<u8", "r"))
+        n, numbers = int(words[0]), words[int(words[0]) + 1 :].view("<u4")
+        starts = numbers[_n_begins(n) : _n_begins(n) + n + 1]
+        if starts.size < n + 1 or starts.size + _n_begins(n) + int(starts[-1]) > numbers.size:
             raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
-        return cls(words[1 : n + 1], numbers[: n + 1], numbers[n + 1 : n + 1 + int(numbers[n])])
+        keys = numbers[_n_begins(n) + n + 1 :][: int(starts[-1])]
+        return cls(words[1 : n + 1], starts, keys, numbers[: _n_begins(n)])
 
     def parts(self) -> list[memoryview]:
         """The content of its file."""
-        head, tail = np.array([self.units.size], "<u8"), np.zeros((self.starts.size + self.keys.size) % 2, "<u4")
-        blocks = (head, self.units, self.starts, self.keys, tail)
+        numbers = (begins_of(self.units) if self.begins is None else self.begins, self.starts, self.keys)
+        tail = np.zeros(sum(part.size for part in numbers) % 2, "<u4")
+        blocks = (np.array([self.units.size], "<u8"), self.units, *numbers, tail)
         return [np.ascontiguousarray(block).view(np.uint8).data for block in blocks if block.size]
 
-    def look_up(self, units: WordArray, used: IntArray, unit_of: Numbers, keys: IntArray, known: BoolArray) -> None:
-        """Add to what units have used, and mark the pairs that are there.
 
-        Args:
-            units: Ascending; shape (n,).
-            used: How many pairs of each counted, added to; shape (n,).
-            unit_of: Place of the unit of each pair; shape (pairs,).
-            keys: Number of the key of each pair, negative for a new one; shape (pairs,).
-            known: Set where the pair is in the run; shape (pairs,).
-        """
-        place = np.searchsorted(self.units, units)
-        np.minimum(place, self.units.size - 1, out=place)
-        met = self.units[place] == units
-        low, high = self.starts[place].astype(np.int64), self.starts[place + 1].astype(np.int64)
-        used += np.where(met, high - low, 0)
-        rows = np.flatnonzero(met[unit_of] & (keys >= 0))
-        low, high, wanted = low[unit_of[rows]], high[unit_of[rows]], keys[rows]
-        while rows.size:
-            middle = (low + high) >> 1
-            at = self.keys[middle]
-            known[rows[at == wanted]] = True
-            low, high = np.where(at < wanted, middle + 1, low), np.where(at > wanted, middle, high)
-            open_still = (low < high) & (at != wanted)
-            rows, low, high, wanted = rows[open_still], low[open_still], high[open_still], wanted[open_still]
+def look_up(
+    runs: Sequence[PairRun], units: WordArray, sizes: IndexArray, keys: IntArray, max_keys: int
+) -> tuple[IntArray, BoolArray]:
+    """Look pairs up that stand side by side by unit.
+
+    Args:
+        runs: Of the steps before.
+        units: Ascending; shape (n,).
+        sizes: How many pairs each has; shape (n,).
+        keys: Number of the key of each pair, negative for a new one; shape (pairs,).
+        max_keys: Keys a unit may count towards: what those that have as many ask for need not be looked at.
+
+    Returns:
+        How many pairs of each unit counted, shape (n,), at least `max_keys` if it is not less; and which pairs are
+        in a run, shape (pairs,), right for units that have fewer.
+    """
+    used, known = np.zeros(units.size, np.int64), np.zeros(keys.size, bool)
+    firsts = np.cumsum(sizes) - sizes
+    # Block by block, so that temporaries stay in the cache of a core.
+    for start in range(0, units.size, _LOOKED_UP_AT_ONCE):
+        block = slice(start, start + _LOOKED_UP_AT_ONCE)
+        for run, rows, at in _units_met(runs, units[block], used[block], max_keys):
+            with_room = used[block].take(rows) < max_keys
+            its_units, at = rows[with_room], at[with_room]  # noqa: PLW2901
+            asked = sizes[block].take(its_units)
+            spread_out = np.repeat(np.arange(asked.size), asked)
+            before = np.cumsum(asked) - asked
+            pairs = np.arange(spread_out.size) + (firsts[block].take(its_units) - before).take(spread_out)
+            low, high = (run.starts.take(at + i).astype(np.int64).take(spread_out) for i in (0, 1))
+            known[pairs[_held(run.keys, keys.take(pairs).astype(np.uint32), low, high)]] = True
+    return used, known
+
+
+def _units_met(
+    runs: Sequence[PairRun], units: WordArray, used: IntArray, max_keys: int
+) -> list[tuple[PairRun, IntArray, IntArray]]:
+    """Which units a run has, and where; adds to how many pairs of each counted, as long as it may matter."""
+    met = []
+    for run in runs:
+        with_room = np.flatnonzero(used < max_keys)
+        begins = begins_of(run.units) if run.begins is None else run.begins
+        rows, at = found_at(run.units, begins, units[with_room])
+        rows = with_room[rows]
+        used[rows] += run.starts.take(at + 1) - run.starts.take(at)
+        met.append((run, rows, at))
+    return met
+
+
+def _held(keys: Numbers, asked: Numbers, low: IntArray, high: IntArray) -> IntArray:
+    """Which of the keys asked for stand between their places, of which there is at least one each."""
+    rows, wanted = np.arange(asked.size), asked
+    last = low
+    while rows.size:
+        wide = np.flatnonzero(high - low > 1)
+        rows, wanted, low, high = rows[wide], wanted[wide], low[wide], high[wide]
+        middle = (low + high) >> 1
+        above = keys.take(middle) > wanted
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        last[rows] = low
+    return np.flatnonzero(keys.take(last) == asked)
+
+
+def _n_begins(n: int) -> int:
+    return 1 << max(n.bit_length() - 1, 0)
+
+
+def begins_of(words: WordArray) -> Numbers:
+    """Where ascending words begin that start with the same bits, so many bits that there is a word or two to each."""
+    n = _n_begins(words.size)
+    counts = np.bincount((words >> np.uint64(65 - n.bit_length())).astype(np.int64), minlength=n)
+    return (np.cumsum(counts) - counts).astype(np.uint32)
+
+
+def found_at(words: WordArray, begins: Numbers, asked: WordArray) -> tuple[IntArray, IntArray]:
+    """Which of the words asked for are there, and where each is first; words ascend and begin as `begins` says.
+
+    The words of a salt are as good as random, so that few stand between where one would begin and itself; whatever is
+    not found within some places is searched for among all of them.
+    """
+    if not words.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    at = begins.take((asked >> np.uint64(65 - begins.size.bit_length())).view(np.int64)).astype(np.int64)
+    rows, wanted, here = np.arange(asked.size), asked, at
+    for _ in range(_PLACES):
+        below = np.flatnonzero(words.take(here, mode="clip") < wanted)
+        rows, wanted, here = rows[below], wanted[below], here[below] + 1
+        at[rows] = here
+    at[rows] = np.searchsorted(words, wanted)
+    found = np.flatnonzero(words.take(at, mode="clip") == asked)
+    return found, at[found]
 
 
 def merged_pairs(runs: Sequence[PairRun]) -> PairRun:
@@ -147,12 +220,12 @@ def _merged_block(runs: Sequence[PairRun], ends: Sequence[Sequence[int]]) -> tup
 class Numbering:
     """Values with numbers in the order in which they came, for good. Secret.
 
-    A run has some of them, one after another; beside them stand their hashes, sorted, each with its row. A hash only
-    finds a row: whether a value is there is decided by the value itself. Polars would copy the text of a run to look
-    at a few rows of it, so runs are Arrow tables.
+    A run has some of them, one after another; beside them stand their hashes, sorted, each with its row, and where
+    those begin (`begins_of`). A hash only finds a row: whether a value is there is decided by the value itself.
+    Polars would copy the text of a run to look at a few rows of it, so runs are Arrow tables.
 
     Args:
-        runs: Columns of the values, hash and row; each column in one piece.
+        runs: Columns of the values, hash, row and begin; each column in one piece.
     """
 
     def __init__(self, runs: Sequence[pa.Table]) -> None:
@@ -183,19 +256,20 @@ class Numbering:
         found = np.full(values.height, -1, np.int64)
         order, before = np.argsort(hashes), 0
         for run in self.runs:
-            known, row_of = _numbers(run, "hash"), _numbers(run, "row")
-            rows, at = order, np.searchsorted(known, hashes[order])
+            known, row_of, begins = (_numbers(run, name) for name in ("hash", "row", "begin"))
+            here, at = found_at(known, begins[: _n_begins(known.size)], hashes[order])
+            rows = order[here]
             while rows.size:
-                here = at < known.size
-                here[here] = known[at[here]] == hashes[rows[here]]
-                rows, at = rows[here], at[here]
                 candidates = row_of[at]
-                found_values = _values(run.take(candidates))
                 equal = np.ones(rows.size, bool)
-                for name in values.columns:
-                    equal &= (values[name].gather(rows) == found_values[name].cast(values[name].dtype)).to_numpy()
+                for wanted in values.iter_columns():
+                    stored = pl.Series(run[wanted.name].chunk(0).take(candidates))
+                    equal &= (wanted.gather(rows) == stored.cast(wanted.dtype)).to_numpy()
                 found[rows[equal]] = before + candidates[equal].astype(np.int64)
                 rows, at = rows[~equal], at[~equal] + 1
+                like = known.take(at, mode="clip") == hashes[rows]
+                like &= at < known.size
+                rows, at = rows[like], at[like]
             before += run.num_rows
         return found
 
@@ -234,13 +308,19 @@ def merged_numbering(runs: Sequence[pa.Table]) -> pa.Table:
 
 def _run(values: pl.DataFrame, hashes: WordArray, rows: IndexArray) -> pa.Table:
     order = np.argsort(hashes)
-    sorted_by_hash = {"hash": pl.Series(hashes[order]), "row": pl.Series(rows[order], dtype=pl.UInt32)}
+    begins = np.zeros(hashes.size, np.uint32)
+    begins[: _n_begins(hashes.size)] = begins_of(hashes[order])[: hashes.size]
+    sorted_by_hash = {
+        "hash": pl.Series(hashes[order]),
+        "row": pl.Series(rows[order], dtype=pl.UInt32),
+        "begin": pl.Series(begins),
+    }
     return values.with_columns(**sorted_by_hash).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def _numbers(run: pa.Table, name: str) -> AnyArray:
-    return np.asarray(run[name].combine_chunks().to_numpy(zero_copy_only=True))
+    return np.asarray(run[name].chunk(0).to_numpy(zero_copy_only=True))
 
 
 def _values(run: pa.Table) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(run.drop_columns(["hash", "row"])))
+    return pl.DataFrame(pl.from_arrow(run.drop_columns(["hash", "row", "begin"])))

@@ -7,7 +7,17 @@ import numpy as np
 import polars as pl
 from hypothesis import given
 
-from sparsehist.running.runs import Numbering, PairRun, merged_numbering, merged_pairs, n_replaced, numbering_run
+from sparsehist.running.runs import (
+    Numbering,
+    PairRun,
+    begins_of,
+    found_at,
+    look_up,
+    merged_numbering,
+    merged_pairs,
+    n_replaced,
+    numbering_run,
+)
 
 PAIRS = st.sets(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1)
 
@@ -25,8 +35,8 @@ def pairs_in(run: PairRun) -> list[tuple[int, int]]:
     return list(zip(units, run.keys.tolist(), strict=True))
 
 
-@given(st.lists(PAIRS, min_size=1, max_size=5), PAIRS)
-def test_pairs_are_found_in_runs_and_in_what_they_are_merged_to(tmp_path_factory, days, asked):
+@given(st.lists(PAIRS, min_size=1, max_size=5), PAIRS, st.integers(1, 12))
+def test_pairs_are_found_in_runs_and_in_what_they_are_merged_to(tmp_path_factory, days, asked, max_keys):
     """Pairs of different days differ, as those of a series do; a run comes back from its file as it was."""
     before: set[tuple[int, int]] = set()
     runs = []
@@ -39,15 +49,15 @@ def test_pairs_are_found_in_runs_and_in_what_they_are_merged_to(tmp_path_factory
     path = tmp_path_factory.mktemp("run") / "run"
     path.write_bytes(b"".join(merged.parts()))
     wanted = run_of(asked)
-    sizes = np.diff(wanted.starts)
+    sizes = np.diff(wanted.starts).astype(np.int64)
     for searched in (runs, [merged], [PairRun.read(path)]):
-        used, known = np.zeros(wanted.units.size, np.int64), np.zeros(wanted.keys.size, bool)
-        unit_of = np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
-        for run in searched:
-            run.look_up(wanted.units, used, unit_of, wanted.keys.astype(np.int64), known)
-        assert known.tolist() == [pair in before for pair in sorted(asked)]
-        units = sorted({unit for unit, _ in asked})
-        assert used.tolist() == [sum(unit == other for other, _ in before) for unit in units]
+        used, known = look_up(searched, wanted.units, sizes, wanted.keys.astype(np.int64), max_keys)
+        counted = [sum(unit == other for other, _ in before) for unit in sorted({unit for unit, _ in asked})]
+        assert np.minimum(used, max_keys).tolist() == np.minimum(counted, max_keys).tolist()
+        has_room = np.repeat(used < max_keys, sizes)
+        assert known[has_room].tolist() == [
+            pair in before for pair, open_still in zip(sorted(asked), has_room, strict=True) if open_still
+        ]
 
 
 def test_a_merge_in_blocks_is_that_of_everything_at_once(monkeypatch):
@@ -57,6 +67,24 @@ def test_a_merge_in_blocks_is_that_of_everything_at_once(monkeypatch):
     halves = [run_of({pair for pair in pairs if hash(pair) % 3 == part}) for part in range(3)]
     monkeypatch.setattr("sparsehist.running.runs._MERGED_AT_ONCE", 50)
     assert pairs_in(merged_pairs(halves)) == sorted(pairs)
+
+
+@given(
+    st.one_of(
+        st.lists(st.integers(0, 2**64 - 1), max_size=200),
+        st.lists(st.integers(0, 60), max_size=200),
+        st.lists(st.integers(2**64 - 60, 2**64 - 1), max_size=200),
+    ),
+    st.lists(st.integers(0, 2**64 - 1), max_size=50),
+)
+def test_words_are_found_where_they_first_are(words, others):
+    """As bisection finds them: with words that are anywhere, and with such as all begin with the same bits."""
+    known = np.sort(np.array(words, np.uint64))
+    asked = np.sort(np.array([*words, *others, *(word ^ 1 for word in words)], np.uint64))
+    rows, at = found_at(known, begins_of(known), asked)
+    there = np.isin(asked, known)
+    assert rows.tolist() == np.flatnonzero(there).tolist()
+    assert at.tolist() == np.searchsorted(known, asked[there]).tolist()
 
 
 @given(st.lists(st.sets(st.text(max_size=3)), max_size=5), st.sets(st.text(max_size=3)), st.integers(1, 9))

@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.domain import Domain
 from sparsehist.errors import DataError, StoreDamagedError, StoreError
+from sparsehist.store.support import BOUNDING, salt_for
 from tests.counting import spark
-from tests.counting.logs import a_log
+from tests.counting.logs import a_log, count
 from tests.counting.one_histogram import CASES
 from tests.test_layout import CHECKOUT
 
@@ -180,3 +182,77 @@ def test_a_driver_that_is_killed_leaves_no_series(tmp_path):
     with sh.open(tmp_path / "store") as store:
         assert store.ledger().is_empty()
     assert _made(tmp_path).release("all", **ALL).frame.height > 0
+
+
+_LOCAL_CLUSTER = """
+import os, signal, sys, threading, time
+import sparsehist as sh
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tests.counting.test_counts_in_parts import DECLARED
+place = Path(sys.argv[1])
+builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.executor.memory", "600m")
+for name, value in {
+    "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "8", "spark.local.dir": f"{place}/local",
+}.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+driver, tracker = spark._jvm.java.lang.ProcessHandle.current().pid(), spark.sparkContext.statusTracker()
+
+def executors():
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == driver and b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+killed = []
+over = threading.Event()
+
+def kill():
+    # Once a stage has ended, so that what it left with an executor is lost too, and another runs.
+    while not over.wait(0.01):
+        active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        if any(stage.numActiveTasks and stage.stageId > first for stage in active if stage is not None):
+            killed.append(executors()[0])
+            os.kill(killed[0], signal.SIGKILL)
+            return
+
+log = spark.read.parquet(f"{place}/log.parquet")
+log.count()
+first = max(stage for job in tracker.getJobIdsForGroup(None) for stage in tracker.getJobInfo(job).stageIds)
+thread = threading.Thread(target=kill)
+thread.start()
+sh.create(place / "store", log, **DECLARED, counts_directory=place / "c")
+over.set()
+thread.join()
+assert killed and killed[0] not in executors(), (killed, executors())
+"""
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_killed_loses_no_row(tmp_path):
+    """A process with one of two executors is killed by SIGKILL while it counts: keys and counts are as elsewhere."""
+    spark.session()
+    rng = np.random.default_rng(1)
+    log = pl.DataFrame({"user_id": rng.integers(20_000, size=100_000), "query": rng.integers(30_000, size=100_000)})
+    log = log.with_columns(pl.col("query").cast(pl.String))
+    log.write_parquet(tmp_path / "log.parquet", row_group_size=5000)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _LOCAL_CLUSTER, str(tmp_path)],
+        cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    with sh.open(tmp_path / "store") as store, store._hold() as state:
+        record = state.series("queries")
+        state.verify()
+        found = state.series_files(record).all_counted()
+        salt = salt_for(BOUNDING, record.salt)
+    own = {name: DECLARED[name] for name in ("unit", "max_keys")}
+    by_polars = count(log, **own, domain=Domain.parse(DECLARED["domain"]), salt=salt, portable=True).frame
+    assert found.sort("key_0").equals(by_polars.sort("key_0").select(found.columns))

@@ -24,7 +24,7 @@ def _groups(counts):
     return count, start, np.diff(start, append=len(counts))
 
 
-def write(directory, keys, counts, *, shards, salt):
+def write(directory, keys, counts, *, shards, salt, row_group=7):
     """Write keys with their counts as a cluster would, into so many files; returns the series' files."""
     order = np.lexsort((hash_texts(keys, salt), counts))
     held = keys[order].with_columns(count=pl.Series(counts[order]))
@@ -35,7 +35,7 @@ def write(directory, keys, counts, *, shards, salt):
 
     def put(copy, number, part):
         path = directory / "place" / copy / f"{copy}-{number:05}.parquet"
-        part.write_parquet(path, row_group_size=7)
+        part.write_parquet(path, row_group_size=row_group)
         digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         return path.name
 

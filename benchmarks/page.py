@@ -170,6 +170,20 @@ def counting(result: Result) -> str:
     return text + table(heading, rows)
 
 
+def spark(result: Result) -> str:
+    """Counting on Spark next to its own distinct count."""
+    rows = [
+        [name, ", ".join(f"{run['cpu_s']:.1f}" for run in runs), ", ".join(f"{run['wall_s']:.1f}" for run in runs)]
+        for name, runs in result["all"].items()
+    ]
+    words = (
+        f"{result['rows']:,} rows on two cores of one JVM, after a warm-up of both on {result['warm']:,}; ours with "
+        "bounding, two sorted copies on the disk and the series committed, Spark's own written nowhere. Ours over "
+        f"Spark's own, CPU: {result['ratio']:.2f}. Target: at most {result['target']}, at 50,000,000 rows.\n\n"
+    )
+    return words + table(["", "CPU s", "wall s"], rows)
+
+
 def dense_round(result: Result) -> str:
     """A round over a dense vector, beside as many plain draws."""
     targets = result["targets"]
@@ -240,6 +254,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "histories": ("Unlikely histories and late rounds", histories),
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
+    "spark": ("Counting on Spark", spark),
     "workload_error": ("Workloads: error beside its lower bound", workload_error),
     "workload_speed": ("Workloads of ten million cells", workload_speed),
     "marginals": ("All pairs of 30 columns", marginals),

@@ -37,13 +37,15 @@ def session(memory: str, directory: str) -> Any:
 
 def cpu_seconds(spark: Any) -> float:
     """User plus system time so far, of the JVM and of this process."""
-    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001  there is no other way to it
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
 def timed(spark: Any, name: str, path: Path, max_keys: int) -> Timing:
     """Count the log once."""
+    from pyspark.sql.functions import count_distinct
+
     frame = spark.read.parquet(str(path))
     cpu, wall = cpu_seconds(spark), time.perf_counter()
     if name == OURS:
@@ -53,9 +55,8 @@ def timed(spark: Any, name: str, path: Path, max_keys: int) -> Timing:
             store = Path(directory) / "store"
             sh.create(store, frame, name="log", max_keys=max_keys, counts_directory=place, **declared)
             return Timing(cpu_seconds(spark) - cpu, time.perf_counter() - wall)
-    from pyspark.sql import functions as F
-
-    frame.groupBy("query").agg(F.countDistinct("user_id")).write.format("noop").mode("overwrite").save()
+    counted = frame.groupBy("query").agg(count_distinct("user_id"))
+    counted.write.format("noop").mode("overwrite").save()
     return Timing(cpu_seconds(spark) - cpu, time.perf_counter() - wall)
 
 
@@ -78,7 +79,9 @@ def main() -> None:
         for run in range(-1, options.runs):
             for name, found in runs.items():
                 timing = timed(spark, name, paths[options.rows if run >= 0 else options.warm], options.max_keys)
-                print(f"{'warming up: ' * (run < 0)}{name}: {timing.cpu_s:.1f} s CPU, {timing.wall_s:.1f} s", flush=True)
+                print(
+                    f"{'warming up: ' * (run < 0)}{name}: {timing.cpu_s:.1f} s CPU, {timing.wall_s:.1f} s", flush=True
+                )
                 if run >= 0:
                     found.append(timing)
         versions = {"pyspark": spark.version}

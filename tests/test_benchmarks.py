@@ -53,13 +53,14 @@ SCRIPTS = {
         *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
         *("--rows", "2000"),
     ],
+    "spark": ["--runs", "1", "--rows", "4000", "--warm", "2000", "--memory", "1g"],
     "sql_front": ["--runs", "1", "--rows", "2000"],
     "start": ["--runs", "1"],
     "workload_error": ["--exponents", "4", "6", "--max-keys", "1", "3"],
     "workload_speed": ["--runs", "1", "--cells", "3000"],
 }
 
-MANY_PROCESSES = {"dense_sparse", "lossless", "profiles", "scale"}
+MANY_PROCESSES = {"dense_sparse", "lossless", "profiles", "scale", "spark"}
 NO_TARGET = {"profiles", "real_logs"}
 
 
@@ -82,7 +83,11 @@ def ran(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "script", [pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES)) for s in SCRIPTS]
+    "script",
+    [
+        pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES) + [pytest.mark.spark] * (s == "spark"))
+        for s in SCRIPTS
+    ],
 )
 def test_a_script_writes_what_a_figure_depends_on_and_the_page_shows_it(tmp_path: Path, script: str) -> None:
     """Commit, versions, machine and every run stand beside the figures, and the page says what was aimed at."""

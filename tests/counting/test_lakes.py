@@ -25,7 +25,14 @@ from sparsehist.counting import lakes
 from sparsehist.counting.fingerprint import Trace
 from sparsehist.counting.memory import memory_needed
 from sparsehist.counting.sources import open_log
-from sparsehist.errors import DataError, DeclarationError, NotFoundError, SeriesDiffersError, StatementError, StoreError
+from sparsehist.errors import (
+    DataError,
+    DeclarationError,
+    NotFoundError,
+    SeriesDiffersError,
+    StatementError,
+    StoreError,
+)
 from sparsehist.store import SeriesFiles
 from sparsehist.store.parts.counts_in_parts import CountsInParts, register_parts
 from sparsehist.store.state import State
@@ -484,7 +491,7 @@ def test_duckdb_fetches_no_extension(query: str) -> None:
 
 
 def test_counts_in_parts_lie_in_a_bucket(s3: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round reads rows there as from a directory; a store that is gone is told without credentials, spending nothing.
+    """A round reads rows there as from a directory; one that is gone is told without credentials.
 
     What Spark would write to `s3://` is written here and uploaded: its own S3 client does not come with pip.
     """

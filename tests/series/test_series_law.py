@@ -88,7 +88,7 @@ def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 64])
 def test_counts_in_parts_have_the_same_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
-    """Five releases from the files of a cluster, one for each copy or 64: which keys are in them, and their values."""
+    """Five releases from the files of a cluster, few or many: which keys are in them, and their values."""
     nonzero = np.flatnonzero(COUNTS)
     keys = pl.DataFrame({"key_0": nonzero})
     files = write(tmp_path, keys, COUNTS[nonzero], shards=shards, salt=bytes([shards]) * 16, row_group=5000)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -69,10 +70,11 @@ def written(directory: Path, size: int) -> None:
         how = f"(format parquet, compression zstd, row_group_size {_ROW_GROUP})"
         edges = np.linspace(0, size, _SHARDS + 1).astype(int).tolist()
         database.execute("create table support (hash bigint, shard integer, row integer)")
-        for shard, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+        for shard, (low, high) in enumerate(pairwise(edges)):
             key = f"((i * 2654435761) % {2**40})::bigint"
             path = place / "counts" / f"counts-{shard:05}.parquet"
-            rows = f"select {key} as key_0, greatest(1, {size // 2} // ({size} - i)) as count from range({low}, {high}) t(i)"
+            count = f"greatest(1, {size // 2} // ({size} - i))"
+            rows = f"select {key} as key_0, {count} as count from range({low}, {high}) t(i)"
             database.execute(f"copy ({rows}) to '{path}' {how}")
             text = f"'{SALT.hex()}' || chr(0) || {key}::varchar"
             database.execute(
@@ -80,7 +82,7 @@ def written(directory: Path, size: int) -> None:
                 f"from range({low}, {high}) t(i)"
             )
         bounds = [shard << (60 - 6) for shard in range(_SHARDS + 1)]
-        for shard, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for shard, (low, high) in enumerate(pairwise(bounds)):
             path = place / "support" / f"support-{shard:05}.parquet"
             rows = (
                 "select hash, format('counts-{:05d}.parquet', shard) as file, row::bigint as row from support "
@@ -116,4 +118,4 @@ def measured(size: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(int(sys.argv[1])), indent=1))
+    sys.stdout.write(json.dumps(measured(int(sys.argv[1])), indent=1) + "\n")

@@ -81,7 +81,8 @@ def running(result: Result) -> str:
     )
     of_append = (
         f"A day appended, beside counting it in memory and beside a fresh series of it; all {result['keys']:,} keys "
-        f"are there from the first day. Target: at most {targets['append']} times.\n"
+        f"are there from the first day. Target: at most {targets['append']} times the series, which is "
+        "counted, sorted and written, too.\n"
     )
     of_fresh = (
         f"Running counts of every day beside fresh series of the same counts, each at ρ = {result['together']} in "

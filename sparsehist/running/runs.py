@@ -1,7 +1,8 @@
 """What a step is looked up in, as a few sorted runs: each step adds one, and runs of like size become one.
 
-So a step is looked up by a few binary searches, and what was written once is written again only as often as the whole
-has grown fourfold since. A run is a file that is written once; those that it takes the place of go with its commit.
+A run is sorted by keyed words, as good as random. Beside them stands where those begin that start with the same bits;
+what is looked up is a place or two from there. What was written once is written again only as often as the whole has
+grown fourfold since. A run is a file that is written once; those that it takes the place of go with its commit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _FAN_BITS = 2  # four runs of like size become one: fewer would be written more often, more would be searched longer
 _MERGED_AT_ONCE = 1 << 18  # pairs: their temporaries stay in the cache of a core
 _LOOKED_UP_AT_ONCE = 1 << 15  # units
-_PLACES = 8
+_PLACES = 8  # looked at one by one: with a word or two to a beginning, hardly any are left then
 _MOST = 2**32 - 1  # which no key is: so -1 reads as a number of 32 bits
 Numbers: TypeAlias = "NDArray[np.uint32]"
 

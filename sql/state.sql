@@ -131,7 +131,6 @@ create table step (                    -- appended; what was added to a running 
     step       integer not null,       -- from 0, without gaps
     digest     blob,                   -- keyed, of the pairs that were given; secret; null once they are erased
     unit_kind  text    not null,       -- what units are compared as
-    source     text    not null,       -- as of a series
     appended   integer not null,
     primary key (series_id, step)
 ) strict;
@@ -288,7 +287,14 @@ select
     made_from,
     accepted,
     created,
-    max(source, coalesce((select max(step.source) from step where step.series_id = series.series_id), '')) as source
+    max(
+        source,
+        coalesce((
+            select max(coalesce(event.details ->> 'source', 'unchecked source'))
+            from event
+            where event.what = 'append' and event.series_id = series.series_id
+        ), '')
+    ) as source
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -481,19 +487,35 @@ order by min(generation);
 -- name: insert_step
 -- Record what was appended to a running series, unless that step was.
 --
--- in:  $series_id, $step, $digest, $unit_kind, $source, $appended
+-- in:  $series_id, $step, $digest, $unit_kind, $appended
 -- out: nothing; changes 1 or 0 rows
 
-insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $source, $appended);
+insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
 
 
 -- name: read_steps
 -- What was appended to a running series, in order.
 --
 -- in:  $series_id
--- out: step, digest (null once pairs are erased), unit_kind, source
+-- out: step, digest (null once pairs are erased), unit_kind, source (as the event of the step says)
 
-select step, digest, unit_kind, source from step where series_id = $series_id order by step;
+with told as materialized (
+    select
+        details ->> 'step' - 1 as step,
+        details ->> 'source' as source
+    from event
+    where what = 'append' and series_id = $series_id
+)
+
+select
+    step.step,
+    step.digest,
+    step.unit_kind,
+    coalesce(told.source, 'unchecked source') as source
+from step
+left join told on step.step = told.step
+where step.series_id = $series_id
+order by step.step;
 
 
 -- name: forget_digests
@@ -580,7 +602,11 @@ select
     series.unverified,
     max(
         series.source,
-        coalesce((select max(step.source) from step where step.series_id = series.series_id), '')
+        coalesce((
+            select max(coalesce(event.details ->> 'source', 'unchecked source'))
+            from event
+            where event.what = 'append' and event.series_id = series.series_id
+        ), '')
     ) as source
 from path
 inner join series on path.series_id = series.series_id

@@ -148,7 +148,7 @@ def choose_max_keys(
         >>> log = pl.DataFrame({"user": [i // 8 for i in rows], "page": [f"p{i % 8}" for i in rows]})
         >>> pages = sh.Strings(max_bytes=4)
         >>> sh.choose_max_keys(":memory:", log, unit="user", key="page", domain=pages, seed=2).max_keys
-        12
+        15
     """
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: choose max_keys from the log itself")

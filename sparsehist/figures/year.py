@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Strings
+from sparsehist.noise.binomial_poisson import poisson
 from sparsehist.running.running_series import create_running
 
 WEEKS = 52
@@ -22,7 +23,7 @@ def expected_visits(week: int) -> dict[str, float]:
 
     Example:
         >>> [round(expected_visits(week)["/dying"], 1) for week in (1, 52)]
-        [109.5, 0.9]
+        [109.6, 1.1]
     """
     shown = {
         "/growing": 2 * float(np.exp(week / 13)),
@@ -36,7 +37,7 @@ def weeks_of_a_year(rng: np.random.Generator) -> Iterator[pl.DataFrame]:
     """The log of each week: columns visitor and page. Visitors come back, to the same page and to others."""
     for week in range(1, WEEKS + 1):
         expected = expected_visits(week)
-        visits = rng.poisson(list(expected.values()))
+        visits = poisson(list(expected.values()), rng=rng)
         pages = np.repeat(np.array(list(expected)), visits)
         yield pl.DataFrame({"visitor": rng.integers(0, _VISITORS, pages.size), "page": pages})
 

@@ -168,7 +168,6 @@ def commit_step(
                 step=record.step,
                 digest=record.digest,
                 unit_kind=record.unit_kind,
-                source=record.source,
                 appended=when,
             )
             == 1,
@@ -184,7 +183,7 @@ def commit_step(
             who=record.who,
             series_id=series_id,
             path_id=path_id,
-            details={"step": record.step + 1},
+            details={"step": record.step + 1, "source": record.source},
         )
 
 

@@ -144,7 +144,7 @@ def test_a_budget_of_another_route_is_refused_while_a_session_is_there():
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian")
     series.interactive("ad_hoc", level="0.01", accuracy="0.2")
-    with pytest.raises(BudgetExceededError, match="discrete_laplace noise"):
+    with pytest.raises(DeclarationError, match="discrete_laplace noise"):
         store.set_budget("default", epsilon=1, delta="1e-6")
     store.set_budget("default", epsilon=1, delta="1e-6", route="renyi", order=20)
     route, left = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()

@@ -348,7 +348,7 @@ def create_running(
         >>> import polars as pl
         >>> import sparsehist as sh
         >>> visits = sh.create_running(":memory:", name="visits", unit="user", key="url", max_keys=5,
-        ...                            domain=sh.Strings(max_bytes=8), steps=7)
+        ...                            domain=sh.Strings(max_bytes=8), steps=7, seed=1)
         >>> visits.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
         >>> visits.append(pl.DataFrame({"user": range(250, 900), "url": ["/home"] * 650}), step=2)
         >>> second, first = (visits.release(f"day_{day}", step=day, level="0.5") for day in (2, 1))

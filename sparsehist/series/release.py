@@ -255,7 +255,7 @@ class Release:
         """The rows as a pandas DataFrame.
 
         Raises:
-            NotFoundError: If pandas is not installed.
+            NotFoundError: Without pandas.
         """
         try:
             import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own

@@ -19,7 +19,8 @@ from _measure import arguments, context, report, table, timed
 
 from sparsehist import noise
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram import expected_false_keys, never_exceeds, threshold_for_false_keys
+from sparsehist.histogram import expected_false_keys, threshold_for_false_keys
+from sparsehist.open_domain import never_exceeds
 from sparsehist.privacy import epsilon_delta, path_cost, poisson
 from sparsehist.workload import Workload, strategy_named
 from sparsehist.workload.strategies import haar

@@ -12,11 +12,11 @@ import polars as pl
 
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
-from sparsehist.histogram.open_budget import OpenBudget, OpenBudgets
 from sparsehist.histogram.slack import step_slack
 from sparsehist.histogram.step_round import PointHistory, StepRound, draw_step_round
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.over_steps import Point, StepNoise
+from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
 from sparsehist.privacy import level_text
 from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING, Totals

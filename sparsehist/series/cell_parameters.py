@@ -20,10 +20,10 @@ from sparsehist.histogram import (
     round_slack,
     threshold_for_false_keys,
 )
-from sparsehist.histogram.never_exceeds import open_delta_is_exact
-from sparsehist.histogram.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.ledger.arguments import checked_name, checked_number
 from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
+from sparsehist.open_domain.never_exceeds import open_delta_is_exact
+from sparsehist.open_domain.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration

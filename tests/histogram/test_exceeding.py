@@ -14,7 +14,7 @@ from sparsehist import entropy
 from sparsehist.errors import InputError, LevelError, ThresholdError
 from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import Gaussian
-from tests.histogram.quadrature import exceed_probability
+from tests.open_domain.quadrature import exceed_probability
 from tests.stats import (
     assert_consistent,
     assert_detected,

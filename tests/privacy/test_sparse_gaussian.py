@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram.never_exceeds import delta_of
 from sparsehist.noise import Gaussian
+from sparsehist.open_domain.never_exceeds import delta_of
 from sparsehist.privacy import gaussian, zcdp
 from sparsehist.privacy.sparse_gaussian import sparse_gaussian_delta
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-from sparsehist.histogram.recursion import BoundedPath
+from sparsehist.open_domain.recursion import BoundedPath
 from tests import oracle
-from tests.histogram.quadrature import exceed_probability, log_between, log_exceeding, log_survival
+from tests.open_domain.quadrature import exceed_probability, log_between, log_exceeding, log_survival
 
 # Past levels and thresholds, new level and threshold (in standard deviations, rational), sensitivity, count, p.
 # The probabilities are those of tests/oracle.py, whose digits `test_the_oracle_…` recomputes.

@@ -14,16 +14,11 @@ from mpmath import mp
 
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, present
-from sparsehist.histogram import (
-    effective_threshold,
-    grid_step,
-    laplace_history,
-    lattice_history,
-    never_exceeds,
-    release_dense,
-)
-from sparsehist.histogram.lattice_history import conditional_survival
-from sparsehist.histogram.never_exceeds import (
+from sparsehist.histogram import effective_threshold, grid_step, release_dense
+from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.open_domain import laplace_history, lattice_history, never_exceeds
+from sparsehist.open_domain.lattice_history import conditional_survival
+from sparsehist.open_domain.never_exceeds import (
     delta_of,
     first_exceedances,
     open_delta,
@@ -31,8 +26,7 @@ from sparsehist.histogram.never_exceeds import (
     probability_for,
     threshold_for_exceedance,
 )
-from sparsehist.histogram.open_budget import KEPT_BACK, OpenBudget, OpenBudgets
-from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.open_domain.open_budget import KEPT_BACK, OpenBudget, OpenBudgets
 from sparsehist.privacy import as_level
 from tests import oracle
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sparsehist.histogram.grid import effective_threshold, grid_step
-from sparsehist.histogram.never_exceeds import (
+from sparsehist.noise.family import Family
+from sparsehist.open_domain.never_exceeds import (
     Past,
     delta_of,
     first_exceedance,
@@ -20,7 +21,6 @@ from sparsehist.histogram.never_exceeds import (
     probability_for,
     threshold_for_exceedance,
 )
-from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level
 
 # Of every delta this share is kept back for the error of the probabilities, which is some 1e-12.

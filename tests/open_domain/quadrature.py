@@ -1,6 +1,6 @@
 """The probability of any box of Brownian motion, by one pass through its times: a second route to a cell's numbers.
 
-It shares with `BoundedPath` of `sparsehist.histogram.recursion` how one step is integrated, not how steps are put
+It shares with `BoundedPath` of `sparsehist.open_domain.recursion` how one step is integrated, not how steps are put
 together: the path has bounds on both sides here, and the new time is one among the others. ln P has an absolute error
 of about 1e-13, or 1e-15*|bound|/sqrt(shortest distance of times) if that is more (the rounding of the bounds
 themselves); -inf if an interval is empty.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsehist.errors import DeclarationError, LevelOrderError
-from sparsehist.histogram.recursion import (
+from sparsehist.open_domain.recursion import (
     _REACH,
     FloatArray,
     _Feature,

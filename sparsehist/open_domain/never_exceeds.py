@@ -21,9 +21,9 @@ puts on a cell at most e**(b/2 + b**2/12) times what the Laplace step puts there
 - where it moves, the Laplace mass of another cell is least from the edge farther off, that of its own from either:
   the ratio is 2 / (1 + e**-c) = e**(c/2) / cosh(c/2).
 
-A term is exact to a relative 1e-12 of p for Gaussian noise (quadrature: `sparsehist.histogram.recursion`), Laplace
-noise (quadrature: `sparsehist.histogram.laplace_history`) and discrete Laplace, Poisson and Skellam noise
-(transforms: `sparsehist.histogram.lattice_history`). It is an upper bound, at most P[exceeds in this round], where
+A term is exact to a relative 1e-12 of p for Gaussian noise (quadrature: `sparsehist.open_domain.recursion`), Laplace
+noise (quadrature: `sparsehist.open_domain.laplace_history`) and discrete Laplace, Poisson and Skellam noise
+(transforms: `sparsehist.open_domain.lattice_history`). It is an upper bound, at most P[exceeds in this round], where
 many levels lie far apart (Laplace), where integer noise is spread too wide, and for families of your own.
 """
 
@@ -37,19 +37,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram import laplace_history
 from sparsehist.histogram.grid import effective_threshold, grid_step
-from sparsehist.histogram.lattice_history import conditional_survival, leaves_out
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from sparsehist.open_domain import laplace_history
+from sparsehist.open_domain.lattice_history import conditional_survival, leaves_out
 from sparsehist.privacy.levels import Level, as_level
 
 if TYPE_CHECKING:
-    from sparsehist.histogram.recursion import BoundedPath
+    from sparsehist.open_domain.recursion import BoundedPath
 
 Past = Sequence[tuple[Level, float]]
 
@@ -180,7 +180,7 @@ def _log_gaussian(family: Gaussian, lowest: dict[Fraction, float], level: Fracti
 
 @lru_cache(maxsize=64)
 def _bounded_path(bounds: tuple[tuple[float, float], ...]) -> BoundedPath:
-    from sparsehist.histogram.recursion import BoundedPath
+    from sparsehist.open_domain.recursion import BoundedPath
 
     return BoundedPath([time for time, _ in bounds], [bound for _, bound in bounds])
 

@@ -16,7 +16,7 @@ Each is one of those above it in the tree::
     │   ├── NameTakenError             a series or release of that name stands for something else
     │   │   └── SeriesDiffersError     asked for again, with another declaration, query or log (exit code 5)
     │   ├── SignatureError             a release, ledger or key that is not signed as is asked for
-    │   └── NotFoundError              no store, series, release or file of that name
+    │   └── NotFoundError              no store, series, release or file of that name; an extra is missing
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
     │   └── BudgetExceededError
@@ -34,6 +34,8 @@ of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
@@ -156,7 +158,7 @@ class SignatureError(InputError):
 
 
 class NotFoundError(InputError):
-    """There is no store, series, release or file of that name."""
+    """There is no store, series, release or file of that name, or a package of an extra is not installed."""
 
 
 class RefusedError(SparsehistError):
@@ -253,3 +255,21 @@ def raise_alone(error: BaseException) -> NoReturn:
     except BaseException:
         error.__context__ = None
         raise
+
+
+@contextmanager
+def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
+    """Import in this block what is not installed with the package itself.
+
+    Args:
+        what: Needs it.
+        install: What pip installs then: an extra in quotes, such as "'sparsehist[plots]'", or a package.
+        instead: What can be done without it, as a sentence.
+
+    Raises:
+        NotFoundError: If it is not installed; says how to install it.
+    """
+    try:
+        yield
+    except ImportError:
+        raise_alone(NotFoundError(f"{what} needs packages that are not installed: pip install {install}{instead}"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsehist.cli.answer import Answer, print_error, print_shown, was_interrupted
 from sparsehist.cli.tables import rows_table
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError, printable, without_credentials
+from sparsehist.errors import SparsehistError, StatementError, needing, printable, without_credentials
 from sparsehist.sqlfront.release_tables import releases
 from sparsehist.sqlfront.script import pieces
 from sparsehist.store import is_store
@@ -152,16 +152,12 @@ def history_file() -> Path:
 
 
 def _prompt_session(words: Callable[[], Iterable[str]]) -> PromptSession[str]:
-    try:
+    script = ". A script runs without it: sparsehist run, or on standard input"
+    with needing("the prompt", "'sparsehist[sql]'", instead=script):
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.key_binding import KeyBindings
-    except ImportError:
-        raise NotFoundError(
-            "the prompt needs prompt_toolkit: pip install 'sparsehist[sql]'. A script runs without it: "
-            "sparsehist run, or on standard input"
-        ) from None
     keys = KeyBindings()
     session: PromptSession[str]
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from sparsehist.errors import DataError, DeclarationError, NotFoundError, raise_alone
+from sparsehist.errors import DataError, DeclarationError, NotFoundError, needing, raise_alone
 
 _STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
 _WEB = ("http", "https")
@@ -30,6 +30,7 @@ _PATIENCE = 30.0
 """Seconds for a web server to tell what state a file is in."""
 # Of the HTTP client, not of the store: obstore takes them apart from the rest.
 _OF_CLIENT = ("allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout", "user_agent")
+_LAKES = "'sparsehist[lakes]'"
 _CHECK = "check that it exists and may be read"
 CREDENTIALS = "credentials are taken from the environment or from sh.Files(…, storage_options={…})"
 
@@ -149,11 +150,9 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 def _in_store(root: str, prefix: str, options: Mapping[str, str], paths: Sequence[str] = ()) -> list[Seen]:
     """The files of an object store whose paths begin so; of a few paths these alone, which needs no right to list."""
-    try:
+    with needing("an object store", _LAKES):
         import obstore
         from obstore.store import from_url
-    except ImportError:
-        raise _missing("an object store") from None
     config = {name: value for name, value in options.items() if name.lower() not in _OF_CLIENT}
     client = {name.lower(): value for name, value in options.items() if name.lower() in _OF_CLIENT}
     folder, _, begins = prefix.rpartition("/")
@@ -230,24 +229,23 @@ def open_table(source: Any, options: Mapping[str, str]) -> LakeTable:
     """Open a table as it is now.
 
     Raises:
-        DeclarationError: If what reads it is not installed.
+        NotFoundError: If what reads it is not installed.
         DataError: If it cannot be opened.
     """
     label = f"the table {bare(source)!r}" if isinstance(source, str) else "the table"
     storage = dict(options) or None
     try:
-        table = _named(source, dict(options)) if isinstance(source, str) else source
-        if hasattr(table, "metadata_location"):
-            snapshot = table.metadata.current_snapshot_id
-            state = ("iceberg", str(table.metadata.table_uuid), str(snapshot))
-            rows = pl.scan_iceberg(table, snapshot_id=snapshot, storage_options=storage)
-        else:
-            state = ("delta", str(table.metadata().id), str(table.version()))
-            rows = pl.scan_delta(table, storage_options=storage)
-    except (KeyboardInterrupt, SystemExit):
+        with needing("a table of Delta or Iceberg", _LAKES):
+            table = _named(source, dict(options)) if isinstance(source, str) else source
+            if hasattr(table, "metadata_location"):
+                snapshot = table.metadata.current_snapshot_id
+                state = ("iceberg", str(table.metadata.table_uuid), str(snapshot))
+                rows = pl.scan_iceberg(table, snapshot_id=snapshot, storage_options=storage)
+            else:
+                state = ("delta", str(table.metadata().id), str(table.version()))
+                rows = pl.scan_delta(table, storage_options=storage)
+    except (KeyboardInterrupt, SystemExit, NotFoundError):
         raise
-    except ImportError:
-        raise_alone(_missing("a table"))
     except BaseException as problem:  # noqa: BLE001  panics are no Exception, and words may hold credentials
         raise_alone(DataError(f"{label} cannot be opened ({type(problem).__name__}): {_CHECK}; {CREDENTIALS}"))
     return LakeTable(rows, state, label)
@@ -274,7 +272,3 @@ def _number(name: str) -> int:
     """`00012-….metadata.json` and `v12.metadata.json` are the twelfth."""
     found = re.match(r"v?(\d+)", name)
     return int(found[1]) if found else -1
-
-
-def _missing(what: str) -> DeclarationError:
-    return DeclarationError(f"{what} is read with what pip install 'sparsehist[lakes]' installs")

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import DeclarationError, InputError, NameTakenError, SignatureError, raise_alone
+from sparsehist.errors import DeclarationError, InputError, NameTakenError, SignatureError, needing, raise_alone
 from sparsehist.store import is_store, write_file
 from sparsehist.store.private_files import disk_errors, read_regular
 
@@ -278,10 +278,8 @@ def _outside_of_stores(path: Path) -> Path:
 
 
 def _ed25519() -> Any:
-    try:
+    with needing("a signature", "'sparsehist[signatures]'"):
         from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise_alone(InputError("signatures need cryptography: pip install 'sparsehist[signatures]'"))
     return ed25519
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from sparsehist.errors import DeclarationError, NotFoundError, StoreError, printable
+from sparsehist.errors import DeclarationError, StoreError, needing, printable
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
@@ -25,13 +25,9 @@ def require_plots() -> Any:
     Raises:
         NotFoundError: If it or vl-convert is not installed; names the extra.
     """
-    try:
+    with needing("a plot", "'sparsehist[plots]'"):
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to write pictures
-    except ImportError:
-        raise NotFoundError(
-            "plots need altair and vl-convert: install the extra, pip install 'sparsehist[plots]'"
-        ) from None
     return alt
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsehist import __version__
-from sparsehist.errors import InputError, NotFoundError, printable, raise_alone
+from sparsehist.errors import InputError, NotFoundError, needing, printable, raise_alone
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import Row, ledger_rows
 from sparsehist.report.parameter_rows import keys_text
@@ -77,12 +77,8 @@ def registry_entry(store: Store, about: About, *, delta: float) -> str:
 
 
 def _yaml() -> Any:
-    try:
+    with needing("a registry entry", "'sparsehist[report]'"):
         import yaml
-    except ImportError:
-        raise NotFoundError(
-            "registry entries need pyyaml: install the extra, pip install 'sparsehist[report]'"
-        ) from None
     return yaml
 
 

@@ -22,7 +22,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sparsehist import __version__
-from sparsehist.errors import NotFoundError, SparsehistError, printable
+from sparsehist.errors import SparsehistError, needing, printable
 from sparsehist.histogram.publication import mean_error, publication_probability
 from sparsehist.histogram.slack import law_slack
 from sparsehist.ledger.ledger import Ledger
@@ -122,10 +122,8 @@ def _template() -> Any:
     Raises:
         NotFoundError: If jinja2 is not installed; names the extra.
     """
-    try:
+    with needing("a report", "'sparsehist[report]'"):
         import jinja2
-    except ImportError:
-        raise NotFoundError("reports need jinja2: install the extra, pip install 'sparsehist[report]'") from None
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,

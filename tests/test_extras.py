@@ -1,0 +1,28 @@
+"""What needs a package of an extra says so in one way: one class of error, and what to install."""
+
+import sys
+
+import pytest
+
+import sparsehist as sh
+from sparsehist.cli.prompt import _prompt_session
+from sparsehist.counting.lakes import open_table
+from sparsehist.errors import NotFoundError
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("cryptography.hazmat.primitives.asymmetric", "signatures", lambda at: sh.make_keys(at / "key")),
+        ("deltalake", "lakes", lambda at: open_table(f"delta:{at}/table", {})),
+        ("jinja2", "report", lambda at: sh.open(at / "s", create=True).report()),
+        ("prompt_toolkit", "sql", lambda _: _prompt_session(list)),
+        ("yaml", "report", lambda at: sh.open(at / "s", create=True).report(format="registry", about={})),
+    ],
+)
+def test_what_an_extra_installs_is_named_where_it_is_missing(package, extra, use, tmp_path, monkeypatch):
+    """NotFoundError with the words for pip; nothing of the import is left behind it."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(NotFoundError, match=rf"pip install 'sparsehist\[{extra}\]'") as missing:
+        use(tmp_path)
+    assert missing.value.__context__ is None

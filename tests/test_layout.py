@@ -35,7 +35,7 @@ PURE_STANDARD_LIBRARY = {
 }
 MOST_LINES = 800
 MOST_MODULES = 16
-LOOSE = {"__init__.py", "__main__.py", "entropy.py", "errors.py", "typing.py"}
+LOOSE = {"__init__.py", "__main__.py", "entropy.py", "errors.py", "text_form.py", "typing.py"}
 # From below upwards: a folder of the shell imports those before it, and the core.
 SHELL = (
     *(
@@ -87,7 +87,7 @@ def _imports(source, path=PACKAGE / "module.py"):
 def _is_core(imported):
     top, *rest = imported.split(".")
     if top == "sparsehist":
-        return bool(rest) and rest[0] in (*CORE, "errors", "typing")
+        return bool(rest) and rest[0] in (*CORE, "errors", "text_form", "typing")
     if top == "scipy":
         return rest[:1] != ["stats"]
     return top == "numpy" or top in PURE_STANDARD_LIBRARY

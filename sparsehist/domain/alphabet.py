@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
+from sparsehist.text_form import show
 from sparsehist.typing import ByteArray, IntArray, NDArray
 
 NO_CHARACTER = -1

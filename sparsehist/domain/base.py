@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.text_form import Reader
 from sparsehist.errors import DomainError
+from sparsehist.text_form import Form, Notation
 from sparsehist.typing import BoolArray, IntArray
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ class Domain(abc.ABC):
     """
 
     example: ClassVar[str]
-    of_domains: ClassVar[bool] = False
-    _kinds: ClassVar[dict[str, type[Domain]]] = {}
+    arguments: ClassVar[tuple[type, ...]] = (int, str, bool)
+    """Of the textual form: values of these types; `Form` where they are domains."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
         """Note how a domain is written; one without an example has no textual form."""
         if example is not None:
             cls.example = example
-            cls._kinds[example.partition("(")[0]] = cls
+            _KINDS[example.partition("(")[0]] = cls
 
     @property
     @abc.abstractmethod
@@ -198,7 +198,7 @@ class Domain(abc.ABC):
             >>> Domain.parse("catalogue('a', 'b')").size
             2
         """
-        return Reader(Domain._kinds, files or {}).read(text)
+        return _domain(_NOTATION.read(text), files or {})
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Domain:  # noqa: ARG003
@@ -208,6 +208,27 @@ class Domain(abc.ABC):
         except TypeError as error:
             raise DomainError(f"{cls.example.partition('(')[0]}(): {error}; write {cls.example}") from None
         return cls(*values, **named)
+
+
+_KINDS: dict[str, type[Domain]] = {}
+_NOTATION = Notation(
+    "domain",
+    "integers, True, False or text in quotes",
+    lambda: "write one of " + ", ".join(kind.example for kind in reversed([*_KINDS.values()])),
+    DomainError,
+)
+
+
+def _domain(form: Form, files: Mapping[str, Path]) -> Domain:
+    kind = _NOTATION.kind(form, _KINDS)
+
+    def argument(value: object) -> Any:
+        if kind.arguments == (Form,):
+            return _domain(_NOTATION.form(value), files)
+        return value if type(value) in kind.arguments else _NOTATION.refuse(value, form)
+
+    named = {key: argument(value) for key, value in form.named.items()}
+    return kind.read(list(map(argument, form.values)), named, files)
 
 
 def holds_text(dtype: pl.DataType) -> bool:

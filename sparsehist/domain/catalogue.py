@@ -13,8 +13,8 @@ import polars as pl
 from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.domain.ranges import accepts_integers
-from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError, InputError, promise
+from sparsehist.text_form import show, write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 _LONGEST_INLINE = 1000

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain.ranges import read_date
-from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
+from sparsehist.text_form import show
 
 
 @cache

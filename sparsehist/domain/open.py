@@ -11,8 +11,8 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
-from sparsehist.domain.text_form import show, write_literal
 from sparsehist.errors import DomainError
+from sparsehist.text_form import show, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 _TYPES = ("string", "integer", "date")
@@ -40,6 +40,8 @@ class Open(Domain, example="open(delta='1e-6')"):
         >>> str(Open(delta=1e-6)), Open("string", "date", delta="1e-6").columns
         ("open(delta='1e-6')", 2)
     """
+
+    arguments = (int, str, bool, float)
 
     types: tuple[str, ...]
     delta: Fraction

@@ -13,8 +13,8 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.domain.text_form import show, write_call
 from sparsehist.errors import DomainError
+from sparsehist.text_form import Form, show, write_call
 from sparsehist.typing import BoolArray, IntArray
 
 
@@ -36,7 +36,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         24
     """
 
-    of_domains = True
+    arguments = (Form,)
     names: tuple[str, ...]
     components: tuple[Domain, ...]
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain.base import Domain, draw_below
-from sparsehist.domain.text_form import show
 from sparsehist.errors import DomainError
+from sparsehist.text_form import show
 from sparsehist.typing import BoolArray, IntArray
 
 _INT64 = (-(2**63), 2**63 - 1)

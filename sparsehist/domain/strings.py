@@ -22,8 +22,8 @@ from sparsehist.domain.alphabet import (
 )
 from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
-from sparsehist.domain.text_form import show, write_call, write_literal
 from sparsehist.errors import DomainError
+from sparsehist.text_form import show, write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 LONGEST = 4096

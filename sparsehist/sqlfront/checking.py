@@ -334,9 +334,9 @@ def _check_workload(text: str) -> None:
 
 
 def _check_strategy(text: str) -> None:
-    from sparsehist.workload.strategies.strategy_text import check_name
+    from sparsehist.workload.strategies.strategy_text import check_strategy
 
-    check_name(text)
+    check_strategy(text)
 
 
 def check_options(piece: Piece, head: CreateSeries, connection: duckdb.DuckDBPyConnection) -> Declared:

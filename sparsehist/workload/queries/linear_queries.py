@@ -11,13 +11,13 @@ Each kind of workload makes itself known by its `word` when its class is defined
 from __future__ import annotations
 
 import abc
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError
+from sparsehist.text_form import Form, Notation
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
 
@@ -27,9 +27,13 @@ AnswerArray = AnyArray
 
 _MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
 _KINDS: dict[str, type[Workload]] = {}
-_ADVICE = (
-    "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), ranges(keys=[(low, high), …]), "
-    "total(n), identity(n), marginals(k=2), union(…, …), kronecker(…, …)"
+_NOTATION = Notation(
+    "workload",
+    "integers, text in quotes and lists",
+    lambda: (
+        "write one of prefix(n), ranges(n), ranges(n, [(low, high), …]), ranges(keys=[(low, high), …]), "
+        "total(n), identity(n), marginals(k=2), union(…, …), kronecker(…, …)"
+    ),
 )
 
 Attachments = Mapping[str, bytes]
@@ -245,16 +249,7 @@ class Workload(metaclass=_Called):
             >>> Workload.parse("union(total(12), identity(12))").shape
             (13, 12)
         """
-        if not isinstance(text, str):
-            raise DeclarationError(f"a workload is written as text, got {text!r}; {_ADVICE}")
-        try:
-            tree = ast.parse(text.strip(), mode="eval")
-            return _workload(tree.body, attachments or {})
-        except DeclarationError:
-            raise
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = getattr(error, "msg", None) or str(error) or type(error).__name__
-            raise DeclarationError(f"cannot read the workload {_short(text)}: {reason}; {_ADVICE}") from None
+        return _workload(_NOTATION.read(text), attachments or {})
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
         """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m).
@@ -279,37 +274,18 @@ def attached(attachments: Attachments, sha256: str) -> bytes:
     return attachments[sha256]
 
 
-def _workload(node: ast.expr, attachments: Attachments) -> Workload:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise DeclarationError(f"{_short(ast.unparse(node))} is no workload; {_ADVICE}")
-    name = node.func.id.lower()
-    if name not in _KINDS:
-        raise DeclarationError(f"there is no workload {node.func.id!r}; {_ADVICE}")
-    values = [_value(argument, attachments) for argument in node.args]
-    named = {keyword.arg: _value(keyword.value, attachments) for keyword in node.keywords if keyword.arg}
+def _workload(form: Form, attachments: Attachments) -> Workload:
+    kind = _NOTATION.kind(form, _KINDS)
+
+    def argument(value: object) -> Any:
+        if isinstance(value, Form):
+            return _workload(value, attachments)
+        if isinstance(value, tuple | list):
+            return type(value)(map(argument, value))
+        return value if value is None or type(value) in {int, str} else _NOTATION.refuse(value, form)
+
+    named = {key: argument(value) for key, value in form.named.items()}
     try:
-        return _KINDS[name].read(*values, attachments=attachments, **named)
+        return kind.read(*map(argument, form.values), attachments=attachments, **named)
     except TypeError as error:
-        raise DeclarationError(f"{name}(): {error}; {_ADVICE}") from None
-
-
-def _value(node: ast.expr, attachments: Attachments) -> Any:
-    if isinstance(node, ast.Call):
-        return _workload(node, attachments)
-    if isinstance(node, ast.Tuple | ast.List):
-        items = [_value(item, attachments) for item in node.elts]
-        return tuple(items) if isinstance(node, ast.Tuple) else items
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        number = node.operand.value
-        if type(number) is int:
-            return -number
-    if isinstance(node, ast.Constant) and (node.value is None or type(node.value) in {int, str}):
-        return node.value
-    raise DeclarationError(
-        f"{_short(ast.unparse(node))} is not a value; values are integers, text in quotes and lists"
-    )
-
-
-def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+        raise DeclarationError(f"{form.name.lower()}(): {error}; {_NOTATION.advice()}") from None

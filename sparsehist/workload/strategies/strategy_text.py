@@ -1,12 +1,11 @@
-"""The textual form of strategies, such as ``spectral(blend=4)``, read with Python's parser, never evaluated."""
+"""The textual form of strategies, such as ``spectral(blend=4)``."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
-from typing import Any
 
 from sparsehist.errors import DeclarationError
+from sparsehist.text_form import Notation
 from sparsehist.workload.queries.kronecker import Kronecker
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
@@ -39,18 +38,21 @@ _MAKERS: dict[str, Callable[..., Strategy]] = {
     "tree": Tree,
     "weighted": WeightedMarginals,
 }
-_ADVICE = f"write auto, {', '.join(_MAKERS)}, kronecker(…) or union(…), with parameters as in spectral(blend=4)"
+_NOTATION = Notation(
+    "strategy",
+    "numbers and words",
+    lambda: f"write auto, {', '.join(_MAKERS)}, kronecker(…) or union(…), with parameters as in spectral(blend=4)",
+    bare=True,
+)
 
 
-def check_name(text: str) -> None:
+def check_strategy(text: str) -> None:
     """Refuse the text of a strategy where there is none of that name; knows nothing of the workload.
 
     Raises:
         DeclarationError: If there is none.
     """
-    name = text.partition("(")[0].strip()
-    if name not in ("auto", "kronecker", "union", *_MAKERS):
-        raise DeclarationError(f"there is no strategy {name[:80]!r}; {_ADVICE}")
+    _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", "kronecker", "union", *_MAKERS)))
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
@@ -72,41 +74,26 @@ def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
         if text.workload != workload:
             raise DeclarationError(f"the strategy {text.name} is for {text.workload.describe()}")
         return text
-    if not isinstance(text, str):
-        raise DeclarationError(f"a strategy is written as text, got {text!r}; {_ADVICE}")
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise DeclarationError(f"cannot read the strategy {text[:80]!r}; {_ADVICE}") from None
-    return _strategy(node, workload)
+    return _strategy(_NOTATION.read(text), workload)
 
 
-def _strategy(node: ast.expr, workload: Workload) -> Strategy:
-    called, arguments, keywords = node, [], []
-    if isinstance(node, ast.Call):
-        called, arguments, keywords = node.func, node.args, node.keywords
-    if not isinstance(called, ast.Name):
-        raise DeclarationError(f"{ast.unparse(node)[:80]!r} is no strategy; {_ADVICE}")
-    if called.id == "kronecker":
-        if not isinstance(workload, Kronecker) or len(arguments) != len(workload.listed):
+def _strategy(value: object, workload: Workload) -> Strategy:
+    form = _NOTATION.form(value)
+    if form.name == "kronecker":
+        if not isinstance(workload, Kronecker) or len(form.values) != len(workload.listed):
             raise DeclarationError(f"kronecker(…) has one strategy a factor of a product, not {workload.describe()}")
-        return KroneckerStrategy(workload, list(map(_strategy, arguments, workload.listed)))
-    if called.id == "union":
-        if not isinstance(workload, Union) or len(arguments) != len(workload.parts):
+        return KroneckerStrategy(workload, list(map(_strategy, form.values, workload.listed)))
+    if form.name == "union":
+        if not isinstance(workload, Union) or len(form.values) != len(workload.parts):
             raise DeclarationError(f"union(…) has one strategy a part of a union, not {workload.describe()}")
-        return UnionStrategy(workload, list(map(_strategy, arguments, workload.parts)))
-    if called.id not in _MAKERS:
-        raise DeclarationError(f"there is no strategy {called.id!r}; {_ADVICE}")
-    if arguments:
-        raise DeclarationError(f"{called.id}(…): parameters are named, as in spectral(blend=4)")
-    named = {keyword.arg: _value(keyword.value) for keyword in keywords if keyword.arg}
+        return UnionStrategy(workload, list(map(_strategy, form.values, workload.parts)))
+    maker = _NOTATION.kind(form, _MAKERS)
+    if form.values:
+        raise DeclarationError(f"{form.name}(…): parameters are named, as in spectral(blend=4)")
+    for given in form.named.values():
+        if type(given) not in {int, float, bool, str}:
+            _NOTATION.refuse(given, form)
     try:
-        return _MAKERS[called.id](workload, **named)
+        return maker(workload, **form.named)
     except TypeError as error:
-        raise DeclarationError(f"{called.id}(): {error}; {_ADVICE}") from None
-
-
-def _value(node: ast.expr) -> Any:
-    if isinstance(node, ast.Constant) and type(node.value) in {int, float, bool, str}:
-        return node.value
-    raise DeclarationError(f"{ast.unparse(node)[:80]!r} is no parameter of a strategy: those are numbers and words")
+        raise DeclarationError(f"{form.name}(): {error}; {_NOTATION.advice()}") from None

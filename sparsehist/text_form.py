@@ -1,0 +1,191 @@
+"""How domains, workloads and strategies are written: read with Python's parser, never evaluated.
+
+form     := name(argument, …)           a strategy without parameters may be its name alone
+argument := value | key=value | **{'any name': value, …}
+value    := integer, real number, True, False, None, text in quotes, (value, …), [value, …] or a form
+
+What stands for which value is up to those who read it: domains, workloads and strategies.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword
+import tokenize
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from typing import Any, NoReturn, TypeVar
+
+from sparsehist.errors import DeclarationError
+
+_SHOWN_DIGITS = 60
+_SHOWN_LETTERS = 80
+_CONSTANTS = (int, float, bool, str, type(None))
+_Kind = TypeVar("_Kind")
+
+
+def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
+    """Write ``name(values…, named…)`` from arguments that are text already."""
+    plain = [f"{key}={value}" for key, value in named.items() if _is_plain_name(key)]
+    quoted = [f"{write_literal(key)}: {value}" for key, value in named.items() if not _is_plain_name(key)]
+    if quoted and plain:  # in one dictionary, since the order of columns matters
+        quoted, plain = [f"{write_literal(key)}: {value}" for key, value in named.items()], []
+    return f"{name}({', '.join([*values, *plain, *(['**{' + ', '.join(quoted) + '}'] if quoted else [])])})"
+
+
+def write_literal(value: str | int | date) -> str:
+    """Write one value: an integer, True, False, or text in single quotes."""
+    if not isinstance(value, str):
+        return f"'{value}'" if isinstance(value, date) else repr(value)
+    # The leading double quote makes repr choose single quotes, always: the same value has one text.
+    return "'" + repr('"' + value)[2:]
+
+
+def show(value: object) -> str:
+    """Show an argument in an error, in one short line whatever it is."""
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS:  # Python refuses to write very large ones
+        return f"an integer of more than {_SHOWN_DIGITS} digits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[: _SHOWN_LETTERS - 1]}…"
+
+
+@dataclass(frozen=True, repr=False)
+class Form:
+    """A name with its arguments, as they are written; forms among them are not looked at either."""
+
+    name: str
+    values: tuple[Any, ...]
+    named: Mapping[str, Any]
+    node: ast.expr
+
+    def __repr__(self) -> str:
+        return ast.unparse(self.node)
+
+
+@dataclass(frozen=True)
+class Notation:
+    """The forms of one kind of thing.
+
+    Attributes:
+        what: The kind, such as "domain".
+        values: What its arguments may be, for errors.
+        advice: What can be written, for errors.
+        error: What is raised.
+        bare: Whether a name alone is a form.
+    """
+
+    what: str
+    values: str
+    advice: Callable[[], str]
+    error: type[DeclarationError] = DeclarationError
+    bare: bool = False
+
+    def read(self, text: str) -> Form:
+        """Read a form.
+
+        Raises:
+            DeclarationError: Or `error`: if the text is none; says why, and what would be right.
+        """
+        if not isinstance(text, str):
+            raise self.error(f"a {self.what} is written as text, got {show(text)}; {self.advice()}")
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+            self._refuse_joined_text(text.strip())
+            return self._form(tree.body)
+        except DeclarationError:
+            raise
+        except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
+            reason = getattr(error, "msg", None) or str(error) or type(error).__name__
+            raise self.error(f"cannot read the {self.what} {show(text)}: {reason}; {self.advice()}") from None
+
+    def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
+        """What a name stands for, in capitals or not.
+
+        Raises:
+            DeclarationError: Or `error`: if it stands for nothing.
+        """
+        if form.name.lower() not in kinds:
+            raise self.error(f"there is no {self.what} {show(form.name)}; {self.advice()}")
+        return kinds[form.name.lower()]
+
+    def form(self, value: object) -> Form:
+        """An argument that has to be a form itself.
+
+        Raises:
+            DeclarationError: Or `error`: if it is another value.
+        """
+        if not isinstance(value, Form):
+            raise self.error(f"{_quoted(value)} is no {self.what}; {self.advice()}")
+        return value
+
+    def refuse(self, value: object, form: Form) -> NoReturn:
+        """Refuse a value as an argument of a form."""
+        self._refuse(_quoted(value), form.name)
+
+    def _refuse(self, source: str, name: str) -> NoReturn:
+        raise self.error(f"{name.lower()}(): {source} is not a value; values are {self.values}; {self.advice()}")
+
+    def _form(self, node: ast.expr) -> Form:
+        if self.bare and isinstance(node, ast.Name):
+            return Form(node.id, (), {}, node)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise self.error(f"{show(ast.unparse(node))} is no {self.what}; {self.advice()}")
+        name = node.func.id
+        named: dict[str, Any] = {}
+        for key, value in (pair for word in node.keywords for pair in self._pairs(word)):
+            if key in named:
+                raise self.error(f"{name}() has {show(key)} twice")
+            named[key] = self._value(value, name)
+        return Form(name, tuple(self._value(value, name) for value in node.args), named, node)
+
+    def _value(self, node: ast.expr, name: str) -> Any:
+        if isinstance(node, ast.Call) or (self.bare and isinstance(node, ast.Name)):
+            return self._form(node)
+        if isinstance(node, ast.Tuple | ast.List):
+            items = [self._value(item, name) for item in node.elts]
+            return tuple(items) if isinstance(node, ast.Tuple) else items
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            number = node.operand.value if isinstance(node.operand, ast.Constant) else None
+            if type(number) is not int:
+                raise self.error(
+                    f"{name.lower()}(): only an integer can have a sign, got {show(ast.unparse(node.operand))}"
+                )
+            return -number if isinstance(node.op, ast.USub) else number
+        if isinstance(node, ast.Constant) and type(node.value) in _CONSTANTS:
+            return node.value
+        return self._refuse(show(ast.unparse(node)), name)
+
+    def _pairs(self, word: ast.keyword) -> Iterable[tuple[str, ast.expr]]:
+        """One argument, or those of ``**{'any name': …}``, for names that are no Python identifiers."""
+        if word.arg is not None:
+            return [(word.arg, word.value)]
+        if not isinstance(word.value, ast.Dict):
+            source = show(ast.unparse(word.value))
+            raise self.error(f"** needs names in braces, such as **{{'a name': …}}, got {source}")
+        pairs = []
+        for key, value in zip(word.value.keys, word.value.values, strict=True):
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                raise self.error("** needs names that are text, such as **{'a name': …}")
+            pairs.append((key.value, value))
+        return pairs
+
+    def _refuse_joined_text(self, text: str) -> None:
+        """Refuse 'a' 'b', which Python would silently read as 'ab'."""
+        ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        kinds = [token.type for token in tokens if token.type not in ignored]
+        if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
+            raise self.error(f"{show(text)} has two texts side by side; put a comma between them")
+
+
+def _quoted(value: object) -> str:
+    """A value as it was written, in quotes."""
+    return show(value if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS else repr(value))
+
+
+def _is_plain_name(name: str) -> bool:
+    # Python normalises non-ASCII identifiers when it reads them: those would come back as another text
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

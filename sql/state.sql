@@ -70,8 +70,7 @@ create table series (                  -- appended; a dropped one keeps its row,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
     max_keys    integer,               -- a guarantee may depend on it, also after the series is dropped
     unverified  integer not null,      -- 1 if the query of its log was declared to go unchecked
-    source      text    not null       -- 'checked query', 'unchecked source', or empty: files; of the steps of a running
-                                       -- series the one that says least
+    source      text    not null       -- 'checked query', 'unchecked source', or empty: files
 ) strict;
 
 create unique index name_of_series on series (name) where dropped is null;
@@ -276,7 +275,8 @@ where not exists (select 1 from series where name = $name and dropped is null);
 -- The series that were not dropped, in order of creation.
 --
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created, source
+-- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created, source (of a running series
+--      the one of its steps that says least)
 
 select
     series_id,
@@ -287,7 +287,14 @@ select
     made_from,
     accepted,
     created,
-    source
+    max(
+        source,
+        coalesce((
+            select max(coalesce(event.details ->> 'source', 'unchecked source'))
+            from event
+            where event.what = 'append' and event.series_id = series.series_id
+        ), '')
+    ) as source
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -486,16 +493,6 @@ order by min(generation);
 insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
 
 
--- name: lower_source
--- Let a running series say no more of its source than a step does: 'unchecked source' comes after 'checked query', and
--- both after an empty one.
---
--- in:  $series_id, $source
--- out: nothing
-
-update series set source = max(source, $source) where series_id = $series_id;
-
-
 -- name: read_steps
 -- What was appended to a running series, in order.
 --
@@ -565,7 +562,8 @@ select round from release;
 --      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
 --      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
 --      that the last one's is the largest), first_generation, unit, max_keys,
---      unverified (whether the query of the log was declared to go unchecked), source
+--      unverified (whether the query of the log was declared to go unchecked), source (of a running series the one
+--      of its steps that says least: 'unchecked source' comes after 'checked query', and both after an empty one)
 
 with spent as (
     select
@@ -602,7 +600,14 @@ select
     series.unit,
     series.max_keys,
     series.unverified,
-    series.source
+    max(
+        series.source,
+        coalesce((
+            select max(coalesce(event.details ->> 'source', 'unchecked source'))
+            from event
+            where event.what = 'append' and event.series_id = series.series_id
+        ), '')
+    ) as source
 from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id

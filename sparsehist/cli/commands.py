@@ -19,6 +19,7 @@ from sparsehist.series.metadata import read_metadata
 from sparsehist.series.release import check_estimates, check_target, refuse_to_replace
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.console import RenderableType
 
     from sparsehist.running.running_series import RunningSeries
@@ -157,37 +158,55 @@ def release_series(
     _check_destination(store, out, sign)  # before anything is drawn
     if out is not None:
         check_estimates(out, estimates=estimates)
+    running = {option: told for option, told in (("step", step), ("what", what)) if told is not None}
     with opening(store, wait) as opened:
-        opened.declared(series)
+        of_cells = opened.declared(series).steps is None and not of_workload
+        if of_cells and not (head or estimates or sign or running):
+            handed_out = opened.series(series)._hand_out(name, out, **asked)
+            if handed_out is not None:
+                return _told(*handed_out, series, out, repeated=True)
         if out is not None:
             with opened._hold() as state:
                 refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
         if of_workload:
             released: Release = opened.series(series).release_workload(name, **asked)
         else:
-            released = _release_of_cells(opened, series, name, {"step": step, "what": what}, asked)
+            released = _release_of_cells(opened, series, name, running, asked)
     if out is not None:
         write_committed(released, out, sign, estimates=estimates)
-    about = read_metadata(released.metadata)
+    rows = (released.estimates() if estimates else released.frame).head(head) if head else None
+    return _told(released.metadata, len(released), series, out, repeated=released.repeated, head=rows)
+
+
+def _told(
+    metadata: dict[str, Any],
+    n_rows: int,
+    series: str,
+    out: Path | None,
+    *,
+    repeated: bool,
+    head: pl.DataFrame | None = None,
+) -> Answer:
+    """What is said of a release; `head` are the rows to show."""
+    about = read_metadata(metadata)
     data: dict[str, Any] = {
-        "release": name,
-        "status": "repeated" if released.repeated else "released",
-        "rows": len(released),
+        "release": about.name,
+        "status": "repeated" if repeated else "released",
+        "rows": n_rows,
         "out": None if out is None else str(out),
-        "metadata": released.metadata,
+        "metadata": metadata,
     }
     shown: list[RenderableType] = [
-        f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}"
-        + (", released before: nothing is spent" if released.repeated else ""),
+        f"[bold]release {about.name}[/] of {series}: {counted(n_rows, 'row')}"
+        + (", released before: nothing is spent" if repeated else ""),
         parameters_table(release_rows(about)),
     ]
-    if head > 0:
-        rows = (released.estimates() if estimates else released.frame).head(head)
-        data["head"] = rows.to_dicts()
-        shown.append(rows_table(rows.head(MOST_ROWS), keys=about.key))
-        if min(head, len(released)) > MOST_ROWS:
+    if head is not None:
+        data["head"] = head.to_dicts()
+        shown.append(rows_table(head.head(MOST_ROWS), keys=about.key))
+        if head.height > MOST_ROWS:
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
-    if not len(released):
+    if not n_rows:
         shown.append("No noisy count is above the threshold: a finer level, in another release, publishes more.")
     again = "committed to the store, written nowhere: give --out to write it, now or later"
     shown.append(again if out is None else f"written to {escape(str(out))}")
@@ -208,9 +227,8 @@ def _release_of_cells(
 ) -> Release:
     if opened.declared(series).steps is not None:
         return sh.open_running(opened, series).release(name, **running, **asked)
-    for option, given in running.items():
-        if given is not None:
-            raise DeclarationError(f"--{option} is for running series, and {series} is not one")
+    if running:
+        raise DeclarationError(f"--{min(running)} is for running series, and {series} is not one")
     return opened.series(series).release(name, **asked)
 
 

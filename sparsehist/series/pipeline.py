@@ -133,10 +133,9 @@ def release(
         CapExceededError: If the sum over the paths of the series would exceed its cap.
         BudgetExceededError: If the population would exceed its budget.
     """
-    found = _release_named(held, request.name)
+    found = find(held, request)
     if found is not None:
         known, made = found
-        _check_same(held, request, known, made)
         committed = read_metadata(made.metadata)
         rows = open_path(held, request, known, generator=generator).rows(made.level, committed)
         return rows, committed.as_dict(), True
@@ -183,26 +182,16 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
     return [known for known in (coarser, finer) if known is not None]
 
 
-def check_name(held: Held, request: Request) -> None:
-    """Refuse a name that stands for another request.
+def find(held: Held, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
+    """The release that was asked for and its noise path, if it was made.
 
     Raises:
-        NameTakenError: If it does.
+        NameTakenError: If the name stands for a release of another kind, or for another request.
     """
-    found = _release_named(held, request.name)
-    if found is not None:
-        _check_same(held, request, *found)
-
-
-def _release_named(held: Held, name: str) -> tuple[PathRecord, ReleaseRecord] | None:
-    made = held.state.release_named(held.record, name)
+    made = held.state.release_named(held.record, request.name)
     if made is None:
         return None
-    return next(path for path in held.record.paths if path.path_id == made.path_id), made
-
-
-def _check_same(held: Held, request: Request, path: PathRecord, made: ReleaseRecord) -> None:
-    """Refuse a name that stands for a release of another kind, or for another request."""
+    path = next(path for path in held.record.paths if path.path_id == made.path_id)
     if path.kind != request.kind:
         other, call = KINDS[path.kind]
         raise NameTakenError(
@@ -217,6 +206,7 @@ def _check_same(held: Held, request: Request, path: PathRecord, made: ReleaseRec
             f"the release {request.name!r} of {held.record.name!r} was made with {told}; "
             "use another name for another request"
         )
+    return path, made
 
 
 def _told(field: str, value: object) -> str:

@@ -23,6 +23,7 @@ from sparsehist.errors import (
     InputError,
     NotFoundError,
     SignatureError,
+    needing,
     of_kind,
     printable,
     raise_alone,
@@ -32,7 +33,7 @@ from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.store import open_state, write_published
+from sparsehist.store import Receipt, open_state, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
@@ -62,11 +63,36 @@ class StoreOnDisk:
         path: Its directory.
         publications: Directories it knew its releases to be published in.
         wait: Seconds to wait for it.
+        series: Directory of the series.
     """
 
     path: Path
     publications: frozenset[Path]
     wait: float
+    series: Path
+
+    def hand_out(self, metadata: Mapping[str, Any], target: Path | None) -> int | None:
+        """Give a release that exists where its table need not be made: the file it was written to serves.
+
+        Args:
+            metadata: Of the release.
+            target: Where it is to stand, in a file with metadata; None for nowhere.
+
+        Returns:
+            Its number of rows; None if it has to be made.
+        """
+        receipt = Receipt.find(self.series, str(metadata["round"]))
+        if receipt is None or target is None:
+            return None if receipt is None else receipt.rows
+        there = os.path.lexists(target)
+        content = receipt.content(target if there else Path(receipt.path))
+        if content is None or target.is_symlink() or target.suffix not in _PARQUET:
+            return None
+        if self.announce(target, _as_entry(metadata, receipt.digest), None) is not None:
+            return None  # its signature belongs into the file
+        if not there:
+            write_published(target, content)
+        return receipt.rows
 
     def announce(self, target: Path, entry: dict[str, Any], key: Ed25519PrivateKey | None) -> dict[str, str] | None:
         """Note in the public ledger beside `target` what is about to be written there; its signature, if it has one.
@@ -255,12 +281,10 @@ class Release:
         """The rows as a pandas DataFrame.
 
         Raises:
-            NotFoundError: Without pandas.
+            NotFoundError: If pandas is not installed.
         """
-        try:
+        with needing("to_pandas", "pandas", instead="; `frame` is a Polars frame"):
             import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
-        except ImportError:
-            raise NotFoundError("to_pandas needs pandas: pip install pandas; `frame` is a Polars frame") from None
         return self._frame.to_pandas()
 
     def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
@@ -326,11 +350,14 @@ class Release:
         """
         target = _ending(path, _PARQUET)
         refuse_to_replace(target, self._metadata)
-        signed = self._announced(target, sign)
+        digest, signed = self._announced(target, sign)
         stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        write_published(target, content.getbuffer())
+        written = write_published(target, content.getbuffer())
+        if self._origin is not None and digest is not None and signed is None:
+            receipt = Receipt(len(self), digest, str(target.absolute()), written.size, written.digest)
+            receipt.keep(self._origin.series, str(self._metadata["round"]))
 
     def write_csv(
         self,
@@ -422,15 +449,16 @@ class Release:
         self._announced(target, sign)
         write_published(target, content)
 
-    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
-        """Note in the public ledger what is about to be written; its signature, if there is a key."""
+    def _announced(self, target: Path, sign: PrivateKey | None) -> tuple[str | None, Mapping[str, str] | None]:
+        """Note in the public ledger what is about to be written; its digest, and its signature, if there is a key."""
         key = None if sign is None else private_key(sign)
         if self._origin is None and key is None:
-            return None
-        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
+            return None, None
+        digest = content_digest(self._frame, self._metadata)
+        entry = _as_entry(self._metadata, digest)
         if self._origin is not None:
-            return self._origin.announce(target, entry, key)
-        return None if key is None else sign_entry(entry, FIRST, key)
+            return digest, self._origin.announce(target, entry, key)
+        return digest, None if key is None else sign_entry(entry, FIRST, key)
 
 
 class WorkloadRelease(Release):
@@ -507,8 +535,10 @@ class WorkloadRelease(Release):
             return self._sums(lows, highs)
         if not set(_ENDS) <= set(self.frame.columns):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
+        from sparsehist.series.workload_keys import as_keys
+
         asked = pl.DataFrame(
-            {end: _as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
+            {end: as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
         )
         found = asked.join(self.frame.unique(["low", "high"]), on=["low", "high"], how="left", maintain_order="left")
         if found["noisy_answer"].null_count():
@@ -519,9 +549,10 @@ class WorkloadRelease(Release):
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
     def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
-        key = self._about().key[0]
-        keys = self.frame[key]
-        first, last = (_positions(keys, ends) for ends in (lows, highs))
+        from sparsehist.series.workload_keys import positions
+
+        keys = self.frame[self._about().key[0]]
+        first, last = (positions(keys, ends) for ends in (lows, highs))
         if (first > last).any():
             raise DeclarationError("a range ends before it begins, in the order of the domain")
         below = self._prefix_sums()
@@ -762,25 +793,3 @@ def _with_columns(
         least=1.0 if about.domain_size is None else 0.0,
     )
     return frame.with_columns(pl.Series(name, column) for name, column in zip(names, columns, strict=True))
-
-
-def _as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
-    """Keys as a caller writes them; dates may be text."""
-    try:
-        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
-            return pl.Series(asked).str.to_date("%Y-%m-%d")
-        return pl.Series(asked, dtype=dtype)
-    except (TypeError, pl.exceptions.PolarsError, OverflowError):
-        example = " such as '2026-01-31'" if dtype == pl.Date else ""
-        raise NotFoundError(f"the keys of this release are of type {dtype}{example}; got {asked!r}") from None
-
-
-def _positions(keys: pl.Series, asked: Any) -> IntArray:
-    """Where keys stand in the order of the domain."""
-    wanted = _as_keys(asked, keys.dtype)
-    numbered = pl.DataFrame({"key": keys}).with_row_index("position")
-    found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
-    if found.null_count():
-        missing = wanted.filter(found.is_null())[0]
-        raise NotFoundError(f"{missing!r} is no key of the domain {keys.name!r} was declared with")
-    return found.to_numpy().astype(np.int64)

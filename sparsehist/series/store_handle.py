@@ -183,9 +183,9 @@ class Store:
         """A generator for one piece of work."""
         return entropy.generator() if self._seeded is None else self._seeded
 
-    def _origin(self, state: State) -> StoreOnDisk | None:
+    def _origin(self, state: State, record: SeriesRecord) -> StoreOnDisk | None:
         """What a release remembers of this store; nothing if it is in memory."""
-        return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
+        return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait, record.directory)
 
     def ledger(
         self,

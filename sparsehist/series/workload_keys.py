@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.domain import Domain, Product
 from sparsehist.domain.ranges import read_date
-from sparsehist.errors import DeclarationError, DomainError
+from sparsehist.errors import DeclarationError, DomainError, NotFoundError
 from sparsehist.store import SeriesFiles
 from sparsehist.typing import IntArray
 from sparsehist.workload import Cells
@@ -107,3 +107,25 @@ def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
     values = domain.keys(np.where(given, numbers, 0))["key_0"].alias(name)
     return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()
+
+
+def as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
+    """Keys as a caller writes them; dates may be text."""
+    try:
+        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
+            return pl.Series(asked).str.to_date("%Y-%m-%d")
+        return pl.Series(asked, dtype=dtype)
+    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+        example = " such as '2026-01-31'" if dtype == pl.Date else ""
+        raise NotFoundError(f"the keys of this release are of type {dtype}{example}; got {asked!r}") from None
+
+
+def positions(keys: pl.Series, asked: Any) -> IntArray:
+    """Where keys stand in the order of the domain."""
+    wanted = as_keys(asked, keys.dtype)
+    numbered = pl.DataFrame({"key": keys}).with_row_index("position")
+    found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
+    if found.null_count():
+        missing = wanted.filter(found.is_null())[0]
+        raise NotFoundError(f"{missing!r} is no key of the domain {keys.name!r} was declared with")
+    return found.to_numpy().astype(np.int64)

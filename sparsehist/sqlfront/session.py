@@ -25,7 +25,7 @@ from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declaration_of
-from sparsehist.series.pipeline import Held, check_name
+from sparsehist.series.pipeline import Held, find
 from sparsehist.series.release import Release, check_target, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
@@ -169,7 +169,7 @@ class Session:
             with store._hold() as state:
                 record = present(state.series(head.series))
                 held = Held(state, record, declaration_of(record))
-                check_name(held, release_tables.request_of(held.declaration, head))
+                find(held, release_tables.request_of(held.declaration, head))
 
     def _existing(self) -> Store:
         if self.store is None:

@@ -20,7 +20,7 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, write_published
+from sparsehist.store.witnesses import LEDGER_NAME, Receipt, editing_ledger, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -30,6 +30,7 @@ __all__ = [
     "NewStep",
     "Past",
     "PathRecord",
+    "Receipt",
     "RegisteredFile",
     "ReleaseRecord",
     "SeriesFiles",

@@ -173,7 +173,6 @@ def commit_step(
             == 1,
             "a step that was appended before",
         )
-        database.change("lower_source", series_id=series_id, source=record.source)
         _vouch(database, series_id, record.files, path_id)
         _forget(database, series_id, record.replaced)
         insert_event(

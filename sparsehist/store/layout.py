@@ -22,6 +22,8 @@ from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, writ
 
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
+RECEIPT = "written-"
+"""How the names of receipts begin, which stand among the files of a series but which no commit vouches for."""
 _BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
 _SPILL_NAME = "sparsehist-spill-"
@@ -215,7 +217,7 @@ def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> li
                 for directory in directories
                 if directory.name in series
                 for name in os.listdir(directory)  # noqa: PTH208  names suffice, of hundreds of rounds
-                if (directory.name, name) not in known
+                if (directory.name, name) not in known and not name.startswith(RECEIPT)
             ),
         ]
 

@@ -10,16 +10,19 @@ Its entries are only ever added. An anchor is a mark in a place of its own choic
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
+from sparsehist.store.layout import RECEIPT
 from sparsehist.store.private_files import disk_errors, read_json, read_regular, write_file
+from sparsehist.store.records import RegisteredFile
 
 MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
@@ -28,6 +31,7 @@ CLAIMS = "claims"
 _UNFINISHED = ".sparsehist-new"
 _PUBLIC = 0o666  # less the umask of whoever publishes
 _FORMAT = 1
+_LARGEST_SERVED = 1 << 28  # bytes: what is larger is made anew, in less memory
 
 
 def mark_path(store: Path) -> Path:
@@ -192,12 +196,60 @@ def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
             write_file(path, text.encode(), durable=True, mode=_PUBLIC)
 
 
-def write_published(target: Path, content: bytes | memoryview) -> None:
+def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
     """Write a file for everybody, whole or not at all; remains of runs that died in its directory are removed."""
     with _locked(target.parent):
-        write_file(
+        return write_file(
             target, content, durable=True, mode=_PUBLIC, temporary=target.with_name(f".{target.name}{_UNFINISHED}")
         )
+
+
+class Receipt(NamedTuple):
+    """What a store remembers of the Parquet file that it last wrote a release to, unsigned.
+
+    Whoever asks for that release again is served by the file, if it is still what it was: its rows need not be made.
+    Nothing rests on a receipt: one that is lost, torn or altered is no receipt.
+
+    Attributes:
+        rows: Of the release.
+        digest: Of its content, as the public ledger has it.
+        path: Of the file, absolute.
+        size: Of the file, in bytes.
+        sha256: Of its bytes, in hex.
+    """
+
+    rows: int
+    digest: str
+    path: str
+    size: int
+    sha256: str
+
+    def keep(self, series: Path, round_id: str) -> None:
+        """Keep it among the files of the series; where that cannot be, nothing is lost."""
+        text = json.dumps(self)
+        with suppress(StoreError):
+            write_file(series / f"{RECEIPT}{round_id}", f"{_digest(text)}\n{text}".encode(), durable=False)
+
+    @classmethod
+    def find(cls, series: Path, round_id: str) -> Receipt | None:
+        """That of a round, if there is one."""
+        try:
+            digest, text = str(read_regular(series / f"{RECEIPT}{round_id}", at_most=1 << 14), "utf-8").split("\n")
+        except (OSError, ValueError):
+            return None
+        return cls(*json.loads(text)) if digest == _digest(text) else None
+
+    def content(self, path: Path) -> bytes | None:
+        """The bytes of a file, if they are those that were written."""
+        try:
+            content = read_regular(path, at_most=min(self.size, _LARGEST_SERVED))
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == self.sha256 else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def published_generation(directory: Path, store_id: str) -> int:

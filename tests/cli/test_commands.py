@@ -12,7 +12,9 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import commands
+from sparsehist.errors import NameTakenError
 from sparsehist.report.parameter_rows import size_text
+from sparsehist.series import cell_round
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
@@ -94,6 +96,53 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
     assert sh.read("public.parquet").frame["url"].to_list()[0] == "/home"
     assert again.json["metadata"]["level"] == "0.1"
     assert again.json["rows"] == len(sh.read("again.parquet"))
+
+
+def test_a_release_that_was_written_is_handed_out_without_its_table(sparsehist, store, here, monkeypatch):
+    """The file it stands in stays or is copied; the bytes are those that are written where the table is made."""
+    release = ["release", store, "--series", "visits", "--name", "one", "--threshold", 20]
+    first = sparsehist(*release, "--level", "0.5", "--out", "one.parquet", "--json")
+    content, ledger = (here / "one.parquet").read_bytes(), (here / "sparsehist-ledger.json").read_bytes()
+
+    with monkeypatch.context() as without:
+        without.setattr(cell_round.CellPath, "rows", lambda *_: pytest.fail("the table was made"))
+        (here / "sparsehist-ledger.json").unlink()
+        again = sparsehist(*release, "--out", "one.parquet", "--json")
+        assert again.json == first.json | {"status": "repeated"}
+        assert sparsehist(*release, "--json").json == again.json | {"out": None}
+        (here / "elsewhere").mkdir()
+        assert sparsehist(*release, "--out", "elsewhere/two.parquet").code == 0
+        other = sparsehist(*release[:-1], 30, "--out", "one.parquet")
+        assert (other.code, "another request" in other.err) == (NameTakenError.exit_code, True)
+    assert (here / "one.parquet").read_bytes() == (here / "elsewhere/two.parquet").read_bytes() == content
+    assert (here / "sparsehist-ledger.json").read_bytes() == ledger
+    assert (here / "elsewhere" / "sparsehist-ledger.json").read_bytes() == ledger
+
+    for damage in ("receipt lost", "receipt altered", "file altered"):  # then the table is made, as ever
+        (receipt,) = (here / store / "series").glob("*/written-*")
+        if damage == "receipt lost":
+            receipt.unlink()
+        elif damage == "receipt altered":
+            receipt.write_bytes(receipt.read_bytes().replace(b"[2,", b"[3,"))
+        else:
+            frame = pl.read_parquet("one.parquet").with_columns(noisy_count=pl.col("noisy_count") + 1)
+            frame.write_parquet("one.parquet", metadata=pl.read_parquet_metadata("one.parquet"))
+        assert sparsehist(*release, "--out", "one.parquet", "--json").json == again.json
+        assert (here / "one.parquet").read_bytes() == content
+
+
+def test_a_receipt_serves_no_signed_release(sparsehist, store, here):
+    """What is signed holds its signature, however often it is written; a receipt is of unsigned files."""
+    sh.make_keys("key")
+    release = ["release", store, "--series", "visits", "--name", "one", "--level", "0.5", "--threshold", 20]
+    assert sparsehist(*release, "--out", "plain.parquet").code == 0
+    (here / "signed").mkdir()
+    for words in (["--sign", "key"], [], ["--sign", "key"]):
+        assert sparsehist(*release, "--out", "signed/one.parquet", *words).code == 0
+        assert len(sh.read("signed/one.parquet", verify="key.pub")) == 2
+    (here / "signed" / "one.parquet").unlink()
+    assert sparsehist(*release, "--out", "signed/two.parquet").code == 0
+    assert len(sh.read("signed/two.parquet", verify="key.pub")) == 2
 
 
 def test_a_file_that_is_not_this_release_is_never_replaced(sparsehist, store):

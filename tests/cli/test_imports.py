@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("imports") / "logs"
     log = pl.DataFrame({"user": range(500), "key": [f"k{i % 9}" for i in range(500)]})
     series = sh.create(path, log, name="visits", unit="user", key="key", max_keys=1, domain=sh.Strings(max_bytes=4))
-    series.release("one", level="0.5", threshold=20)
+    series.release("one", level="0.5", threshold=20).write_parquet(path.parent / "one.parquet")
     return path
 
 
@@ -44,8 +44,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["show", "STORE"], {*SHELL, "sqlite3"}),
         (["ledger", "STORE"], {*SHELL, "sqlite3"}),
         (["plan", "STORE", "--series", "visits", "--level", "0.1"], {*SHELL, "sqlite3", "numpy"}),
+        (["release", "STORE", "--series", "visits", "--name", "one"], {*SHELL, "sqlite3"}),
+        (["release", "STORE", "--series", "visits", "--name", "one", "--out", "OUT"], {*SHELL, "sqlite3"}),
         (
-            ["release", "STORE", "--series", "visits", "--name", "one"],
+            ["release", "STORE", "--series", "visits", "--name", "one", "--head", "1"],
             {*SHELL, "sqlite3", "numpy", "polars", "pyarrow"},
         ),
     ],
@@ -53,7 +55,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_command_imports_only_what_it_uses(store: Path, command: list[str], allowed: set[str]) -> None:
     """No engine of SQL, no Arrow and no special functions where nothing is queried, read or computed."""
-    words = [str(store) if word == "STORE" else word for word in command]
+    places = {"STORE": str(store), "OUT": str(store.parent / "one.parquet")}
+    words = [places.get(word, word) for word in command]
     done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, text=True, check=True, timeout=60)
     modules = json.loads(done.stdout)
     assert SLOW & set(modules) <= allowed

@@ -280,6 +280,10 @@ def hash_texts(keys: pl.DataFrame, salt: bytes) -> IntArray:
     return hashes
 
 
+def _plain(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    return column.to_physical() if dtype == pl.Date else column
+
+
 def _found(place: str) -> tuple[Any, str]:
     """The file system of a place and the path in it."""
     from pyarrow import fs

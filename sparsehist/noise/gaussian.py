@@ -19,11 +19,10 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import Norm, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
-from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri, ndtri_exp, normal_cdf
+from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri_exp, normal_cdf
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
-# A tail above this, times the smallest uniform that is ever drawn, is still a normal double: no logarithms needed.
-_LEAST_TAIL = 1e-250
+_FAR = 0.7  # standard deviations: here half of the draws are accepted either way
 
 
 @dataclass(frozen=True)
@@ -182,24 +181,26 @@ class Gaussian:
 
         Returns:
             Noise, in counts, every entry above its threshold; shape (size,).
+
+        Draws are repeated until they are accepted, so no tail is inverted and the law is exact but for rounding: near
+        zero, normals that exceed; further out Rayleigh variables that do, each with probability threshold over draw.
+
+        Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
         bound, std = np.broadcast_to(np.asarray(threshold, np.float64), (size,)), self.std(level)
-        values = np.empty(size)
-        # Below zero at least every other draw exceeds, and drawing again is cheaper than inverting a tail.
-        near = np.flatnonzero(bound < 0)
+        limit, values = bound / std, np.empty(size)
+        near, far = np.flatnonzero(limit < _FAR), np.flatnonzero(limit >= _FAR)
         while near.size:
-            values[near] = _scaled_normals(near.size, std, rng=rng)
-            near = near[values[near] <= bound[near]]
-        far = np.flatnonzero(bound >= 0)
-        beyond = ndtr(bound[far] / -std)
-        if beyond.min(initial=1.0) > _LEAST_TAIL:
-            tail = -std * ndtri(beyond * np.exp(-rng.standard_exponential(far.size)))
-        else:
-            log_uniform = np.negative(rng.standard_exponential(far.size))
-            tail = self.inverse_log_tail(self.log_tail(bound[far], level) + log_uniform, level)
+            normals = rng.standard_normal(near.size)
+            values[near] = np.where(limit[near] > 0.0, np.abs(normals), normals)
+            near = near[values[near] <= limit[near]]
+        while far.size:
+            low = limit[far]
+            values[far] = low * np.sqrt(1.0 + 2.0 * rng.standard_exponential(far.size) / low / low)
+            far = far[rng.random(far.size) * values[far] > low]
+        values *= std
         # Rounding may land on the threshold itself; the least double above it is within that rounding.
-        values[far] = np.maximum(tail, np.nextafter(bound[far], np.inf))
-        return values
+        return np.maximum(values, np.nextafter(bound, np.inf))
 
     def _coarsen_scale(self, fine: Fraction, coarse: Fraction) -> float:
         """Of variance (fine − coarse) / (2 fine coarse) at sensitivity 1; quotients of integers are rounded once."""

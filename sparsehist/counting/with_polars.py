@@ -9,7 +9,6 @@ the first time costs more than the arithmetic done in it, so rows are put in ord
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,13 +20,14 @@ import polars as pl
 
 from sparsehist.counting.contract import Bounding, Codes32, CountRequest, UnitPairs
 from sparsehist.counting.in_memory import bounding
-from sparsehist.counting.in_memory.batches import Piece, in_threads, read, release_unused, unread
+from sparsehist.counting.in_memory.batches import Piece, read, release_unused, unread
 from sparsehist.counting.in_memory.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
 from sparsehist.counting.keys import PlacedKeys, missing_error, place
 from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.with_duckdb import make_order, packed
 from sparsehist.domain.base import key_names
 from sparsehist.store.statements import statement
+from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
 PART_ROWS = 1 << 15
@@ -129,7 +129,7 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
 
 def _bounded(log: Log, wanted: CountRequest) -> Bounded:
     """Read the log, bring its keys to the domain and bound its units, part by part."""
-    threads = wanted.threads or _cores()
+    threads = wanted.threads or cores()
     units, keys, rows = _read(log, wanted, threads)
     wanted.report("placing keys")
     found, places = keys.keys()
@@ -147,11 +147,6 @@ def _bounded(log: Log, wanted: CountRequest) -> Bounded:
         return pairs, _counting(pairs, order, wanted.most_keys)
 
     return Bounded(cells, units, in_threads(bound, range(1 << bits if parted else 0), threads))
-
-
-def _cores() -> int:
-    """Tell how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read(log: Log, wanted: CountRequest, threads: int) -> tuple[Units, Keys, list[Rows]]:

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -302,14 +303,19 @@ def _counted(
         portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=place,
         **told, **how,
     )  # fmt: skip
-    source_text = trace.finish().as_text()
     # Engines give rows in any order; a reproducible store needs one.
     frame = counted.frame.sort(pl.all()) if home._reproducible and place is None else counted.frame
     report("writing")
-    files = _write(written, declaration, counted, frame, place, salt=salt, durable=durable, rng=rng)
-    files += write_bounding(written, counted.bounding, durable=durable)
-    if bound is not None:
-        files += bound.files(written, durable=durable)
+    with ThreadPoolExecutor(1) as beside:
+        fingerprint = beside.submit(trace.finish)
+        files = _write(
+            written, declaration, counted, frame, place, salt=salt, durable=durable, threads=how.get("threads"),
+            rng=rng,
+        )  # fmt: skip
+        files += write_bounding(written, counted.bounding, durable=durable)
+        if bound is not None:
+            files += bound.files(written, durable=durable)
+        source_text = fingerprint.result().as_text()
     return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
 
 
@@ -374,6 +380,7 @@ def _write(
     *,
     salt: bytes,
     durable: bool,
+    threads: int | None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
     """Write the files of a series."""
@@ -386,7 +393,7 @@ def _write(
         )
     directory.mkdir(mode=0o700)
     if counted.written is None or place is None:
-        files = write_series_files(directory, frame, salt=salt, durable=durable, rng=rng)
+        files = write_series_files(directory, frame, salt=salt, durable=durable, threads=threads, rng=rng)
     else:
         groups, digests = counted.written.groups, counted.written.digests
         dtypes = declaration.domain.dtypes

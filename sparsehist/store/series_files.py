@@ -21,6 +21,7 @@ from sparsehist.store.ordering import Positions, random_order, sort_with_positio
 from sparsehist.store.parts.counts_in_parts import PARTS, CountsInParts, Groups, arrow_array
 from sparsehist.store.private_files import (
     AtomicFile,
+    HashedFile,
     check_file,
     disk_errors,
     sync_directory,
@@ -28,6 +29,7 @@ from sparsehist.store.private_files import (
 )
 from sparsehist.store.records import RegisteredFile, SeriesRecord
 from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, salt_for, write_support
+from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IntArray, WordArray
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def write_series_files(
     salt: bytes,
     durable: bool = True,
     progress: Progress | None = None,
+    threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
     """Write the files of a series.
@@ -69,6 +72,7 @@ def write_series_files(
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
         progress: Called with (rows written, all rows) now and then.
+        threads: That make rows ready beside the one that writes; as many as there are cores if None.
         rng: Randomness.
 
     Returns:
@@ -77,29 +81,42 @@ def write_series_files(
     Raises:
         StoreError: If the disk refuses.
     """
-    import pyarrow as pa
-
     counts = counted[_COUNT].cast(pl.Int64).to_numpy()
     ordered, order = _order_by_count(counts, rng=rng)
     groups = write_groups(directory, _group(ordered), durable=durable)
     del ordered
-    hashes = np.empty(len(order), dtype=np.uint64)
     target = AtomicFile(directory / COUNTS, durable=durable)
     with target as file:
-        schema = _plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
-        with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
-            for low in range(0, len(order), BATCH_ROWS):
-                rows = counted[order[low : low + BATCH_ROWS]]
-                hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt)
-                writer.write_batch(_plain(rows).combine_chunks().to_batches()[0])
-                if progress is not None:
-                    progress(low + rows.height, len(order))
+        hashes = _write_rows(file, counted, order, salt, progress or (lambda *_: None), threads or cores())
     del order
     support = write_support(directory, hashes, durable=durable)
     if durable:
         with disk_errors(directory):
             sync_directory(directory)
     return [target.registered, groups, support]
+
+
+def _write_rows(
+    file: HashedFile, counted: pl.DataFrame, order: Positions, salt: bytes, progress: Progress, threads: int
+) -> WordArray:
+    """Write rows in an order; returns the hashes of their keys, in that order."""
+    import pyarrow as pa
+
+    hashes = np.empty(len(order), dtype=np.uint64)
+
+    def ready(low: int) -> pa.RecordBatch:
+        rows = counted[order[low : low + BATCH_ROWS]]
+        hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt)
+        return _plain(rows).combine_chunks().to_batches()[0]
+
+    schema = _plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
+    with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
+        written = 0
+        for batch in in_threads(ready, range(0, len(order), BATCH_ROWS), threads):
+            writer.write_batch(batch)
+            written += batch.num_rows
+            progress(written, len(order))
+    return hashes
 
 
 def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[WordArray, Positions]:

@@ -8,10 +8,10 @@ import pytest
 
 from sparsehist.counting import with_polars
 from sparsehist.counting.in_memory import bounding, codes
-from sparsehist.counting.in_memory.batches import in_threads
 from sparsehist.counting.in_memory.codes import Codes, Keys, LogColumn, Units, by_first_bits, first_of_runs, plain
 from sparsehist.domain.base import Domain
 from sparsehist.entropy import seeded
+from sparsehist.threads import in_threads
 from tests.counting.logs import SALT, a_log, kept_pairs
 
 WORDS = pl.Series(["é", "e", "a text that no view holds inside itself", "ee", "", "梨", "x" * 300])

@@ -6,17 +6,16 @@ text that a file holds as a dictionary stays one. Everything else comes from Pol
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting.in_memory.codes import LogColumn, plain, whole
 from sparsehist.counting.sources import Log
+from sparsehist.typing import NDArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,9 +25,6 @@ BATCH_ROWS = 400_000
 LARGEST_ROW_GROUP = 4_000_000
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -54,21 +50,6 @@ class RowGroups:
 
 
 Piece = RowGroups | pl.DataFrame
-
-
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """Map a function over items in their order; not many more items are taken than there are threads."""
-    if threads == 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def unread(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
@@ -187,7 +168,7 @@ def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogC
         places = np.empty(sum(map(len, chunks)), dtype=np.int32)
         values, row, start = [], 0, 0
         for chunk in chunks:
-            np.add(chunk.indices.to_numpy(zero_copy_only=False), start, out=places[row : row + len(chunk)])
+            np.add(_numbers(chunk.indices), start, out=places[row : row + len(chunk)])
             values.append(_text(chunk.dictionary))
             row, start = row + len(chunk), start + len(chunk.dictionary)
         return LogColumn(pl.concat(values, rechunk=True), places)
@@ -197,6 +178,11 @@ def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogC
         [pl.Series([], dtype=dtype), *(pl.Series(chunk).cast(dtype) for chunk in chunks)], rechunk=True
     )
     return LogColumn(series.alias(name).to_frame().select(plain(name, dtype)).to_series())
+
+
+def _numbers(values: pa.Array) -> NDArray[np.integer]:
+    """The numbers of an array without nulls; its `to_numpy` would import pandas where that is installed."""
+    return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values)]
 
 
 def _text(values: pa.Array) -> pl.Series:

@@ -90,7 +90,7 @@ Hive = Annotated[
 Handling = Literal["error", "drop"]
 OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN, empty): refuse or leave out.")]
 OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
-MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; DuckDB spills beyond it.")]
+MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")]
 Threads = Annotated[int | None, Parameter(help="At most this many; all cores by default.")]
 Rows = Annotated[int, Parameter(help="Print at most this many rows of a result.")]
 Parameters = Annotated[
@@ -148,7 +148,7 @@ def create(
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
     ] = False,
     engine: Annotated[
-        Literal["auto", "polars", "duckdb"], Parameter(help="What counts; DuckDB spills to disk.")
+        Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
     ] = "auto",
     memory_limit: MemoryLimit = None,
     threads: Threads = None,

@@ -96,7 +96,8 @@ def count_keys(
             keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
             these parts.
         engine: "auto", "polars" or "duckdb".
-        memory_limit: For DuckDB: bytes, or a text such as "4GB"; beyond it, it spills. Half of what there is if None.
+        memory_limit: Rows wait on disk; the distinct keys, which stay in memory, may take so much: bytes, or a text
+            such as "4GB". Half of what there is if None.
         threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.
@@ -221,7 +222,9 @@ def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) 
     limited = wanted.memory_limit is not None
     if engine == "polars":
         if limited:
-            raise DeclarationError('memory_limit is for engine="duckdb", which spills; Polars does not')
+            raise DeclarationError(
+                'memory_limit is for engine="duckdb", whose rows wait on disk; those of "polars" do not'
+            )
         return with_polars
     if engine != "auto":
         raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')

@@ -12,9 +12,9 @@ import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
-from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns
+from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns, unpacked
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
-from sparsehist.counting.with_duckdb import load, open_session, unpacked
+from sparsehist.counting.with_duckdb import load, open_session
 from sparsehist.domain.base import Domain
 from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
@@ -205,7 +205,7 @@ def _measured(
 
 def _judged(keys: pl.Series, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:
     """Give every distinct key its verdict and its cell; name the columns that hold values outside."""
-    columns = unpacked(keys, wanted)
+    columns = unpacked(keys, wanted.domain.columns)
     missing = missing_by_column(columns).select(pl.any_horizontal(pl.all())).to_series().to_numpy()
     verdict = np.where(missing, "missing", "outside").astype(object)
     cell = np.zeros(keys.len(), dtype=np.int64)

@@ -19,8 +19,8 @@ BYTES_PER_ROW, PARQUET_EXPANSION = 24, 2
 """Measured with the second at 0: 20 to 25, for 10 and 50 million rows. Many distinct or long keys take more."""
 CSV_EXPANSION = 3
 GZIP = 8
-PROCESS, DUCKDB_FACTOR = 150_000_000, 2
-"""Measured: a process that counts, but for the log; and what DuckDB takes for each byte that Polars takes."""
+PROCESS, SPILL_SHARE = 150_000_000, 2
+"""Measured: a process that counts, but for the log; and, of the rest, the half that stays where rows are on disk."""
 LITTLE = 300_000_000
 """Not worth a word: less than half a minute."""
 ADDRESSES_PER_BYTE = 3
@@ -62,21 +62,23 @@ def needs_text(needed: int, spill: Path, *, spills: bool, limit: str | None) -> 
     Args:
         needed: What `memory_needed` gave.
         spill: Where files go.
-        spills: Whether DuckDB counts, which takes twice the memory where it may, and disk where it may not.
-        limit: Its limit of memory, as DuckDB reads it; half of what there is if None.
+        spills: Whether rows wait on disk.
+        limit: What may stay in memory then, as `allowed_memory` takes it.
     """
     if needed < LITTLE:
         return None
     there, free = available_memory(), disk_usage(spill).free
-    whole = DUCKDB_FACTOR * needed if spills else needed
-    kept = min(whole, there // 2 if limit is None else _in_bytes(limit)) if spills else whole
-    memory, disk = PROCESS + kept, needed + whole - kept
+    memory = PROCESS + (min(needed // SPILL_SHARE, allowed_memory(limit)) if spills else needed)
+    disk = 2 * needed if spills else needed
     scarce = [what for what, least, most in (("memory", memory, there), ("disk", disk, free)) if least > most]
     told = f"about {_size(memory)} of memory ({_size(there)} there), up to {_size(disk)} of disk ({_size(free)} free)"
     return f"{told}; {' and '.join(scarce)} may not do" if scarce else told
 
 
-def _in_bytes(limit: str) -> int:
+def allowed_memory(limit: str | None) -> int:
+    """A limit of memory in bytes: half of what there is if None."""
+    if limit is None:
+        return available_memory() // 2
     number, unit = present(re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", limit)).groups()
     power = "BKMGT".index(unit[0].upper())
     return int(float(number) * (1024 if "i" in unit else 1000) ** power)

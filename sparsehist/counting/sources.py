@@ -14,7 +14,7 @@ import glob
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -193,11 +193,20 @@ class Log:
             scans = [scan_parquet(file, self.storage).select(wanted) for file in self.files]
             return pl.concat(scans) if len(scans) > 1 else scans[0]
         if self.kind == "stream":
-            # By place: on its way out of DuckDB, a name may have become another one.
-            places = [self.content.columns.index(name) for name in columns]
-            frame: pl.DataFrame = self.content.pl()
-            return frame.lazy().select(pl.nth(place).alias(name) for place, name in zip(places, columns, strict=True))
+            return self._by_place(self.content.pl(), columns).lazy()
         return self.content.lazy().select(columns)  # type: ignore[no-any-return]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Read these columns of a stream, some rows at a time."""
+        parts = self.parts_of(columns)
+        for batch in self.content.to_arrow_reader():
+            frame = self._by_place(pl.DataFrame(batch), parts)
+            yield replace(self, kind="frame", content=frame).lazy(columns).collect()
+
+    def _by_place(self, frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+        """Take columns of what a stream gave: on its way out of DuckDB, a name may have become another one."""
+        places = [self.content.columns.index(name) for name in columns]
+        return frame.select(pl.nth(place).alias(name) for place, name in zip(places, columns, strict=True))
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from threading import Lock
 
 import duckdb
@@ -21,11 +23,23 @@ import polars as pl
 from sparsehist.counting.contract import Bounding, Codes32, CountRequest, UnitPairs
 from sparsehist.counting.in_memory import bounding
 from sparsehist.counting.in_memory.batches import Piece, read, release_unused, unread
-from sparsehist.counting.in_memory.codes import CODE_BITS, Keys, Units, by_first_bits, first_of_runs, taken
-from sparsehist.counting.keys import PlacedKeys, missing_error, place
+from sparsehist.counting.in_memory.codes import (
+    CODE_BITS,
+    Keys,
+    LogColumn,
+    Units,
+    by_first_bits,
+    first_of_runs,
+    plain_dtype,
+    taken,
+)
+from sparsehist.counting.in_memory.spill import PARTS, Spill
+from sparsehist.counting.keys import PlacedKeys, missing_error, packed, place
+from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.sources import Log, engine_errors
-from sparsehist.counting.with_duckdb import make_order, packed
+from sparsehist.counting.tuples import order_sql
 from sparsehist.domain.base import key_names
+from sparsehist.errors import DeclarationError, present
 from sparsehist.store.statements import statement
 from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
@@ -34,6 +48,7 @@ PART_ROWS = 1 << 15
 MOST_PART_BITS = 8
 COUNTED_AT_ONCE = 1 << 18
 NO_CELL = np.uint32(2**CODE_BITS - 1)
+NO_UNITS: WordArray = np.empty(0, dtype=np.uint64)
 
 Rows = tuple[WordArray, Codes32]
 """The number of the unit and the code of the key of each row. Secret."""
@@ -65,13 +80,11 @@ class Bounded:
 
     Attributes:
         cells: The cells of the domain that the log has; columns key_0, … in canonical dtypes.
-        units: Leads from the numbers of units back to them.
-        parts: The pairs of each part, and which of them count.
+        parts: The pairs of each part, which of them count, and what leads from the numbers of its units back to them.
     """
 
     cells: pl.DataFrame = field(repr=False)
-    units: Units = field(repr=False)
-    parts: Iterator[tuple[Pairs, BoolArray]] = field(repr=False)
+    parts: Iterator[tuple[Pairs, BoolArray, Units]] = field(repr=False)
 
 
 def name() -> str:
@@ -79,14 +92,20 @@ def name() -> str:
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count."""
-    bounded = _bounded(log, wanted)
+def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataFrame:
+    """Count units by key: columns key_0, …, count.
+
+    Args:
+        log: The log.
+        wanted: What to count.
+        spill: A private directory where rows wait until all are read; in memory if None.
+    """
+    bounded = _bounded(log, wanted, spill)
     totals = np.zeros(bounded.cells.height, dtype=np.int64)
     waiting: list[tuple[Codes32, IntArray | None]] = []
     met = above = 0
     # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
-    for pairs, counts in bounded.parts:
+    for pairs, counts, _ in bounded.parts:
         waiting.append((pairs.cells[counts], _weights(pairs, counts, wanted)))
         met, above = met + pairs.cells.size, above + int((pairs.sizes > wanted.max_keys).sum())
         if sum(cells.size for cells, _ in waiting) > max(totals.size, COUNTED_AT_ONCE):
@@ -115,53 +134,85 @@ def _add(totals: IntArray, waiting: Sequence[tuple[Codes32, IntArray | None]]) -
         totals += added.astype(np.int64, copy=False)  # whole numbers, also where doubles add them up
 
 
-def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
-    """List the pairs that count; units that are whole numbers in the order of their numbers."""
-    bounded = _bounded(log, wanted)
-    units, sizes, cells = [np.empty(0, dtype=np.uint64)], [np.empty(0, np.intp)], [np.empty(0, dtype=np.uint32)]
-    for pairs, counts in bounded.parts:
-        units.append(pairs.units)
+def kept_pairs(log: Log, wanted: CountRequest, spill: Path | None = None) -> UnitPairs:
+    """List the pairs that count; the arguments are those of `count`."""
+    bounded = _bounded(log, wanted, spill)
+    values, sizes, cells = [], [np.empty(0, np.intp)], [np.empty(0, dtype=np.uint32)]
+    for pairs, counts, units in bounded.parts:
+        values.append(units.values(pairs.units))
         sizes.append(pairs.sizes if counts.all() else np.add.reduceat(counts, pairs.starts, dtype=np.intp))
         cells.append(pairs.cells[counts])
-    values = bounded.units.values(np.concatenate(units))
-    return UnitPairs(values, np.concatenate(sizes), np.concatenate(cells), bounded.cells)
+    listed = pl.concat(values) if values else Units(log.dtypes[wanted.columns[0]], wanted.salt).values(NO_UNITS)
+    return UnitPairs(listed, np.concatenate(sizes), np.concatenate(cells), bounded.cells)
 
 
-def _bounded(log: Log, wanted: CountRequest) -> Bounded:
+def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
     """Read the log, bring its keys to the domain and bound its units, part by part."""
     threads = wanted.threads or cores()
-    units, keys, rows = _read(log, wanted, threads)
+    of_unit = log.dtypes[wanted.columns[0]]
+    spill = Spill(directory, plain_dtype(of_unit)) if directory is not None else None
+    units, keys, rows = _read(log, wanted, threads, spill)
     wanted.report("placing keys")
     found, places = keys.keys()
     del keys
     placed = place(found, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
     cells, cell_of = _cells(placed, wanted)
-    wanted.report("sorting")
-    bits = min(max((sum(codes.size for _, codes in rows) // PART_ROWS).bit_length(), 1), MOST_PART_BITS)
-    parted = list(in_threads(partial(_parted, cell_of=cell_of[places], bits=bits), rows, threads))
+    cell_of = cell_of[places]
+    order = (_PortableOrder if wanted.portable else _Order)(cells, log, wanted)
+
+    def bounded(units: Units, rows: Sequence[Rows], threads: int) -> Iterator[tuple[Pairs, BoolArray, Units]]:
+        bits = min(max((sum(codes.size for _, codes in rows) // PART_ROWS).bit_length(), 1), MOST_PART_BITS)
+        parted = list(in_threads(partial(_parted, cell_of=cell_of, bits=bits), rows, threads))
+
+        def bound(part: int) -> tuple[Pairs, BoolArray, Units]:
+            pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
+            return pairs, _counting(pairs, order, units, wanted.most_keys), units
+
+        return in_threads(bound, range(1 << bits if parted else 0), threads)
+
+    def read_back(part: int) -> list[tuple[Pairs, BoolArray, Units]]:
+        values, codes = present(spill).read(part)
+        units = Units(of_unit, wanted.salt)
+        return list(bounded(units, [(units.numbers(LogColumn(values)), codes)], 1)) if codes.size else []
+
     wanted.report("bounding")
-    order = (_PortableOrder if wanted.portable else _Order)(cells, units, log, wanted)
-
-    def bound(part: int) -> tuple[Pairs, BoolArray]:
-        pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
-        return pairs, _counting(pairs, order, wanted.most_keys)
-
-    return Bounded(cells, units, in_threads(bound, range(1 << bits if parted else 0), threads))
+    if spill is None:
+        return Bounded(cells, bounded(units, rows, threads))
+    return Bounded(cells, chain.from_iterable(in_threads(read_back, range(PARTS), threads)))
 
 
-def _read(log: Log, wanted: CountRequest, threads: int) -> tuple[Units, Keys, list[Rows]]:
-    """Read the log batch by batch into numbers of units and codes of keys; besides, what these stand for."""
+def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> tuple[Units, Keys, list[Rows]]:
+    """Read the log batch by batch into numbers of units and codes of keys; besides, what these stand for.
+
+    With a spill, that has the rows.
+    """
     unit, *key = wanted.columns
     units, keys = Units(log.dtypes[unit], wanted.salt), Keys([log.dtypes[name] for name in key])
     incomplete: set[str] = set()
 
-    def coded(piece: Piece) -> Rows:
+    def coded(piece: Piece) -> tuple[LogColumn, Codes32]:
         batch = read(piece, wanted.columns, log.dtypes)
         incomplete.update(batch.incomplete)
-        return units.numbers(batch.columns[0]), keys.codes(batch.columns[1:])
+        return batch.columns[0], keys.codes(batch.columns[1:])
 
+    def numbered(piece: Piece) -> Rows:
+        column, codes = coded(piece)
+        return units.numbers(column), codes
+
+    rows: list[Rows] = []
     with engine_errors(log.label, log):
-        rows = list(in_threads(coded, unread(log, wanted.columns), threads))
+        pieces = unread(log, wanted.columns)
+        if spill is None:
+            rows = list(in_threads(numbered, pieces, threads))
+        else:
+            allowed = allowed_memory(wanted.memory_limit)
+            with spill.writing():
+                for parted in in_threads(lambda piece: spill.parted(*coded(piece)), pieces, threads):
+                    spill.write(*parted)
+                    if keys.memory > allowed:
+                        raise DeclarationError(
+                            "memory_limit is too small for the distinct keys of this log: allow more memory"
+                        )
     release_unused()
     for name in wanted.columns if wanted.on_null == "error" else ():
         if name in incomplete:
@@ -214,22 +265,22 @@ def _pairs(rows: Sequence[tuple[WordArray, Codes32, slice]], bits: int) -> Pairs
 class _Order:
     """Hashes that put the keys of a unit in order. Secret."""
 
-    def __init__(self, cells: pl.DataFrame, units: Units, log: Log, wanted: CountRequest) -> None:
+    def __init__(self, cells: pl.DataFrame, log: Log, wanted: CountRequest) -> None:
         del log
-        self._cells, self._units, self._salt = cells, units, wanted.salt
+        self._cells, self._salt = cells, wanted.salt
         self._keys: WordArray | None = None
         self._lock = Lock()
 
-    def first(self, units: WordArray, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
+    def first(self, units: pl.Series, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
         """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
         hashes = self._hashes(units, sizes, cells)
         return bounding.first_keys(_groups(sizes), hashes, max_keys, lambda tied: self._ranks(cells[tied]))
 
-    def _hashes(self, units: WordArray, sizes: IndexArray, cells: Codes32) -> WordArray:
+    def _hashes(self, units: pl.Series, sizes: IndexArray, cells: Codes32) -> WordArray:
         with self._lock:
             if self._keys is None:
                 self._keys = bounding.salted_hash(self._cells, self._salt, b"key")
-        own = bounding.salted_hash(self._units.values(units).to_frame("unit"), self._salt, b"unit")
+        own = bounding.salted_hash(units.to_frame("unit"), self._salt, b"unit")
         return bounding.mix(np.repeat(own, sizes), self._keys[cells])
 
     def _ranks(self, cells: Codes32) -> Codes32:
@@ -245,19 +296,21 @@ class _Order:
 class _PortableOrder:
     """The order that every engine knows, by SHA-256, which DuckDB has and Polars has not. Secret."""
 
-    def __init__(self, cells: pl.DataFrame, units: Units, log: Log, wanted: CountRequest) -> None:
-        self._cells, self._units, self._salt = packed(cells), units, wanted.salt
+    def __init__(self, cells: pl.DataFrame, log: Log, wanted: CountRequest) -> None:
+        self._cells, self._salt = packed(cells), wanted.salt
         self._connection = duckdb.connect(":memory:")
-        make_order(self._connection, log, wanted)
+        unit = None if wanted.unit in log.tuples else log.dtypes[wanted.columns[0]]
+        order = order_sql(unit, wanted.domain.dtypes)
+        self._connection.execute(f"create macro salted_hash(salt, unit, key) as {order}")
 
-    def first(self, units: WordArray, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
+    def first(self, units: pl.Series, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
         """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
         number = _groups(sizes)
         pairs = pl.DataFrame(
             {
                 "place": np.arange(cells.size),
                 "number": number,
-                "unit": taken(self._units.values(units), number),
+                "unit": taken(units, number),
                 "key": taken(self._cells, cells),
             }
         )
@@ -273,7 +326,7 @@ def _groups(sizes: IndexArray) -> Codes32:
     return np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
 
 
-def _counting(pairs: Pairs, order: _Order | _PortableOrder, max_keys: int) -> BoolArray:
+def _counting(pairs: Pairs, order: _Order | _PortableOrder, units: Units, max_keys: int) -> BoolArray:
     """Mark the pairs that count: units above the bound keep the first ones in their own order."""
     counts = np.ones(pairs.cells.size, dtype=bool)
     sizes = pairs.sizes
@@ -282,5 +335,5 @@ def _counting(pairs: Pairs, order: _Order | _PortableOrder, max_keys: int) -> Bo
         sizes = sizes[over]
         rows = np.arange(sizes.sum()) + np.repeat(pairs.starts[over] - np.cumsum(sizes) + sizes, sizes)
         cells = pairs.cells[rows]
-        counts[rows] = order.first(pairs.units[over], sizes, cells, max_keys)
+        counts[rows] = order.first(units.values(pairs.units[over]), sizes, cells, max_keys)
     return counts

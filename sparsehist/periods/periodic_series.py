@@ -94,7 +94,7 @@ class PeriodicSeries:
                 step. Timestamps with a time zone are taken by the clock of that zone. The log is then read by Polars.
             on_other_period: "error" or "drop", for rows of another period or of none.
             engine: "auto", "polars" or "duckdb".
-            memory_limit: Such as "4GB"; DuckDB spills beyond it.
+            memory_limit: Such as "4GB"; rows then go to disk.
             threads: At most this many.
             progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
             who: Asks for it, kept in the ledger; the user of the operating system by default.

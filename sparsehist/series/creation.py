@@ -134,8 +134,8 @@ def create(
         unverified: Do not check whether a `Query` keeps units apart; record, in the ledger and with every release,
             that nobody did; SQL's `unverified = true`.
         portable: Let a unit with too many keys keep those that every engine would choose, by SHA-256, so that one log
-            and one salt give the same counts on Polars, DuckDB, Spark and warehouses. Each engine has a faster order
-            of its own. Releases say it. Spark's frames are always counted so.
+            and one salt give the same counts on Polars, DuckDB, Spark and warehouses. One machine has a
+            faster order of its own. Releases say it. Spark's frames are always counted so.
         chosen_by_looking: Which choices were made by looking at the log itself, such as "max_keys, domain": no
             guarantee covers them, and the ledger, every release and the report say so.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
@@ -143,7 +143,7 @@ def create(
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
             counts stay; the ledger and later releases say so. Never accepts another declaration or query.
         engine: "auto", "polars" or "duckdb".
-        memory_limit: Such as "4GB"; DuckDB spills beyond it.
+        memory_limit: Such as "4GB"; rows then go to disk.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
         counts_directory: For a Spark frame with more keys than this machine should hold: a directory or URL that

@@ -17,13 +17,13 @@ def statement(name: str) -> str:
     """Return one statement.
 
     Args:
-        name: What stands after `-- name:`, such as "count_keys".
+        name: What stands after `-- name:`, such as "count_first".
 
     Returns:
         Its text, header comment and all.
 
     Example:
-        >>> "group by key" in statement("count_keys")
+        >>> "order by place" in statement("count_first")
         True
     """
     return _statements()[name]

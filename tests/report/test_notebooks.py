@@ -156,7 +156,6 @@ def test_progress_is_one_output_of_a_cell():
         assert [line.split()[1] for line in lines] == [
             "reading",
             "placing",
-            "sorting",
             "bounding",
             "counting",
             "writing",

@@ -54,6 +54,10 @@ Piece = RowGroups | pl.DataFrame
 
 def unread(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
     """Divide a log into what `read` makes batches of."""
+    if log.kind == "stream":
+        for batch in log.batches(columns):
+            yield batch.select(plain(name, log.dtypes[name]) for name in columns)
+        return
     pieces = _pieces(log, columns) if log.kind == "parquet" and log.as_it_is and not log.tuples else None
     if pieces is None:
         rows = log.lazy(columns).select(plain(name, log.dtypes[name]) for name in columns)

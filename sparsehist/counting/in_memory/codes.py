@@ -107,6 +107,11 @@ class Codes:
             found[order[begin:end]] = codes
         return found
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the values, their hashes and their slots take, without room for more."""
+        return sum(table.memory for table in self._tables)
+
     def values(self) -> pl.Series:
         """List the distinct values."""
         return pl.concat([table.values() for table in self._tables])
@@ -137,6 +142,12 @@ class _Table:
     def __len__(self) -> int:
         return self._settled.len() + self._recent.len()
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the values, their hashes and their slots take, without room for more."""
+        held = self._settled.estimated_size() + self._recent.estimated_size()
+        return int(held) + len(self) * (self._hashes.itemsize + _SPACIOUS * self._slots.itemsize)
+
     def values(self) -> pl.Series:
         """The values, by code."""
         self._settle()
@@ -145,7 +156,7 @@ class _Table:
     def codes(self, values: pl.Series, hashes: WordArray) -> Codes32:
         """Find the codes of values with these hashes."""
         if len(self) + values.len() > MOST_CODES >> _TABLE_BITS:
-            raise DataError('the log has too many distinct values for this engine: pass engine="duckdb"')
+            raise DataError("the log has too many distinct values for one machine: count it with Spark")
         self._make_room(values.len())
         codes, new = self._by_hash(hashes)
         self._append(taken(values, new))
@@ -361,6 +372,11 @@ class Keys:
         self._dtypes = dtypes
         self._columns = [Codes(plain_dtype(dtype)) for dtype in dtypes]
         self._joints = [Codes(pl.UInt64()) for _ in dtypes[1:]]
+
+    @property
+    def memory(self) -> int:
+        """Bytes that all keys seen so far take."""
+        return sum(codes.memory for codes in (*self._columns, *self._joints))
 
     def codes(self, columns: Sequence[LogColumn]) -> Codes32:
         """Code the key of each row."""

@@ -179,7 +179,8 @@ def spark(result: Result) -> str:
     words = (
         f"{result['rows']:,} rows on two cores of one JVM, after a warm-up of both on {result['warm']:,}; ours with "
         "bounding, two sorted copies on the disk and the series committed, Spark's own written nowhere. Ours over "
-        f"Spark's own, CPU: {result['ratio']:.2f}. Target: at most {result['target']}, at 50,000,000 rows.\n\n"
+        f"Spark's own, CPU: {result['ratio']:.2f}. Target: at most {result['target']}, at 50,000,000 rows. Load at "
+        f"the end: {result['load_after']}.\n\n"
     )
     return words + table(["", "CPU s", "wall s"], rows)
 
@@ -255,6 +256,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "domain_size": ("A round knows neither its domain nor the number of nonzero cells", domain_size),
     "counting": ("Counting with bounding", counting),
     "spark": ("Counting on Spark", spark),
+    "spark_10m": ("Counting on Spark, fewer rows", spark),
+    "peers_spark": ("Tumult Analytics on the rows that Spark counted", peers),
     "workload_error": ("Workloads: error beside its lower bound", workload_error),
     "workload_speed": ("Workloads of ten million cells", workload_speed),
     "marginals": ("All pairs of 30 columns", marginals),

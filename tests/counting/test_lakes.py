@@ -7,9 +7,11 @@ import hashlib
 import io
 import json
 import logging
+import ssl
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -207,12 +209,18 @@ class _Ranges(SimpleHTTPRequestHandler):
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
     """A web server on this machine: its host and port."""
-    (tmp_path / "served").mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(tmp_path / "served")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with _serving(tmp_path / "served") as server:
+        yield f"127.0.0.1:{server.server_port}"
+
+
+@contextmanager
+def _serving(directory: Path) -> Iterator[ThreadingHTTPServer]:
+    """Serve what a directory will hold."""
+    directory.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(directory))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -226,6 +234,23 @@ def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path, engine: str
         counts(f"http://me:{SECRETS[1]}@{web}/log.parquet", engine)
     with pytest.raises(DeclarationError, match="lists no files"):
         counts(f"http://{web}/*.parquet?sig={SECRETS[2]}")
+
+
+def test_certificates_are_those_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is read whose certificate is vouched for by who stands in `SSL_CERT_FILE`, and by nobody else."""
+    trustme = pytest.importorskip("trustme")
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    with _serving(tmp_path / "served") as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://127.0.0.1:{server.server_port}/log.parquet?sig={SECRETS[2]}"
+        LOG.write_parquet(tmp_path / "served" / "log.parquet")
+        with pytest.raises(DataError, match="cannot be read"):
+            lakes.seen([url], {})
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        for engine in ENGINES:
+            assert counts(url, engine) == counts(LOG, engine)
 
 
 def test_a_url_signed_anew_is_the_same_log(web: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,8 @@ HASH, FILE, ROW = "hash", "file", "row"
 HASH_DIGITS = 15
 """Of a SHA-256, in hexadecimal: what a signed number of 64 bits holds."""
 _BLOCK = 1 << 22
+_PATIENCE = 60
+"""Seconds for which Google Cloud Storage is asked again where it does not answer; its library would take 900."""
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 Groups = tuple[IntArray, IntArray, IntArray]
 """The groups of equal count, (G,) each: count (strictly rising), first position among the counts, cells."""
@@ -222,9 +224,17 @@ class CountsInParts:
 
     def erase(self) -> None:
         """Remove the files."""
+        from pyarrow import fs
+
         with _reading(self._place):
             system, root = _found(self._place)
-            system.delete_dir(root)
+            there = fs.FileSelector(root, recursive=True)
+            if system.get_file_info(there):
+                with suppress(FileNotFoundError):  # what stands for a folder of an object store may go with its files
+                    system.delete_dir(root)
+                there.allow_not_found = True
+            if any(found.is_file for found in system.get_file_info(there)):
+                raise OSError
 
     def _none(self, columns: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame(schema={name: self._dtypes.get(name, pl.Int64()) for name in columns})
@@ -280,15 +290,14 @@ def hash_texts(keys: pl.DataFrame, salt: bytes) -> IntArray:
     return hashes
 
 
-def _plain(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    return column.to_physical() if dtype == pl.Date else column
-
-
 def _found(place: str) -> tuple[Any, str]:
     """The file system of a place and the path in it."""
     from pyarrow import fs
 
-    found: tuple[Any, str] = fs.FileSystem.from_uri(place.replace("s3a://", "s3://", 1))
+    place = place.replace("s3a://", "s3://", 1)
+    if place.startswith("gs://"):
+        place += f"?retry_limit_seconds={_PATIENCE}"
+    found: tuple[Any, str] = fs.FileSystem.from_uri(place)
     return found
 
 

@@ -173,6 +173,8 @@ def checked(
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
     log = open_log(source, wanted.read).with_key_types(wanted.key_types)
+    if log.kind == "spark":
+        raise DeclarationError("a Spark frame is not checked here: write it as Parquet, and check its files")
     refusals = _dtype_refusals(log, wanted)
     if refusals:
         return Checked(_table([(rule, None, None, None, None, f"refused: {why}") for rule, why in refusals]), None)

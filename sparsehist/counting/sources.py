@@ -123,7 +123,8 @@ class Log:
         if not key_types:
             return self
         if self.kind in ("stream", "spark"):
-            raise DeclarationError("key_types are for files and frames: in a query, cast in its SELECT")
+            where = "the Spark frame" if self.kind == "spark" else "its SELECT"
+            raise DeclarationError(f"key_types are for files and Polars frames: cast the column in {where}")
         casts, dtypes = {}, dict(self.dtypes)
         for name, to in key_types.items():
             cast, dtypes[name] = _cast(name, self.dtypes[name], to)
@@ -640,7 +641,7 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (is_text and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
             to = "say what it becomes (key_types, on the command line --key-type)"
-            remedy = "cast it in the query" if log.kind == "stream" else to
+            remedy = {"stream": "cast it in the query", "spark": "cast it in the Spark frame"}.get(log.kind, to)
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
                 f"{remedy}, or declare another domain"

@@ -23,7 +23,7 @@ from sparsehist.counting.spark_sources import column, functions_for, observation
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DataError, DeclarationError, StoreError
+from sparsehist.errors import DataError, DeclarationError, SparsehistError, StoreError
 from sparsehist.store.parts.counts_in_parts import COUNTS, FILE, HASH, HASH_DIGITS, ROW, SUPPORT
 
 Column = Any
@@ -94,7 +94,7 @@ def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
         )
         return F.substring(F.sha2(F.concat(F.lit(salt.hex()), *texts).cast("binary"), 256), 1, digits)
 
-    with _refusals(log, wanted):
+    with _refusals(log, wanted, place):
         wanted.report("writing")
         seen = observation_for(frame)
         ordered = frame.withColumn("order", F.unhex(hashed(place.order, 32))).orderBy("count", "order", *keys)
@@ -120,21 +120,24 @@ def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
 
 
 @contextmanager
-def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
-    """Say in our words what Spark was told to refuse."""
+def _refusals(log: Log, wanted: CountRequest, place: WritePlace | None = None) -> Iterator[None]:
+    """Say in our words what Spark was told to refuse, or that it failed where it was to write."""
 
-    def told_apart(failure: BaseException) -> DataError | None:
+    def told_apart(failure: BaseException) -> SparsehistError | None:
         found = _REFUSED.search(str(failure))
+        if found is None and place is not None:
+            return StoreError(
+                f"Spark could not count into counts_directory ({type(failure).__name__}): check that the frame can "
+                "be read, that executors may write there and, for s3a:// and the like, that Spark has the client"
+            )
         if found is None:
             return None
-        place = int(found[2])
+        at = int(found[2])
         if found[1] == _OUTSIDE:
             domain = wanted.domain.describe()
-            return DataError(
-                f"key column(s) {wanted.key[place]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}"
-            )
-        of_unit = place < len(wanted.unit_parts)
-        name = wanted.columns[0] if of_unit else wanted.key[place - len(wanted.unit_parts)]
+            return DataError(f"key column(s) {wanted.key[at]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}")
+        of_unit = at < len(wanted.unit_parts)
+        name = wanted.columns[0] if of_unit else wanted.key[at - len(wanted.unit_parts)]
         return missing_error(name, "unit" if of_unit else "key")
 
     with engine_errors(log.label, log, told_apart):

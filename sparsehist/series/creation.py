@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,7 @@ from sparsehist.counting.spark_sources import is_spark_frame
 from sparsehist.domain import Domain
 from sparsehist.errors import (
     DataError,
+    DeclarationError,
     InputError,
     NameTakenError,
     SeriesDiffersError,
@@ -63,6 +65,8 @@ from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
 
 _PATIENCE = 60.0
 """Seconds at least to wait for the store once a log is counted: what others hold it for is short."""
+_WRITTEN_TO = ("file", "hdfs", "viewfs", "s3", "s3a", "gs", "gcs", "abfs", "abfss")
+"""Where Spark may write counts: what Arrow, which reads them, knows too."""
 _DIFFERS = {"query": "the text of its query", "source": "the log it was made from"}
 
 
@@ -288,7 +292,7 @@ def _counted(
     rng = home._generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
-    place = None if counts_directory is None else _place(counts_directory, salt)
+    place = None if counts_directory is None else _place(counts_directory, home.path, salt)
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
@@ -364,10 +368,32 @@ def _made(path: Path, anchor: Path | None) -> bool:
     return True
 
 
-def _place(counts_directory: str | os.PathLike[str], secret: bytes) -> WritePlace:
-    """A directory that is not there yet, at the place that was named."""
+def _place(counts_directory: str | os.PathLike[str], home: Path, secret: bytes) -> WritePlace:
+    """A directory that is not there yet, at the place that was named.
+
+    Raises:
+        DeclarationError: If it is no directory or URL that can be written to, or lies in the store, which erases what
+            it does not know.
+    """
     text = os.fspath(counts_directory)
+    if not text:
+        raise DeclarationError("counts_directory is empty: name a directory or a URL, or leave it out")
     url = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
+    scheme, _, path = url.partition("://")
+    if scheme not in _WRITTEN_TO:
+        raise DeclarationError(
+            f"counts_directory is of {scheme}://, which is not written to: name a directory, or a URL of "
+            f"{', '.join(_WRITTEN_TO)}"
+        )
+    if scheme == "file":
+        local = Path(unquote(path)).resolve()
+        if local.is_relative_to(home.resolve()):
+            raise DeclarationError(
+                f"counts_directory {text!r} lies in the store, which erases what it does not know: name a "
+                "directory beside it"
+            )
+        if any(above.exists() and not above.is_dir() for above in (local, *local.parents)):
+            raise DeclarationError(f"counts_directory {text!r} is a file: name a directory")
     return WritePlace(f"{url}/{secrets.token_hex(8)}", salt_for(ORDER, secret), salt_for(LOOK_UP, secret))
 
 

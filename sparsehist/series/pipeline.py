@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import NameTakenError, NotFoundError
+from sparsehist.errors import NameTakenError, NotFoundError, StoreError
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, read_metadata
@@ -170,7 +170,13 @@ def release(
         generation=held.state.generation + 1,
     )
     held.state.commit_round(path.draw(request, metadata, who=who, rng=generator()))
-    return path.rows(spends.level, metadata), metadata.as_dict(), False
+    try:
+        return path.rows(spends.level, metadata), metadata.as_dict(), False
+    except StoreError as error:
+        told = (
+            f"{error}; the release {request.name!r} is committed and spent: asked for again then, it gives its rows"
+        )
+        raise type(error)(told) from None
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:

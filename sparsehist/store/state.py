@@ -338,7 +338,12 @@ class State:
             if self._durable:
                 sync_directory(record.directory.parent)
         if parts is not None:
-            parts.erase()
+            try:
+                parts.erase()
+            except StoreError as error:
+                raise StoreError(
+                    f"{error}; the series {name!r} is dropped all the same: remove what is there"
+                ) from None
 
     def verify(self) -> None:
         """Look for damage in the state, and compare every registered file with its digest; reads all of them.

@@ -43,14 +43,16 @@ def test_what_spark_cannot_count_is_refused():
     log = spark.frame(pl.DataFrame({"user_id": [0.5], "query": ["2026-01-01"], "id": [1]}))
     with pytest.raises(DataError, match="'user_id' holds fractional"):
         count(log, portable=True)
-    with pytest.raises(DataError, match="'query'"):
+    with pytest.raises(DataError, match=r"'query'.*cast it in the Spark frame"):
         count(log, unit="id", domain=Domain.parse("integers(9)"), portable=True)
     with pytest.raises(DeclarationError, match="counted once, by Spark"):
         count(log, unit="id", engine="duckdb", portable=True)
     with pytest.raises(DeclarationError, match="no column 'nobody'"):
         count(log, unit="nobody", portable=True)
-    with pytest.raises(DeclarationError, match="cast in its SELECT"):
+    with pytest.raises(DeclarationError, match="cast the column in the Spark frame"):
         count(log, unit="id", key_types={"query": "date"}, portable=True)
+    with pytest.raises(DeclarationError, match="write it as Parquet"):
+        sh.check_log(log, unit="id", key=["query"], max_keys=1, domain="strings(max_bytes=9)")
 
 
 @pytest.mark.slow

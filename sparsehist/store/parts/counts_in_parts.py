@@ -215,24 +215,25 @@ class CountsInParts:
             system, root = _found(self._place)
             for copy in (self._counts, self._support):
                 for part in copy.parts:
-                    digest = hashlib.sha256()
-                    with system.open_input_stream(f"{root}/{copy.name}/{part.name}") as file:
-                        while block := file.read(_BLOCK):
-                            digest.update(block)
-                    if digest.hexdigest() != part.digest:
+                    if _digest(system, f"{root}/{copy.name}/{part.name}") != part.digest:
                         raise _altered(self._place)
 
     def erase(self) -> None:
-        """Remove the files."""
+        """Remove the files; where they are gone already, nothing is left to do.
+
+        Raises:
+            StoreError: If some stay, or what they lay in is gone too: a disk may be out of reach.
+        """
         from pyarrow import fs
 
         with _reading(self._place):
             system, root = _found(self._place)
-            there = fs.FileSelector(root, recursive=True)
+            there = fs.FileSelector(root, allow_not_found=True, recursive=True)
             if system.get_file_info(there):
                 with suppress(FileNotFoundError):  # what stands for a folder of an object store may go with its files
                     system.delete_dir(root)
-                there.allow_not_found = True
+            elif system.get_file_info(root.rpartition("/")[0]).type == fs.FileType.NotFound:
+                raise OSError
             if any(found.is_file for found in system.get_file_info(there)):
                 raise OSError
 
@@ -255,19 +256,26 @@ class CountsInParts:
     @contextmanager
     def _opened(self, copy: _Copy, group: int) -> Iterator[Callable[[list[str]], Any]]:
         """Reads columns of a row group, counted over all files."""
+        import pyarrow as pa
         from pyarrow import parquet
 
         part = copy.parts[copy.file_of[group]]
         with _reading(self._place):
             system, root = _found(self._place)
-            with system.open_input_file(f"{root}/{copy.name}/{part.name}") as opened:
+            path = f"{root}/{copy.name}/{part.name}"
+            with system.open_input_file(path) as opened:
                 if opened.size() != part.size:
                     raise _altered(self._place)
-                file = parquet.ParquetFile(opened, page_checksum_verification=True)
-                number = int(copy.number[group])
-                if file.metadata.row_group(number).num_rows != part.rows[number]:
-                    raise _altered(self._place)
-                yield lambda columns: file.read_row_group(number, columns=columns)
+                try:
+                    file = parquet.ParquetFile(opened, page_checksum_verification=True)
+                    number = int(copy.number[group])
+                    if file.metadata.row_group(number).num_rows != part.rows[number]:
+                        raise _altered(self._place)
+                    yield lambda columns: file.read_row_group(number, columns=columns)
+                except (pa.ArrowException, OSError, KeyError):
+                    if _digest(system, path) == part.digest:  # what cannot be reached fails here again
+                        raise
+                    raise_alone(_altered(self._place))
 
 
 def hash_texts(keys: pl.DataFrame, salt: bytes) -> IntArray:
@@ -288,6 +296,15 @@ def hash_texts(keys: pl.DataFrame, salt: bytes) -> IntArray:
         connection.register("texts", texts)
         hashes: IntArray = connection.execute(statement("parts_hash"), {"salt": salt.hex()}).fetchnumpy()["hash"]
     return hashes
+
+
+def _digest(system: Any, path: str) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with system.open_input_stream(path) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _found(place: str) -> tuple[Any, str]:

@@ -22,6 +22,7 @@ from sparsehist.entropy import seeded
 from sparsehist.figures.curves import (
     doubling_over_lossless,
     independent_over_lossless,
+    path_points,
     relaxation_atom,
     relaxation_density,
     staircase_density,
@@ -29,7 +30,6 @@ from sparsehist.figures.curves import (
 from sparsehist.figures.year import AUDIENCES, SHOWN, WEEKS, running_counts
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
-from sparsehist.report.laplace_path_plot import path_points
 from sparsehist.report.plots import COLOURS, require_plots
 from sparsehist.series.creation import create
 from sparsehist.series.multiple_release import MultipleRelease

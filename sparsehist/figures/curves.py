@@ -1,6 +1,6 @@
-"""The numbers behind the figures, as formulas.
+"""The numbers behind the figures.
 
-Papers: [KHP Figure 2, Figure 3].
+Papers: [KHP Figure 1, Figure 2, Figure 3].
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 
+from sparsehist.dense.laplace_path import LaplacePath
 from sparsehist.typing import ArrayLike, FloatArray
 
 
@@ -102,3 +104,34 @@ def _staircase_variance(steps: FloatArray, epsilon: float) -> FloatArray:
     total = (weights * (upper + math.exp(-epsilon) * lower)).sum(axis=0)
     mass = (weights * (steps + math.exp(-epsilon) * (1 - steps))).sum(axis=0)
     return np.asarray(total / mass)
+
+
+def path_points(path: LaplacePath) -> pl.DataFrame:
+    """The corners of paths, as steps are drawn: coordinate, level, noise, angle = arctan(noise).
+
+    Example:
+        >>> from sparsehist import entropy
+        >>> from sparsehist.dense import sample_laplace_path
+        >>> path_points(sample_laplace_path(1, "0.1", 5, rng=entropy.seeded(1))).columns
+        ['coordinate', 'level', 'noise', 'angle']
+    """
+    coarsest, finest = path.interval
+    coordinate, levels, sizes = path.jumps()
+    ends = np.repeat(np.arange(len(path)), 2)
+    frame = pl.DataFrame(
+        {
+            "coordinate": np.concatenate([ends, coordinate]),
+            "level": np.concatenate([np.tile([float(coarsest), float(finest)], len(path)), levels]),
+            "jump": np.concatenate([np.zeros(ends.size), sizes]),
+        }
+    )
+    at_finest = pl.DataFrame({"coordinate": np.arange(len(path)), "noise_there": path.evaluate(finest)})
+    # Of a step the left corner carries the value that holds from there to the next jump.
+    after = pl.col("jump").reverse().cum_sum().reverse().shift(-1, fill_value=0.0).over("coordinate")
+    return (
+        frame.sort("coordinate", "level")
+        .join(at_finest, on="coordinate", how="left", maintain_order="left")
+        .with_columns(noise=pl.col("noise_there") + after)
+        .with_columns(angle=pl.col("noise").arctan())
+        .select("coordinate", "level", "noise", "angle")
+    )

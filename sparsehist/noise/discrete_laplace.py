@@ -159,15 +159,6 @@ class DiscreteLaplace:
 
         Coarsening adds one exact bridge a column. Refining inverts the distribution function of the step at one
         uniform number a column, in doubles (see the class for the slack); the coins of `refine` would reverse orders.
-
-        Args:
-            values: Noise at `start`, in counts; shape (rows, n), whole numbers. Secret.
-            start: Level of `values`.
-            end: Level wanted; coarser or finer.
-            rng: Randomness.
-
-        Returns:
-            Noise at `end`; shape (rows, n), int64. values[i] >= values[j] implies the same of the result.
         """
         whole = _integers(values)
         known, target = self.rate(start), self.rate(end)
@@ -209,17 +200,7 @@ class DiscreteLaplace:
         return _clipped(np.where(log_upper <= -log_norm, above, below))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
-        """Draw Z given Z > threshold, exactly.
-
-        Args:
-            size: Number of draws.
-            threshold: In counts; scalar or shape (size,).
-            level: epsilon; positive.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts, every entry above its threshold; shape (size,), int64.
-        """
+        """Draw Z given Z > threshold, exactly."""
         least = np.broadcast_to(_clipped(np.floor(np.asarray(threshold, np.float64))) + 1, size)
         # From 0 on the law has no memory; below, at least half of all draws qualify.
         noise = np.maximum(least, 0) + geometric(self.rate(level), size, rng=rng)

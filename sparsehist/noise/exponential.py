@@ -64,20 +64,12 @@ class Exponential:
         return rng.standard_exponential(size) * self.std(level)
 
     def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a coarser release given that of a finer one; equal with probability level / fine_level.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
-        """
+        """Draw the noise of a coarser release given that of a finer one: equal with chance level / fine_level."""
         coarser(level, fine_level)
         return fine + self._bridge(len(fine), fine_level, level, rng=rng)
 
     def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a finer release given that of a coarser one: an exponential, cut at the coarse noise.
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
-        """
+        """Draw the noise of a finer release given that of a coarser one: an exponential, cut at the coarse noise."""
         finer(level, coarse_level)
         return np.minimum(coarse, self._cut(len(coarse), coarse_level, level, rng=rng))
 

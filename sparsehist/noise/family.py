@@ -151,10 +151,21 @@ class Family(DenseFamily, Protocol):
     """What noise needs so that cells can be drawn lazily, too: tails, and steps that keep orders."""
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine several rows with the same randomness in each column; shape (rows, n)."""
+        """Coarsen or refine several rows with the same randomness in each column.
+
+        Args:
+            values: Noise at `start`, in counts; shape (rows, n). Secret.
+            start: Level of `values`.
+            end: Level wanted; coarser or finer.
+            rng: Randomness.
+
+        Returns:
+            Noise at `end`; shape (rows, n). Of a monotone family values[i] >= values[j] implies the same of the
+            result.
+        """
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]."""
+        """P[Z > threshold]; `threshold` in counts, any shape."""
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """ln P[Z > threshold]."""
@@ -166,7 +177,17 @@ class Family(DenseFamily, Protocol):
         """The value whose log tail is `log_probability`."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw Z given Z > threshold; shape (size,)."""
+        """Draw Z given Z > threshold.
+
+        Args:
+            size: Number of draws.
+            threshold: In counts; scalar or shape (size,).
+            level: Positive.
+            rng: Randomness.
+
+        Returns:
+            Noise, in counts, every entry above its threshold; shape (size,).
+        """
 
 
 def modulus_of(family: DenseFamily) -> int | None:

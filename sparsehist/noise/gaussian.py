@@ -126,17 +126,7 @@ class Gaussian:
         return noise
 
     def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
-        """Coarsen or refine several rows, sharing each column's normal, so that orders are kept.
-
-        Args:
-            values: Noise at `start`, in counts; shape (rows, n). Secret.
-            start: Level of `values`.
-            end: Level wanted; coarser or finer.
-            rng: Randomness.
-
-        Returns:
-            Noise at `end`; shape (rows, n). values[i] >= values[j] implies the same of the result.
-        """
+        """Coarsen or refine several rows, sharing each column's normal, so that orders are kept."""
         known, target = as_level(start), as_level(end)
         if not (order := compared(target, known)):
             return values
@@ -172,15 +162,6 @@ class Gaussian:
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw Z given Z > threshold.
-
-        Args:
-            size: Number of draws.
-            threshold: In counts; scalar or shape (size,).
-            level: rho; positive.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts, every entry above its threshold; shape (size,).
 
         Draws are repeated until they are accepted, so no tail is inverted and the law is exact but for rounding: near
         zero, normals that exceed; further out Rayleigh variables that do, each with probability threshold over draw.

@@ -125,17 +125,7 @@ class Laplace:
         return result
 
     def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
-        """Coarsen or refine several rows with one uniform a column, by the inverse of the kernel's cdf.
-
-        Args:
-            values: Noise at `start`, in counts; shape (rows, n). Secret.
-            start: Level of `values`.
-            end: Level wanted; coarser or finer.
-            rng: Randomness.
-
-        Returns:
-            Noise at `end`; shape (rows, n). values[i] >= values[j] implies the same of the result.
-        """
+        """Coarsen or refine several rows with one uniform a column, by the inverse of the kernel's cdf."""
         known, target = as_level(start), as_level(end)
         if not (order := compared(target, known)):
             return values
@@ -167,17 +157,7 @@ class Laplace:
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold.
-
-        Args:
-            size: Number of draws.
-            threshold: In counts; scalar or shape (size,).
-            level: epsilon; positive.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts, every entry above its threshold; shape (size,).
-        """
+        """Draw Z given Z > threshold."""
         log_uniform = np.negative(rng.standard_exponential(size))
         values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
         # Rounding may land on the threshold itself; the least double above it is within that rounding.

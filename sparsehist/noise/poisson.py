@@ -122,20 +122,12 @@ class Poisson:
         return poisson(poisson_mean(level), size, rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release given that of a finer one: add the events in between.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
-        """
+        """Draw the noise of a coarser release given that of a finer one: add the events in between."""
         coarser(level, fine_level)
         return fine + poisson(poisson_mean(level) - poisson_mean(fine_level), len(fine), rng=rng)
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release given that of a coarser one: each event came as early as that or not.
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
-        """
+        """Draw the noise of a finer release given that of a coarser one: each event came as early as that or not."""
         finer(level, coarse_level)
         return thinned(coarse, poisson_mean(level) / poisson_mean(coarse_level), rng=rng)
 

@@ -120,20 +120,12 @@ class Skellam:
         return _increments(size, poisson_mean(level), rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release given that of a finer one: add the increment.
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
-        """
+        """Draw the noise of a coarser release given that of a finer one: add the increment."""
         coarser(level, fine_level)
         return fine + _increments(len(fine), poisson_mean(level) - poisson_mean(fine_level), rng=rng)
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release given that of a coarser one: the parts, thinned.
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
-        """
+        """Draw the noise of a finer release given that of a coarser one: the parts, thinned."""
         finer(level, coarse_level)
         added, taken = draw_parts(np.asarray(coarse), poisson_mean(coarse_level), rng=rng)
         kept = poisson_mean(level) / poisson_mean(coarse_level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,25 +226,16 @@ class Declaration:
 
     def as_json(self) -> dict[str, Any]:
         """The declaration as it is stored."""
-        going_on = {name: value for name in ("steps", "period", "time") if (value := getattr(self, name)) is not None}
-        return going_on | {
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "name"}
+        plain |= {
             "unit": list(self.unit) if isinstance(self.unit, tuple) else self.unit,
             "key": list(self.key),
-            "max_keys": self.max_keys,
             "domain": str(self.domain),
-            "noise": self.noise,
             "cap": self.cap_text,
-            "population": self.population,
-            "on_null": self.on_null,
-            "on_outside": self.on_outside,
-            "bounding": self.bounding,
-            "most_keys": self.most_keys,
-            "unverified": self.unverified,
             "key_types": dict(self.key_types),
-            "source": self.source,
-            "portable": self.portable,
-            "chosen_by_looking": self.chosen_by_looking,
         }
+        going_on = {name: value for name in ("steps", "period", "time") if (value := plain.pop(name)) is not None}
+        return going_on | plain
 
 
 def declaration_of(record: SeriesRecord) -> Declaration:
@@ -255,28 +246,17 @@ def declaration_of(record: SeriesRecord) -> Declaration:
         for file in record.files
         if file.name.startswith(_CATALOGUE)
     }
-    return Declaration(
-        name=record.name,
-        unit=tuple(stored["unit"]) if isinstance(stored["unit"], list) else stored["unit"],
-        key=tuple(stored["key"]),
-        max_keys=stored["max_keys"],
-        domain=Domain.parse(stored["domain"], files=copies),
-        noise=stored["noise"],
-        cap=None if stored["cap"] is None else as_level(stored["cap"]),
-        population=stored["population"],
-        on_null=stored["on_null"],
-        on_outside=stored["on_outside"],
-        bounding=stored.get("bounding", "keep"),
-        most_keys=stored.get("most_keys"),
-        unverified=stored.get("unverified", False),
-        key_types=tuple(stored.get("key_types", {}).items()),
-        source=stored.get("source", ""),
-        portable=stored.get("portable", False),
-        steps=stored.get("steps"),
-        chosen_by_looking=stored.get("chosen_by_looking", ""),
-        period=stored.get("period"),
-        time=stored.get("time"),
-    )
+    read = {
+        "name": record.name,
+        "unit": tuple(stored["unit"]) if isinstance(stored["unit"], list) else stored["unit"],
+        "key": tuple(stored["key"]),
+        "domain": Domain.parse(stored["domain"], files=copies),
+        "cap": None if stored["cap"] is None else as_level(stored["cap"]),
+        "population": record.population,
+        "key_types": tuple(stored.get("key_types", {}).items()),
+    }
+    known = {each.name for each in fields(Declaration)}
+    return Declaration(**{name: value for name, value in stored.items() if name in known} | read)
 
 
 def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:

@@ -64,7 +64,7 @@ create table series (                  -- appended; a dropped one keeps its row,
     declaration text,                  -- JSON
     salt        blob,                  -- secret
     made_from   text,                  -- secret: keyed digests of the query and the log it was made from, JSON
-    accepted    text,                  -- secret: those of another log that was accepted since
+    accepted    text,                  -- 'any log' where a log that may have changed was accepted since
     created     integer not null,
     dropped     integer,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
@@ -312,12 +312,12 @@ where series_id = $series_id;
 
 
 -- name: accept_source
--- Remember what log a series was accepted to stand for besides the one it was made from.
+-- Remember that a series was accepted to stand whatever has become of its log.
 --
--- in:  $series_id, $accepted (JSON)
+-- in:  $series_id
 -- out: nothing
 
-update series set accepted = $accepted where series_id = $series_id;
+update series set accepted = 'any log' where series_id = $series_id;
 
 
 -- name: forget_files

@@ -123,20 +123,20 @@ class Trace:
             raise DataError("files of the log changed while it was counted: count it again once they are whole")
         return Fingerprint(self._key, self._query, self._places, self._digest(content), hashed_by)
 
-    def compared(self, known: Fingerprint) -> tuple[list[str], Fingerprint]:
-        """What is not as it was, "query" or "source", and what there is now; reads as little as will do.
+    def changed(self, known: Fingerprint) -> list[str]:
+        """What is not as it was, "query" or "source"; reads as little as will do.
 
         Raises:
             InputError: If the log is not there any more, or cannot be read as it was.
         """
         changed = [] if self._query == known.query else ["query"]
         if self._places and self._places == known.places:
-            return changed, known
+            return changed
         if self._files is None:
             self._read_rows()
         found = self.finish()
         same = (found.content, found.hashed_by) == (known.content, known.hashed_by)
-        return changed if same else [*changed, "source"], found
+        return changed if same else [*changed, "source"]
 
     def _read_rows(self) -> None:
         log = self.watch(open_log(self._source, self._columns))

@@ -32,6 +32,10 @@ from sparsehist.errors import DataError
 
 # For each type its letter, and how DuckDB writes a value.
 _TEXT = ("s", "nullif(cast({} as varchar), '')")
+_NAMES = {
+    "s": "text", "i": "whole numbers", "d": "dates", "u": "time stamps", "n": "nanoseconds", "b": "booleans",
+    "x": "bytes",
+}  # fmt: skip
 _EPOCHS = {"ms": ("u", "epoch_us"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_ns")}
 
 
@@ -59,6 +63,21 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
         letter, epoch = _EPOCHS[dtype.time_unit]
         return letter, f"cast({epoch}({{}}) as varchar)"
     raise DataError(f"unit column {name!r} has dtype {dtype}, which has no one text: cast it to text")
+
+
+def types_of_tuple(text: str) -> str:
+    """Name the types of the parts of a tuple from its text.
+
+    Example:
+        >>> types_of_tuple("i5:20484s2:é")
+        'tuples of whole numbers, text'
+    """
+    written, types = text.encode(), []
+    while written:
+        length, rest = written[1:].split(b":", 1)
+        types.append(_NAMES[chr(written[0])])
+        written = rest[int(length) :]
+    return f"tuples of {', '.join(types)}"
 
 
 def tuple_text(names: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> pl.Expr:

@@ -8,6 +8,7 @@ that count in it, as secret as the log, in the directory of its series: it stand
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -56,15 +57,15 @@ class FirstPeriods:
         counted = pl.concat([table for kind, table in tables if kind == self._kind] or [tables[0][1]])
         self._full = counted.group_by("unit").len().filter(pl.col("len") >= self._most).select("unit")
 
-    def kept(self, pairs: pl.DataFrame) -> pl.DataFrame:
-        """The pairs of units that count in this period.
+    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
+        """The pairs of units, of these columns, that count in this period.
 
         Raises:
             DataError: If units are of another kind than before.
         """
-        units, kind = comparable_units(pairs["unit"])
+        units, kind = comparable_units(pairs["unit"], columns)
         pairs = pairs.with_columns(units.alias("unit"))
-        if pairs.height and self._kind and kind != self._kind:
+        if self._kind and kind and kind != self._kind:
             raise DataError(
                 f"units were {self._kind} in the periods before and are {kind} now: nobody could tell which of them "
                 "are the same; cast the column"

@@ -9,6 +9,7 @@ rows up to that step; what others do, the engine that read the log, and the orde
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ import polars as pl
 from sparsehist.counting.contract import UnitPairs
 from sparsehist.counting.in_memory.bounding import mix
 from sparsehist.counting.in_memory.codes import multiplier_of
+from sparsehist.counting.tuples import types_of_tuple
 from sparsehist.running.runs import Added, Numbers, PairRun, look_up
 from sparsehist.running.step_files import StepFiles
 from sparsehist.store.support import hash_keys
@@ -26,8 +28,23 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum)
 _HASHED_AT_ONCE = 1 << 16
 
 
-def comparable_units(units: pl.Series) -> tuple[pl.Series, str]:
-    """Bring units to whole numbers or text, and say what kind they are: those of two kinds are never compared."""
+def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
+    """Bring units to whole numbers or text, and say what kind they are: those of two kinds are never compared.
+
+    Args:
+        units: All of one dtype.
+        columns: Where they came from: tuples, written as text, if there are several.
+
+    Returns:
+        The units, and their kind; empty where there are no units.
+    """
+    compared, kind = _compared(units)
+    if units.len() and not isinstance(columns, str) and len(columns) > 1:
+        kind = types_of_tuple(units[0])
+    return compared, kind if units.len() else ""
+
+
+def _compared(units: pl.Series) -> tuple[pl.Series, str]:
     dtype = units.dtype
     if isinstance(dtype, _TEXT):
         return units.cast(pl.String), "text"
@@ -48,9 +65,9 @@ class Day:
     key_hashes: WordArray
 
     @classmethod
-    def of_pairs(cls, pairs: UnitPairs, salt: bytes) -> Day:
-        """With units that can be compared with those of other steps."""
-        units, kind = comparable_units(pairs.units)
+    def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
+        """With units, of these columns, that can be compared with those of other steps."""
+        units, kind = comparable_units(pairs.units, columns)
         # A product with an odd number tells whole numbers apart as they are.
         hashes = spread(units.to_numpy(), salt) if units.dtype == pl.Int64 else hash_keys(units.to_frame(), salt)
         return cls(replace(pairs, units=units.alias("unit")), kind, hashes, hash_keys(pairs.keys, salt))

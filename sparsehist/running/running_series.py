@@ -130,7 +130,7 @@ class RunningSeries(StoredSeries):
                 progress=report,
             )  # fmt: skip
             report("appending")
-            day = Day.of_pairs(pairs, record.salt)
+            day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
             kind, digest = day.unit_kind, day.digest(record.salt)
             # A log that was counted is not thrown away because somebody releases at this moment.
             with self._hold(max(wait or 0.0, self.store.wait, _PATIENCE)) as (state, record):
@@ -141,13 +141,13 @@ class RunningSeries(StoredSeries):
                             f"step {step} of {self.name!r} was appended with other rows; its counts never change"
                         )
                     return
-                if before and pairs.sizes.size and kind != before[-1].unit_kind:
+                known = before[-1].unit_kind if before else ""
+                if known and kind and kind != known:
                     raise DataError(
-                        f"units were {before[-1].unit_kind} in the steps before and are {kind} now: nobody could "
-                        "tell which of them are the same; cast the column"
+                        f"units were {known} in the steps before and are {kind} now: nobody could tell which of them "
+                        "are the same; cast the column"
                     )
-                kind = kind if pairs.sizes.size or not before else before[-1].unit_kind
-                self._commit(state, record, day, NewStep(step - 1, digest, kind, origin, (), who))
+                self._commit(state, record, day, NewStep(step - 1, digest, kind or known, origin, (), who))
 
     def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
         """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""

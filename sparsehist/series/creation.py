@@ -31,6 +31,7 @@ from sparsehist.errors import (
     NameTakenError,
     SeriesDiffersError,
     StoreError,
+    present,
 )
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_choice, checked_text
@@ -204,8 +205,8 @@ class UnitBound(Protocol):
     def begin(self, state: State) -> None:
         """Read what they counted in."""
 
-    def kept(self, pairs: pl.DataFrame) -> pl.DataFrame:
-        """Of distinct pairs of a unit and a key, those that count."""
+    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
+        """Of distinct pairs of a unit, of these columns, and a key, those that count."""
 
     def check(self, state: State) -> None:
         """Refuse to go on where that is no longer what was read."""
@@ -300,7 +301,7 @@ def _counted(
         "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types), "watch": trace.watch,
     }  # fmt: skip
     if bound is not None:
-        log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame())
+        log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))
         told = {"unit": "unit", "key": log.drop("unit").columns}
     counted = count_keys(
         log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
@@ -459,14 +460,14 @@ def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> S
             f"{name}, and its declaration differs: it was made with {', '.join(differing)}; use another name"
         )
     made_from = Fingerprint.from_text(record.made_from)
-    found = None
     try:
-        changed, found = asked.trace(made_from.key).compared(made_from)
+        changed = asked.trace(made_from.key).changed(made_from)
     except (InputError, OSError):  # it is not there any more, or cannot be read as it was
         changed = ["source"]
-    if changed == ["source"] and asked.accept_changed_source:
+    if asked.accept_changed_source and changed in ([], ["source"]):
+        # Whether the log did change is as secret as the log: what is noted and published is that it may have.
         with store._hold(wait or None) as state:
-            state.accept_source(record, "" if found is None else found.as_text(), who=asked.who)
+            state.accept_source(record, who=asked.who)
             store._remember(state)
     elif changed:
         said = " and ".join(_DIFFERS[one] for one in changed)

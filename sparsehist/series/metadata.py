@@ -54,8 +54,8 @@ class Metadata:
         most_periods: In how many periods a unit counts at most; None for all.
         per_period: What all periods released so far, this one included, cost one unit in one of them, exact text.
         per_user: What they cost one unit over all of them.
-        log: "unchanged", or "change accepted" where the series was asked for again with another log, and its counts
-            were accepted as they are.
+        log: "unchanged", or "change accepted" where the series was asked for again with `accept_changed_source`:
+            its counts stand whatever has become of its log since. Whether it did change is not said.
         chosen_by_looking: Which choices were made by looking at the log itself, as the owner declares; the guarantee
             does not cover them.
         store: Id of the store.

@@ -163,7 +163,7 @@ def release(
         **of_periods,
         delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
-        log="unchanged" if held.record.accepted is None else "change accepted",
+        log="change accepted" if held.record.accepted else "unchanged",
         store=held.state.store_id,
         round=secrets.token_hex(8),
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),

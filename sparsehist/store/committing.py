@@ -221,13 +221,11 @@ def declare(database: Database, generation: int, when: int, what: str, **said: A
         insert_event(database, when, what, generation=generation + 1, **said)
 
 
-def accept_source(
-    database: Database, series_id: str, source: str, generation: int, when: int, *, who: str | None
-) -> None:
-    """Record that a series stands although its log is now another one."""
+def accept_source(database: Database, series_id: str, generation: int, when: int, *, who: str | None) -> None:
+    """Record that a series stands whatever has become of its log."""
     with database.transaction():
         _claim(database, generation)
-        database.change("accept_source", series_id=series_id, accepted=source)
+        database.change("accept_source", series_id=series_id)
         insert_event(database, when, "accept changed source", generation=generation + 1, who=who, series_id=series_id)
 
 

@@ -111,7 +111,7 @@ class SeriesRecord:
 
     Attributes:
         made_from: Keyed digests of the log.
-        accepted: Another log that was accepted since, if one was.
+        accepted: Whether a log that may have changed since was accepted.
         directory: Where its files are.
         paths: Its noise paths; the cells come first.
     """
@@ -122,7 +122,7 @@ class SeriesRecord:
     declaration: Mapping[str, Any]
     salt: bytes
     made_from: str
-    accepted: str | None
+    accepted: bool
     created: datetime
     directory: Path
     files: tuple[RegisteredFile, ...]

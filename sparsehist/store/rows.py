@@ -46,7 +46,7 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
         declaration=json.loads(declaration) | {"source": source},
         salt=salt,
         made_from=made_from,
-        accepted=accepted,
+        accepted=accepted is not None,
         created=_time(created),
         directory=series / series_id,
         files=tuple(files.get(None, ())),

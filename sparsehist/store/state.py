@@ -423,11 +423,11 @@ class State:
         with self._database.transaction():
             self._database.change("insert_copy", place=str(place))
 
-    def accept_source(self, record: SeriesRecord, source: str, *, who: str | None) -> None:
-        """Record, once, that the series stands although its log is now another one."""
-        if record.accepted != source:
-            with self._committing("another log of series %s accepted", record.name):
-                committing.accept_source(self._database, record.series_id, source, self.generation, now(), who=who)
+    def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
+        """Record, once, that the series stands whatever has become of its log."""
+        if not record.accepted:
+            with self._committing("a changed log of series %s accepted", record.name):
+                committing.accept_source(self._database, record.series_id, self.generation, now(), who=who)
 
     def check_anchor(self, directory: str | os.PathLike[str] | None) -> None:
         """Refuse a store that is not anchored where somebody takes it to be.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from datetime import date
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -142,6 +144,42 @@ def test_a_step_that_breaks_a_rule_leaves_nothing() -> None:
     assert series.appended() == 1
     series.append(frame(DAYS[1]), step=2)
     assert pairs_of(series) == pairs_of(started(DAYS[:2]))
+
+
+PARTS: dict[str, Any] = {
+    "number": [1, 2, 3],
+    "text": ["1", "2", "3"],
+    "day": [date(1970, 1, day) for day in (2, 3, 4)],
+    "microseconds": pl.Series([1, 2, 3], dtype=pl.Datetime("us")),
+    "nanoseconds": pl.Series([1, 2, 3], dtype=pl.Datetime("ns")),
+}
+
+
+@pytest.mark.parametrize(("first", "then"), [("number", "text"), ("day", "number"), ("microseconds", "nanoseconds")])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("of", ["steps", "periods"])
+def test_units_of_several_columns_keep_their_types(first: str, then: str, engine: str, of: str) -> None:
+    """A part that is a number on one day and text on the next would be another unit, and is refused."""
+    told: dict[str, Any] = {"name": "log", "unit": ["part", "user"], "key": "key", "max_keys": 1, "seed": 1}
+    told |= {"domain": sh.Integers(50)}
+    rows = {kind: pl.DataFrame({"part": parts, "user": "ann", "key": [1, 2, 3]}) for kind, parts in PARTS.items()}
+    nobody = rows["text"].clear()
+
+    def take(log: pl.DataFrame, number: int) -> None:
+        if of == "steps":
+            running.append(log, step=number, engine=engine)
+        else:
+            periods.add(log, period=number, engine=engine)
+
+    running = sh.create_running(":memory:", steps=9, **told)
+    periods = sh.create_periodic(":memory:", period=1, most_periods=1, **told)
+    for number, log in enumerate((nobody, rows[first], nobody), 1):
+        take(log, number)
+    with pytest.raises(DataError, match="cast the column"):
+        take(rows[then], 4)
+    take(rows[first], 4)
+    if of == "steps":
+        assert counts(running, 4).sum() == 3 + 3 + 3
 
 
 def test_two_appenders_at_once_append_once(tmp_path) -> None:

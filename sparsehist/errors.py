@@ -54,11 +54,19 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
-_IN_SQL = re.compile(
-    r"(\b(?:key_id|secret|(?:session_|bearer_|sas_)?token|password|connection_string|(?:access_|account_)key)\b"
-    r"\s*=?\s*)'(?:[^']|'')*'",
-    re.IGNORECASE,
+# A literal of SQL: quoted once, twice, or by dollars. What repeats is bounded, so that no text takes long.
+_LITERAL = r"""(?:[a-z]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w{0,40})\$.{0,2000}?\$\%d\$)"""
+_NAMED = r"(?:secret|token|passw|pwd|connection_?string|account_?key|access_?key|key_?id|authorization)\w{0,40}"
+_BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
+_FLAGS = re.IGNORECASE | re.DOTALL
+_GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
+_INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
+# Of these statements no literal is shown.
+_STATEMENT = re.compile(
+    r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
+    _FLAGS,
 )
+_ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
@@ -68,7 +76,9 @@ def without_credentials(text: str) -> str:
         >>> without_credentials("https://me:word@host/a.parquet?signature=5 and (type s3, secret 'word')")
         "https://…host/a.parquet?… and (type s3, secret '…')"
     """
-    return _IN_SQL.sub(r"\1'…'", _IN_URL.sub("…", text) if "://" in text else text)
+    text = _IN_URL.sub("…", text) if "://" in text else text
+    text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
+    return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
 
 
 class SparsehistError(Exception):
@@ -79,6 +89,9 @@ class SparsehistError(Exception):
     """
 
     exit_code = 2
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*(without_credentials(one) if isinstance(one, str) else one for one in told))
 
     def __str__(self) -> str:
         """The message; lines stay lines."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import polars as pl
 
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, without_credentials
 from sparsehist.typing import IndexArray, IntArray, NDArray
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class Query:
     connection: Any = None
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)
     public_tables: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"Query({without_credentials(self.sql)!r})"
 
 
 @dataclass(frozen=True)

@@ -152,10 +152,10 @@ class Ledger:
         """The ledger once a series was created."""
         return replace(self, paths=(*self.paths, cells))
 
-    def without_series(self, series_id: str) -> Ledger:
-        """The ledger once a series was dropped: what it spent stays."""
-        kept = (path for path in self.paths if path.series_id != series_id or path.releases)
-        return replace(self, paths=tuple(kept))
+    def with_dropped(self, series_id: str, when: datetime) -> Ledger:
+        """The ledger once a series was dropped: what it spent stays, and that it was one of some periods."""
+        paths = (replace(path, dropped=when) if path.series_id == series_id else path for path in self.paths)
+        return replace(self, paths=tuple(paths))
 
     def with_release(self, release: Spending) -> Ledger:
         """The ledger once a release was made."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -71,7 +72,7 @@ class DryRun:
                 kind, said = "drop series", "erases the series; what it has cost stays in the ledger"
                 dropped = self._series.pop(head.name, None)
                 if dropped is not None:
-                    self._ledger = self._ledger.without_series(dropped.series_id)
+                    self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
             elif isinstance(head, MakeRelease):
                 kind = "plan" if head.only_plan else "release"
                 said = "spends nothing" if head.only_plan else self._release(head)

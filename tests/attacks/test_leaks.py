@@ -361,3 +361,30 @@ def test_duckdb_is_the_one_that_these_errors_come_from() -> None:
         duckdb.sql(f"select '{SECRET}'::int").fetchall()
     with pytest.raises(DataError):
         count(sh.Query(f"select '1' user_id, '{SECRET}'::int::varchar query"))
+
+
+CREDENTIALS = [
+    "set s3_secret_access_key='PLANTED'",
+    "set azure_storage_connection_string = 'AccountKey=PLANTED'",
+    "set global motherduck_token to 'PLANTED'",
+    "attach 'host=h password=PLANTED dbname=d' as db (type postgres)",
+    "attach if not exists $$PLANTED$$ as x",
+    "create secret s (type s3, key_id 'A', secret \"PLANTED\")",
+    "create or replace persistent secret (type s3, secret $tag$PLANTED$tag$)",
+    "create secret (type s3, client_secret E'PLANTED')",
+    "create secret (type gcs, secret/* of the bucket */'PLANTED')",
+    "create secret (type http, extra_http_headers map {'Authorization': 'Bearer PLANTED'})",
+    "select * from read(secret := 'PLANTED', token => 'PLANTED')",
+    "Authorization: Bearer PLANTED",
+    "select * from 's3://bucket/log.parquet?versionId=1&sig=PLANTED'",
+]
+
+
+@pytest.mark.parametrize("text", CREDENTIALS)
+def test_no_form_of_credentials_is_shown(text: str) -> None:
+    """Not in an error, what it holds, or the repr of a query; what only sounds like them stays."""
+    error = sh.errors.StatementError(f"line 3: {text} is no statement of ours")
+    for shown in (str(error), repr(error), repr(error.args), repr(sh.Query(text))):
+        assert "PLANTED" not in shown
+    column = "column 'token' and column 'access_key' hold 'x'"
+    assert str(sh.errors.DataError(column)) == column

@@ -156,6 +156,23 @@ def test_a_dry_run_knows_the_budget_of_a_population(begun):
     assert store.events().height == before
 
 
+def test_a_dry_run_counts_periods_that_were_dropped(begun):
+    """A period that was never released still is one of those in which a unit may count, as in the run."""
+    store, session = begun
+    weeks = sh.create_periodic(
+        store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8), period="week",
+        protects="user-week", most_periods=2, budget="0.1",
+    )  # fmt: skip
+    for week in ("2026-W11", "2026-W12", "2026-W13"):
+        weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
+    script = "; ".join(
+        ["drop series v_2026w11", *(f"release r from v_2026w{n} at level 0.1 false_keys 0.01" for n in (12, 13))]
+    )
+    foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
+    assert [type(outcome.error) for outcome in foreseen] == [type(outcome.error) for outcome in done]
+    assert foreseen[-1].error is not None and str(foreseen[-1].error) == str(done[-1].error)
+
+
 def test_a_dry_run_needs_no_store():
     """Nothing is made where there is none."""
     with Session(None, tables={"log": pl.DataFrame({"user_id": ["a"], "query": ["b"]})}) as session:

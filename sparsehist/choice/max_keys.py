@@ -27,13 +27,16 @@ from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DeclarationError, NotFoundError, present
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
+from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import check_source, create
+from sparsehist.series.creation import NewLog, check_source, counted_into, create
 from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
+from sparsehist.series.release import Release
+from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store.layout import spill_directory
@@ -52,6 +55,8 @@ _CLASSES, _CLASSES_OF_LARGEST = 12, 10
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
 # Classes below the threshold, nearly three standard deviations, count as empty, as most are: noise would add up.
 _FALSE_CLASSES = 0.4
+# A release is believed if noise alone would show a cell as large as its largest one time in a hundred at most.
+_BY_CHANCE = 0.01
 # Counts of units are easier to explain than weighted ones: these have to be better by so much.
 _WORTH_SHARING = 0.95
 
@@ -140,7 +145,9 @@ def choose_max_keys(
         DataError: If the log breaks a rule.
         BudgetExceededError: If the budget of the population has no room for the choice or, where its level is given,
             for the later release; before anything is drawn.
-        NotFoundError: If the first release shows no key at all: the level is too small for this log.
+        NotFoundError: If one of its two releases shows nothing that noise alone would seldom show: the level is too
+            small for this log. It is spent.
+        NameTakenError: If the name stands for another choice.
 
     Example:
         >>> import sparsehist as sh
@@ -172,29 +179,37 @@ def choose_max_keys(
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
     counted: dict[str, Any] = {"engine": engine, "memory_limit": memory_limit, "threads": threads}
+    _check_room(home, [(first, level_text(whole))])  # costs add up: so it is told of the level that was named
     planned = [(first, few), (second, most)]
     if release_level is not None:
         planned.append((replace(first, name="later"), level_text(later)))
     _check_room(home, planned)
     with reporting(progress) as report:
-        keys = create(
-            home, source, name=first.name, unit=unit, key=key, max_keys=_FIRST_BOUND, domain=first.domain,
-            noise=noise, bounding=bounding, if_exists="reuse", **declared, **counted, **run,
-        ).release("largest", level=few, false_keys=None if first.domain.is_open else 1)  # fmt: skip
+        try:
+            made = create(
+                home, source, name=first.name, unit=unit, key=key, max_keys=_FIRST_BOUND, domain=first.domain,
+                noise=noise, bounding=bounding, if_exists="reuse", **declared, **counted, **run,
+            )  # fmt: skip
+        except SeriesDiffersError:
+            told = "was made from another log or otherwise declared: give this choice another name"
+            raise NameTakenError(f"the choice {name!r} {told}") from None
+        _check_level(made, name, whole)
+        keys = made.release("largest", level=few, false_keys=None if first.domain.is_open else 1)
         largest = keys.frame.head(largest_keys).select(first.key)
-        if largest.is_empty():
-            raise NotFoundError(
-                f"at level {few} no key is published: give the choice a larger level, or take a bound you know"
-            )
+        _check_stands_out(keys, made.declaration, few, whole)
         if second.name in home.series_names():
             profile = home.series(second.name)
         else:
             units = _profile(home, source, first, largest, report, **counted)
-            profile = create(
-                home, _table(units), name=second.name, key=["keys", "largest"], max_keys=1, domain=classes,
-                noise=noise, population=population, **run,
-            )  # fmt: skip
-        table = profile.release("profile", level=most, false_keys=_FALSE_CLASSES).frame
+            # Its units are those of the log, and what vouches for them is what vouches for the log.
+            second = replace(second, unit=first.unit, source=made.declaration.source)
+            asked = NewLog(_table(units), second, "error", accept_changed_source=False, who=who, counted_here=True)
+            profile = counted_into(
+                home, asked, progress=progress, wait=wait, engine="auto", memory_limit=None, threads=None
+            )
+        shown = profile.release("profile", level=most, false_keys=_FALSE_CLASSES)
+        _check_stands_out(shown, profile.declaration, most, whole)
+        table = shown.frame
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
     scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
     estimates = _estimates(
@@ -207,6 +222,27 @@ def choose_max_keys(
     return MaxKeysChoice(
         chosen["max_keys"], chosen["bounding"], estimates, level_text(whole), first.name, second.name
     )
+
+
+def _check_level(made: Series, name: str, level: Fraction) -> None:
+    """Refuse a choice of that name at another level."""
+    known = [as_level(text) / _FIRST_SHARE for text in made.releases()["level"].to_list()]
+    if known and known[0] != level:
+        at = level_text(known[0])
+        raise NameTakenError(f"the choice {name!r} was made at level {at}: ask at that level, or use another name")
+
+
+def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
+    """Refuse to choose by noise alone: decided by what is published, so that it tells nothing else."""
+    least = 0.0
+    if not declared.domain.is_open:
+        size = declared.domain.size
+        least = threshold_for_false_keys(declared.family_in_units, level, size, _BY_CHANCE) / declared.unit_of_counts
+    if not (shown.frame["noisy_count"] > least).any():
+        raise NotFoundError(
+            f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: choose "
+            "again under another name at a larger level, or take a bound you know"
+        )
 
 
 def _check_room(home: Store, planned: Sequence[tuple[Declaration, str]]) -> None:

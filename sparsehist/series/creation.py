@@ -297,7 +297,7 @@ def _counted(
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
-        "unit": declaration.unit, "key": declaration.key, "on_null": declaration.on_null,
+        "unit": asked.unit, "key": declaration.key, "on_null": declaration.on_null,
         "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types), "watch": trace.watch,
     }  # fmt: skip
     if bound is not None:
@@ -341,19 +341,28 @@ def _check(state: State, declared: Declaration) -> None:
 
 @dataclass(frozen=True, repr=False)
 class NewLog:
-    """What a caller wants: a new series, or one that is the same."""
+    """What a caller wants: a new series, or one that is the same.
+
+    Attributes:
+        counted_here: Whether the source is `Counts` that were made here, of the units that are declared.
+    """
 
     source: object
     declaration: Declaration
     if_exists: str
     accept_changed_source: bool
     who: str | None
+    counted_here: bool = False
+
+    @property
+    def unit(self) -> str | Sequence[str] | None:
+        """Columns of the source that name the unit."""
+        return None if self.counted_here else self.declaration.unit
 
     def trace(self, key: str | None = None) -> Trace:
-        declared = self.declaration
-        unit = declared.unit if isinstance(declared.unit, tuple) else (declared.unit,) if declared.unit else ()
+        unit = (self.unit,) if isinstance(self.unit, str) else self.unit or ()
         counts = (self.source.count,) if isinstance(self.source, Counts) else ()
-        return Trace(self.source, tuple(dict.fromkeys((*unit, *declared.key, *counts))), key)
+        return Trace(self.source, tuple(dict.fromkeys((*unit, *self.declaration.key, *counts))), key)
 
 
 def _made(path: Path, anchor: Path | None) -> bool:

@@ -12,13 +12,11 @@ import pytest
 import sparsehist as sh
 from sparsehist.choice.max_keys import BOUNDS, _class_of, _profile
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError, DeclarationError, NotFoundError
+from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
 from sparsehist.series.declaration import declare
 
 DOMAIN = sh.Integers(50_000)
 LARGEST = 200
-SHOWS_FALSE_KEYS, SHOWS_NOTHING = 0, 1
-"""Seeds of a choice at a level far too small for its log."""
 
 
 def heavy_log(units: int = 20_000, seed: int = 1) -> pl.DataFrame:
@@ -110,7 +108,7 @@ def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Pat
     asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
     store = sh.open(tmp_path / "s", create=True)
     store.set_budget("default", rho="0.1")
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(BudgetExceededError, match=r"level 0\.2,.*would fit is 0\.1;"):
         sh.choose_max_keys(store, log, **asked, level="0.2")
     with pytest.raises(BudgetExceededError):
         sh.choose_max_keys(store, log, **asked, level="0.05", release_level="0.06")
@@ -126,7 +124,7 @@ def test_what_is_refused():
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
     with pytest.raises(NotFoundError):
         sh.choose_max_keys(
-            ":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", seed=SHOWS_NOTHING, progress=False
+            ":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", seed=1, progress=False
         )
     sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
     assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
@@ -179,8 +177,32 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     assert max(map(rho, range(1, 1001))) == pytest.approx(told, rel=1e-9)
 
 
-def test_false_keys_alone_are_no_reason_to_say_that_nobody_has_them():
-    """A first release of false keys only leaves all units out of the table: what comes out is noise all the same."""
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "level": "1e-6", "progress": False}
-    choice = sh.choose_max_keys(":memory:", heavy_log(50), **asked, seed=SHOWS_FALSE_KEYS)
-    assert choice.estimates.height == 2 * len(BOUNDS)
+def test_a_level_at_which_noise_speaks_alone_is_refused():
+    """A false key is no answer, whether it lies in the log or not; a key that all units have is one soon enough."""
+    log = pl.DataFrame({"unit": [i // 2 for i in range(6000)], "key": [i % 2 for i in range(6000)]})
+    asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)", "progress": False}
+    log = log.with_columns(pl.col("key").replace_strict({0: "a", 1: "b"}))
+    for seed in range(10):
+        with pytest.raises(NotFoundError, match="noise alone"):
+            sh.choose_max_keys(":memory:", log, **asked, level="1e-5", release_level="0.1", seed=seed)
+        assert sh.choose_max_keys(":memory:", log, **asked, level="0.01", seed=seed).max_keys <= 4
+
+
+def test_another_log_or_level_under_the_same_name_is_told_in_the_words_of_the_choice(tmp_path: Path):
+    """Neither a series nor a parameter that the caller never named; what was chosen stays as it was."""
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    made = sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.5")
+    with pytest.raises(NameTakenError, match=r"'choice' was made at level 0\.5"):
+        sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.6")
+    with pytest.raises(NameTakenError, match=r"'choice' was made from another log.*another name"):
+        sh.choose_max_keys(tmp_path / "s", heavy_log(4000, seed=2), **asked, level="0.5")
+    assert sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.5").max_keys == made.max_keys
+
+
+def test_the_profile_rests_on_what_the_log_rests_on(tmp_path: Path):
+    """Its units are those of the log, and files vouch for it as they do for the release of keys."""
+    heavy_log(4000).write_parquet(tmp_path / "log.parquet")
+    store = sh.open(tmp_path / "s", create=True)
+    sh.choose_max_keys(store, tmp_path / "log.parquet", unit="unit", key="key", domain=DOMAIN, level="0.5")
+    keys, profile = (store.series(name).declaration for name in ("choice_keys", "choice_profile"))
+    assert (profile.unit, profile.source, profile.rests_on) == (keys.unit, keys.source, keys.rests_on)

@@ -145,7 +145,7 @@ def test_no_unit_moves_the_strategy_further_than_stated(workload, strategy):
         stated, largest = made.sensitivity(n_cells), math.sqrt(brute_force(gram, n_cells))
         assert stated.l2_lower <= largest * (1 + 1e-9)
         assert largest <= stated.l2 * (1 + 1e-12)
-        assert stated.l2_lower > 0.93 * stated.l2
+        assert stated.l2_lower > (1 - 1e-9) * stated.l2  # so few cells are all tried
         l1 = np.abs(R[:, sets(len(gram), n_cells)].sum(axis=2)).sum(axis=0).max()
         assert l1 <= made.l1_sensitivity(n_cells) * (1 + 1e-12)
         if n_cells == 1:

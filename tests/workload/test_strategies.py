@@ -129,22 +129,33 @@ def test_powers_of_the_kernel_are_bounded_by_rank_too(kind, blend, window):
 
 
 def reached_in_l1(R, keys, rng):
-    """The L1 norm some set of cells reaches: signs and the cells that suit them, in turns, from 200 sets."""
-    best, n = 0.0, R.shape[1]
+    """The L1 norm some set reaches: signs and the cells that suit them in turns, from 200 sets; then cell by cell."""
+    found, n = {}, R.shape[1]
     for start in range(200):
         stride = max(1, (n // keys) * (start % 4) // 4)
         run = (rng.integers(n) + stride * np.arange(keys)) % n
         chosen = run if start % 2 else rng.choice(n, keys, replace=False)
         reached = -1.0
-        while (found := np.abs(R[:, chosen].sum(axis=1)).sum()) > reached * (1 + 1e-12):
-            reached = found
+        while (norm := np.abs(R[:, chosen].sum(axis=1)).sum()) > reached * (1 + 1e-12):
+            reached, kept = norm, tuple(sorted(chosen.tolist()))
             chosen = np.argsort(-(R.T @ np.sign(R[:, chosen].sum(axis=1))))[:keys]
+        found[kept] = reached
+    best = max(found.values())
+    for cells in sorted(found, key=found.get)[-10:]:
+        chosen, reached = np.array(cells), 0.0
+        while (norm := np.abs(R[:, chosen].sum(axis=1)).sum()) > reached * (1 + 1e-12):
+            reached = norm
+            for place in range(keys):
+                rest = np.delete(chosen, place)
+                norms = np.abs(R[:, rest].sum(axis=1, keepdims=True) + R).sum(axis=0)
+                norms[rest] = 0.0
+                chosen[place] = np.argmax(norms)
         best = max(best, reached)
     return best
 
 
 # How far above what a search reaches: squares instead of absolute values lose a fifth to a third where entries have
-# both signs at random (half at five keys); where trees or signs are known nothing is lost.
+# both signs at random (half at five keys), types of entries less; where trees or signs are known nothing is lost.
 @pytest.mark.parametrize(
     ("name", "workload", "loosest"),
     [
@@ -154,8 +165,11 @@ def reached_in_l1(R, keys, rng):
         ("spectral", Ranges(128), 1.4),
         ("spectral", Ranges(700), 1.5),
         ("spectral", Prefix(128), 1.6),
-        ("residual", Marginals((4, 5, 6), 2), 1.6),
-        ("residual", Marginals((2,) * 7, 3), 1.4),
+        ("residual", Marginals((20, 15), 2), 1.03),
+        ("residual", Marginals((10, 10, 10), 2), 1.05),
+        ("residual", Marginals((3, 4, 30), 2), 1.05),
+        ("residual", Marginals((4, 5, 6), 2), 1.17),
+        ("residual", Marginals((2,) * 7, 3), 1.2),
     ],
 )
 @pytest.mark.parametrize("keys", [1, 2, 5, 20])

@@ -19,7 +19,8 @@ touches l distinct cells moves R·x by at most the root of the largest sum of G 
   fastest). Pairs go to the largest values first within these caps. With more columns than can be enumerated, pairs
   that differ in three or more share one bound, taken over the three columns known to differ.
 
-A set of l cells written down gives a lower bound to stand beside them. Derived here.
+A set of l cells written down gives a lower bound to stand beside them. Few cells are tried in all ways (`few_cells`).
+Derived here.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, IntArray
+from sparsehist.workload.gram.few_cells import greatest, merge_unused, sums_of_products
 
 _PROGRAMMED = 7
 """Up to so many columns the linear programme is solved: 128 unknowns."""
@@ -83,18 +85,22 @@ def largest_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.in
         n_cells: l >= 1, as many cells as one unit touches.
         largest_eigenvalue: Of G, where it is known.
     """
-    upper = upper_sum(gram, n_cells, largest_eigenvalue)
-    gram = _merge_unused(gram)
+    gram = _merged(gram)
     cells = min(n_cells, math.prod(gram.sizes))
+    whole = float(gram.parts.sum())
     if not gram.sizes or cells == 1:
-        return Bounds(upper, upper)
+        return Bounds(cells * cells * whole, cells * cells * whole)
+    tried = _greatest(gram, cells)
+    if math.isfinite(tried):
+        return Bounds(tried * (1.0 + _ROUNDING), tried)
+    upper = upper_sum(gram, cells, largest_eigenvalue)
     lower = max(*(_sum_over_first(gram, cells, order) for order in _orders(gram)), *_sums_over_stars(gram, cells))
     return Bounds(upper, min(lower, upper))
 
 
 def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf, *, programmed: bool = True) -> float:
     """The upper bound of `largest_sum`; without the linear programme at a fraction of the time."""
-    gram = _merge_unused(gram)
+    gram = _merged(gram)
     whole = float(gram.parts.sum())
     cells = min(n_cells, math.prod(gram.sizes))
     if not gram.sizes or cells == 1:
@@ -103,6 +109,22 @@ def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf,
     if programmed and len(gram.sizes) <= _PROGRAMMED:
         closer = min(closer, _programmed(gram, cells))
     return min(cells * cells * whole, closer * (1.0 + _ROUNDING))
+
+
+def _greatest(gram: Columns, cells: int) -> float:
+    """The greatest sum itself, where the sets are few enough to be tried."""
+    parts: dict[tuple[int, ...], float] = {}
+    for subset, part in zip(gram.subsets, gram.parts.tolist(), strict=True):
+        parts[subset] = parts.get(subset, 0.0) + part
+
+    def term(subset: tuple[int, ...], partitions: Sequence[IntArray], cells: int) -> FloatArray:
+        factors = [np.ones((1, cells**2))]
+        for column, part in zip(subset, partitions, strict=True):
+            alike = (part[:, :, np.newaxis] == part[:, np.newaxis]).reshape(len(part), -1)
+            factors.append(np.where(alike, 1.0, gram.ratios[column]))
+        return np.asarray(parts[subset] * sums_of_products(factors)[0])
+
+    return greatest(gram.sizes, list(parts), term, cells)
 
 
 def _programmed(gram: Columns, cells: int) -> float:
@@ -190,15 +212,11 @@ def all_patterns(gram: Columns, columns: Sequence[int]) -> FloatArray:
     return values
 
 
-def _merge_unused(gram: Columns) -> Columns:
-    """Drop columns of one value, and make one of those in no subset: cells that differ there only look the same."""
-    used = sorted({column for subset in gram.subsets for column in subset if gram.sizes[column] > 1})
-    number = {column: place for place, column in enumerate(used)}
-    unused = math.prod(size for column, size in enumerate(gram.sizes) if column not in number)
-    sizes = [gram.sizes[column] for column in used] + ([unused] if unused > 1 else [])
-    ratios = np.append(gram.ratios[used], [0.0] * (unused > 1))
-    subsets = tuple(tuple(number[column] for column in subset if column in number) for subset in gram.subsets)
-    return Columns(tuple(sizes), subsets, gram.parts, ratios)
+def _merged(gram: Columns) -> Columns:
+    """The same without columns that do not matter."""
+    sizes, subsets, used = merge_unused(gram.sizes, gram.subsets)
+    ratios = np.append(gram.ratios[used], np.zeros(len(sizes) - len(used)))
+    return Columns(sizes, subsets, gram.parts, ratios)
 
 
 def _sum_of_pairs(gram: Columns, cells: int) -> float:

@@ -21,15 +21,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.agreement import Columns, largest_sum, upper_sum
+from sparsehist.workload.gram.few_cells import merge_unused
+from sparsehist.workload.gram.table_types import MOST_COLUMNS, WeightedResiduals, largest_l1
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginal_sums import Subset
@@ -170,47 +172,40 @@ class ResidualBasis(Strategy):
         return sum(self._lengths)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        columns, eigenvalue = self._columns(np.arange(len(self._lengths)), np.ones(len(self._lengths)))
+        columns, eigenvalue = self._columns(np.ones(len(self._lengths)))
         bounds = largest_sum(columns, max_keys, eigenvalue)
         return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
 
-    def _columns(self, chosen: IntArray, weights: FloatArray) -> tuple[Columns, float]:
-        """The Gram matrix of some residuals, each divided by its weight, and its largest eigenvalue."""
-        squares = self._squares[chosen] * weights
-        subsets = tuple(self._residuals.subsets[place] for place in chosen)
+    def _columns(self, weights: FloatArray) -> tuple[Columns, float]:
+        """The Gram matrix of the residuals, each divided by its weight, and its largest eigenvalue."""
+        squares, subsets = self._squares * weights, self._residuals.subsets
         ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
         # A residual is 1/σ_A² times a projection, spread over the columns it does not hold.
         logs = np.array([math.log(size) for size in self._sizes])
         inside = np.array([sum(logs[column] for column in subset) for subset in subsets])
         largest = float(np.max(logs.sum() - inside - np.log(squares)))
-        columns = Columns(self._sizes, subsets, self._residuals.cost[chosen] / squares, ratios)
+        columns = Columns(self._sizes, subsets, self._residuals.cost / squares, ratios)
         return columns, math.exp(largest) if largest < 700.0 else math.inf
 
     def l1_sensitivity(self, max_keys: int) -> float:
-        """A bound in L1, the least of a few: residuals of many entries by their columns, those of few by squares.
+        """Few cells exactly, more by the types of table entries (`sparsehist.workload.gram.table_types`).
 
-        One cell moves P_A·y_A by 2^|A|·p_A in L1, which is nearly the truth where a unit's cells meet few of its
-        entries. Elsewhere the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, with one weight for each residual.
+        Of many columns the least of a few bounds: one cell moves P_A·y_A by 2^|A|·p_A in L1, and the square of
+        Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, here with a power of the mean square of an entry for each residual.
         """
         cells = min(max_keys, self.workload.n_cells)
+        sizes, subsets, _ = merge_unused(self._sizes, self._residuals.subsets)
+        if len(sizes) <= MOST_COLUMNS:
+            return largest_l1(WeightedResiduals(sizes, subsets, 1.0 / self._scales), cells)
         lengths = np.array([float(length) for length in self._lengths])
         held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
-        by_columns = held * self._residuals.cost / self._scales * cells
-        bound = float(by_columns.sum())
-        if cells == 1:
-            return bound
-        fewest_first = np.argsort(lengths / held**2, kind="stable")
-
-        def by_squares(number: int, power: float, *, programmed: bool) -> float:
-            chosen, others = fewest_first[:number], fewest_first[number:]
-            weights = (self._residuals.cost[chosen] / self._squares[chosen] / lengths[chosen]) ** power
-            columns, eigenvalue = self._columns(chosen, weights)
-            squares = upper_sum(columns, max_keys, eigenvalue, programmed=programmed)
-            return float(by_columns[others].sum()) + math.sqrt(float(lengths[chosen] @ weights) * squares)
-
-        numbers = sorted({-(-lengths.size // 2), lengths.size})
-        best = min(product(numbers, _WEIGHTS), key=lambda one: by_squares(*one, programmed=False))
-        return min(bound, by_squares(*best, programmed=True)) * (1.0 + _ROUNDING)
+        bound = cells * float((held * self._residuals.cost / self._scales).sum())
+        for power in _WEIGHTS if cells > 1 else ():
+            weights = (self._residuals.cost / self._squares / lengths) ** power
+            columns, eigenvalue = self._columns(weights)
+            squares = upper_sum(columns, cells, eigenvalue, programmed=False)
+            bound = min(bound, math.sqrt(float(lengths @ weights) * squares))
+        return bound * (1.0 + _ROUNDING)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])

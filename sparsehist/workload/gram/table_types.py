@@ -1,0 +1,433 @@
+"""What l cells of one unit move residuals by in L1: a linear programme in the types of the entries of tables.
+
+A set S of l cells has a table of counts y_A for every set A of columns. Its residual is y_A centred along each of
+them: r - l/n_i at a value that r cells have, and y - r/n_j - c/n_i + l/(n_i·n_j) at an entry of two columns, y its
+count, r and c those of its row and of its column. So the L1 norms of both are linear in how many values and entries
+there are of each *type*, r and (y, r, c), which are integers. What holds for every set of l cells:
+
+- Over the values of a column Σ 1 = n_i, Σ r = l and Σ r² = Q_i. Q_A = Σ y_A² counts the ordered pairs of cells that
+  agree on A, and is a sum of the numbers m_D of pairs that differ in exactly the columns D. These keep to Delsarte's
+  programme (`agreement`).
+- Of two columns, over the entries in the row of a value with r cells: Σ 1 = n_j, Σ y = r, Σ c = l. The sums of φ(r)
+  times these over all rows are asked for, with φ(r) = 1, r, 1/(1 + r), and r² for the first. And Σ y² = Q_ij.
+- *Slices.* The r cells of a row lie in the product of the values that they have in the other columns, d_j of column
+  j: Π d_j >= r, so that Σ d_j is at least the least sum of such integers; d_j is the number of entries with y > 0 in
+  that row of the table with j. Of three columns, the y cells of an entry have y values in the third: y <= d_k, and
+  Σ y² <= r·d_k over the row. Again over all rows, times φ(r) = 1, r, 1/(1 + r).
+
+Residuals of more columns, and tables of too many types, are bounded by tangents of Cauchy and Schwarz,
+Σ |v| <= (Σ v²/t + n_A·t)/2, and by 2^|A|·Π (1 - 1/n_i) for each cell. The programme maximises the weighted sum of the
+norms. Columns that may change places without changing a weight share their unknowns: the mean over such exchanges of
+what a set gives keeps to all of the above.
+
+Any multipliers prove a bound. Those of the solver, which is given some of the types, are completed for all types and
+in doubles: the entries of a table, a known number, gain at most the largest gain of a type.
+
+**Fewer cells.** Without types, numbers of a set of j < l cells, times l/j, keep to all of it: the bound is one for up
+to l cells. With types l is exact. Let F(j) be the greatest weighted norm over sets of j of all n cells, without the
+residual of no columns, which is j. Residuals of all cells together are 0, so a cell drawn from those outside of S
+has -1/(n - j) times the residuals of S on average: by convexity F(j + 1) >= (1 - 1/(n - j))·F(j), hence
+F(j) <= F(l)·(n - j)/(n - l) for j < l. A cell of S left out gives F(j) <= F(i)·j/i for i < j, and F(n - j) = F(j).
+Derived here; every set of small domains is tried in the tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sparsehist.typing import FloatArray, IntArray
+from sparsehist.workload.gram.agreement import most_edges
+from sparsehist.workload.gram.few_cells import greatest, norms_of_residual
+
+MOST_COLUMNS = 7
+"""Up to so many columns there is a programme."""
+
+_TYPES = 2**17
+"""Of all tables together; all are checked, few are given to the solver."""
+
+_FEW_TYPES = 1000
+"""Up to so many the solver is given all."""
+
+_TANGENTS = 1.15 ** np.arange(-60, 61)
+_FEW_CELLS = 6
+_MORE_SIZES = 3
+_ROUNDS = 8
+_CLOSE = 5e-3
+_ADDED = 400
+_ROUNDING = 1e-12
+
+
+class WeightedResiduals(NamedTuple):
+    """Residuals of tables with their weights.
+
+    Attributes:
+        sizes: Number of values of each column, at least 2; a column may be in no residual.
+        subsets: The sets A of columns, each sorted, with all of their subsets.
+        weights: What the L1 norm of each residual is multiplied by; shape (subsets,).
+    """
+
+    sizes: tuple[int, ...]
+    subsets: tuple[tuple[int, ...], ...]
+    weights: FloatArray
+
+
+def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
+    """Bound the sum of weighted L1 norms over sets of at most `n_cells` distinct cells.
+
+    Example:
+        >>> round(largest_l1(WeightedResiduals((3,), ((), (0,)), np.array([0.0, 1.0])), 3), 9)  # (2/3, -1/3, -1/3)
+        1.333333333
+    """
+    whole = math.prod(residuals.sizes)
+    weights = dict(zip(residuals.subsets, residuals.weights.tolist(), strict=True))
+
+    def norm(subset: tuple[int, ...], partitions: Sequence[IntArray], cells: int) -> FloatArray:
+        sizes = [residuals.sizes[column] for column in subset]
+        return np.asarray(weights[subset] * (norms_of_residual(sizes, partitions) if subset else cells))
+
+    most_cells = min(n_cells, whole)
+    for few in sorted({most_cells, *range(1, min(_FEW_CELLS, most_cells))}, reverse=True):
+        tried = greatest(residuals.sizes, residuals.subsets, norm, few)
+        if math.isfinite(tried):
+            break
+    if few == most_cells:
+        return tried * (1.0 + _ROUNDING)
+    bound = _Programme(residuals, most_cells, typed=False).bound()
+    cells = min(most_cells, whole // 2)
+    if cells > few:
+        sizes = np.arange(1.0, cells + 1)
+        exact = _Programme(residuals, cells, typed=True).bound()
+        most = np.minimum(tried * np.maximum(1.0, sizes / few), exact * (whole - sizes) / (whole - cells))
+        for _ in range(_MORE_SIZES):
+            worst = int(np.argmax(most)) + 1
+            if most[worst - 1] <= 1.01 * exact:
+                break
+            here = _Programme(residuals, worst, typed=False).bound()
+            fewer = here * np.maximum(1.0, sizes / worst)
+            if here > 1.01 * exact:
+                here = _Programme(residuals, worst, typed=True).bound()
+                fewer = here * np.where(sizes <= worst, (whole - sizes) / (whole - worst), sizes / worst)
+            most = np.minimum(most, fewer)
+        bound = min(bound, float(most.max()) + weights[()] * most_cells)
+    return bound * (1.0 + _ROUNDING)
+
+
+class _Classes(NamedTuple):
+    """Columns that may change places without changing a weight: the class of each column."""
+
+    of_column: tuple[int, ...]
+
+    @classmethod
+    def of(cls, residuals: WeightedResiduals) -> _Classes:
+        """Find them."""
+        weights = dict(zip(residuals.subsets, residuals.weights.tolist(), strict=True))
+        first: list[int] = []
+        classes: list[int] = []
+        for column, size in enumerate(residuals.sizes):
+            for number, other in enumerate(first):
+                swap = {column: other, other: column}
+                moved = {tuple(sorted(swap.get(i, i) for i in subset)): one for subset, one in weights.items()}
+                if residuals.sizes[other] == size and moved == weights:
+                    classes.append(number)
+                    break
+            else:
+                classes.append(len(first))
+                first.append(column)
+        return cls(tuple(classes))
+
+    def key(self, columns: Sequence[int]) -> tuple[int, ...]:
+        """The classes of some columns: the same for sets that may change places."""
+        return tuple(sorted(self.of_column[column] for column in columns))
+
+
+class _Table:
+    """Types of the entries of a residual, or the whole norm as the only one, and what they add to the rows.
+
+    Attributes:
+        value: What one entry adds to the norm, weighted; shape (types,).
+        entries: Their number; of a norm, the most that it can be.
+        given: The types that the solver knows of.
+        parts: Rows of the programme, and what an entry of each type adds there.
+    """
+
+    def __init__(self, value: FloatArray, entries: float, given: IntArray) -> None:
+        self.value, self.entries, self.given = value, entries, given
+        self.parts: list[tuple[int, FloatArray]] = []
+
+    def columns(self, n_rows: int) -> sparse.coo_array:
+        """The columns of the programme for the types that are given."""
+        chosen = self.given
+        rows = np.repeat([row for row, _ in self.parts], chosen.size)
+        places = np.tile(np.arange(chosen.size), len(self.parts))
+        values = np.concatenate([feature[chosen] for _, feature in self.parts])
+        return sparse.coo_array((values, (rows, places)), (n_rows, chosen.size))
+
+    def gain(self, multipliers: FloatArray) -> FloatArray:
+        """What an entry of each type adds to the norm beyond what the multipliers charge for it."""
+        gain = self.value.copy()
+        for row, feature in self.parts:
+            gain -= multipliers[row] * feature
+        return gain
+
+
+class _Side(NamedTuple):
+    """A table of two columns seen from one of them.
+
+    Attributes:
+        other: The class of the other column.
+        table: The table.
+        total: How many cells the value of this column has, for each type.
+        counts: Of the entry, y.
+        share: One; one half where a table is seen from both of its columns.
+        across: How many cells the value of the other column has.
+    """
+
+    other: int
+    table: _Table
+    total: IntArray
+    counts: FloatArray
+    share: float
+    across: FloatArray
+
+
+class _Programme:
+    """Rows over the numbers of pairs m and the tables; see the top.
+
+    Args:
+        typed: Whether for sets of exactly so many cells, by types; else for up to so many, by tangents.
+    """
+
+    def __init__(self, residuals: WeightedResiduals, cells: int, *, typed: bool) -> None:
+        self.sizes, self.cells, self.typed = residuals.sizes, cells, typed
+        self.whole = math.prod(residuals.sizes)
+        self.classes = _Classes.of(residuals)
+        self.pairs: list[FloatArray] = []
+        self.room: list[float] = []
+        self.equal: list[bool] = []
+        self.tables: list[_Table] = []
+        self.values: dict[int, tuple[int, _Table]] = {}
+        self.sides: dict[int, list[_Side]] = {}
+        self._numbers_of_pairs()
+        orbits: dict[tuple[int, ...], tuple[tuple[int, ...], float]] = {}
+        for subset, weight in zip(residuals.subsets, residuals.weights.tolist(), strict=True):
+            first, total = orbits.get(self.classes.key(subset), (subset, 0.0))
+            orbits[self.classes.key(subset)] = first, total + weight
+        self.of_pairs = np.zeros(self.low.size)  # what m adds to the norm: the residual of no columns, Σm/l
+        for subset, weight in orbits.values():
+            if not subset and not typed:
+                self.of_pairs += weight / cells
+            elif typed and len(subset) == 1:
+                self._one_column(subset[0], weight)
+            elif typed and len(subset) == 2 and self._few_types(subset, len(orbits)):
+                self._two_columns(*subset, weight)
+            elif subset:
+                self._norm(subset, weight)
+        for number in self.values:
+            self._rows_of_values(number)
+        if sum(table.value.size for table in self.tables) <= _FEW_TYPES:
+            for table in self.tables:
+                table.given = np.arange(table.value.size)
+
+    def row(self, pairs: FloatArray | float, room: float, *, equal: bool = False) -> int:
+        """Add pairs·m + … <= room, or = room; its number."""
+        self.pairs.append(np.broadcast_to(pairs, self.low.shape))
+        self.room.append(room)
+        self.equal.append(equal)
+        return len(self.room) - 1
+
+    def bound(self) -> float:
+        """The bound that the solver's multipliers prove, with ever more types given to it."""
+        from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
+
+        best = math.inf
+        pairs, room, equal = np.array(self.pairs), np.array(self.room), np.array(self.equal)
+        for _ in range(_ROUNDS):
+            rows = sparse.hstack(
+                [sparse.coo_array(pairs), *(table.columns(len(room)) for table in self.tables)], format="csr"
+            )
+            value = np.concatenate([self.of_pairs, *(table.value[table.given] for table in self.tables)])
+            high = [self.high, *(np.full(table.given.size, table.entries) for table in self.tables)]
+            low = np.concatenate([self.low, np.zeros(value.size - self.low.size)])
+            solved = linprog(
+                -value,
+                A_ub=rows[~equal],
+                b_ub=room[~equal],
+                A_eq=rows[equal] if equal.any() else None,
+                b_eq=room[equal] if equal.any() else None,
+                bounds=np.stack([low, np.concatenate(high)], axis=1),
+                method="highs-ds",
+                options={"presolve": False},
+            )
+            if solved.status != 0:
+                if all(table.given.size == table.value.size for table in self.tables):
+                    break
+                for table in self.tables:
+                    table.given = np.arange(table.value.size)
+                continue
+            multipliers = np.zeros(len(room))
+            multipliers[~equal] = np.maximum(-solved.ineqlin.marginals, 0.0)
+            if equal.any():
+                multipliers[equal] = -solved.eqlin.marginals
+            rest = self.of_pairs - multipliers @ pairs
+            proved = float(multipliers @ room + np.maximum(rest * self.low, rest * self.high).sum())
+            missing = False
+            for table in self.tables:
+                gain = table.gain(multipliers)
+                most = float(gain.max())
+                proved += table.entries * max(most, 0.0)
+                if table.entries * most > _CLOSE / 10 * -solved.fun:
+                    better = np.flatnonzero(gain > 0.02 * most)
+                    better = better[np.argsort(-gain[better], kind="stable")]
+                    some = better[:: 1 + better.size // _ADDED]
+                    table.given = np.union1d(table.given, np.concatenate([better[:_ADDED], some]))
+                    missing = True
+            best = min(best, proved)
+            if not missing or proved < -solved.fun * (1.0 + _CLOSE):
+                break
+        return best
+
+    def _numbers_of_pairs(self) -> None:
+        """What is known of the numbers m, summed over sets of columns that may change places."""
+        cells = self.cells
+        norms: FloatArray = np.ones((1, 1))
+        agreeing: FloatArray = np.ones((1, 1))
+        caps: FloatArray = np.ones(1)
+        keys: list[tuple[int, ...]] = [()]
+        for column, size in enumerate(self.sizes):
+            norms = np.kron(norms, [[1.0, 1.0], [1.0, -1.0 / (size - 1)]]).astype(np.float64)
+            agreeing = np.kron(agreeing, [[1.0, 1.0], [1.0, 0.0]]).astype(np.float64)
+            caps = np.kron(caps, [1.0, min(size - 1, cells)]).astype(np.float64)
+            keys = [(*key, *more) for key in keys for more in ((), (column,))]
+        self.orbit: dict[tuple[int, ...], int] = {}
+        member = np.array([self.orbit.setdefault(self.classes.key(key), len(self.orbit)) for key in keys])
+        number = np.bincount(member).astype(np.float64)
+        some = [int(np.argmax(member == orbit)) for orbit in range(number.size)]
+        share = np.zeros((len(keys), number.size))
+        share[np.arange(len(keys)), member] = 1.0 / number[member]
+        self.norms, self.agreeing = (norms @ share)[some], (agreeing @ share)[some]
+        self.low, self.high = np.zeros(number.size), number * cells * np.minimum(caps[some], cells - 1.0)
+        self.low[0] = self.high[0] = cells
+        self.row(1.0, cells**2, equal=self.typed)
+        for orbit in range(1, number.size):
+            together = self.whole // math.prod(self.sizes[column] for column in keys[some[orbit]])
+            self.row(-self.norms[orbit], 0.0)
+            self.row(self.agreeing[orbit], float(cells * min(cells, together)))
+        edges = 2.0 * most_edges(self.sizes, np.arange(1, cells + 1))
+        most = float(edges[-1]) if self.typed else cells * float(np.max(edges / np.arange(1, cells + 1)))
+        self.row(np.array([float(len(key) == 1) for key in self.orbit]), most)
+
+    def _squares(self, *columns: int) -> FloatArray:
+        """Q_A as a combination of m."""
+        squares: FloatArray = self.agreeing[self.orbit[self.classes.key(columns)]]
+        return squares
+
+    def _norm(self, subset: tuple[int, ...], weight: float) -> None:
+        """The norm of a residual by tangents."""
+        entries = math.prod(self.sizes[column] for column in subset)
+        part = math.prod(1.0 - 1.0 / self.sizes[column] for column in subset)
+        most = 2.0 ** len(subset) * part * self.cells
+        table = _Table(np.array([weight]), most, np.zeros(1, np.int64))
+        squares = part * self.norms[self.orbit[self.classes.key(subset)]]
+        for slope in (math.sqrt(part * self.cells / entries) * _TANGENTS).tolist():
+            if entries * slope < 2.0 * most and slope < 2.0 * self.cells:
+                table.parts.append((self.row(-squares / (2.0 * slope), entries * slope / 2.0), np.ones(1)))
+        self.tables.append(table)
+
+    def _most(self, *columns: int) -> int:
+        """How many cells can agree on these columns."""
+        return min(self.cells, self.whole // math.prod(self.sizes[column] for column in columns))
+
+    def _one_column(self, column: int, weight: float) -> None:
+        """The types of the values of a column."""
+        total = np.arange(self._most(column) + 1)
+        r = total.astype(np.float64)
+        table = _Table(weight * np.abs(r - self.cells / self.sizes[column]), self.sizes[column], total)
+        table.parts.append((self.row(0.0, self.sizes[column], equal=True), np.ones_like(r)))
+        table.parts.append((self.row(0.0, self.cells, equal=True), r))
+        table.parts.append((self.row(-self._squares(column), 0.0, equal=True), r * r))
+        self.tables.append(table)
+        self.values[self.classes.of_column[column]] = column, table
+
+    def _few_types(self, pair: tuple[int, ...], n_tables: int) -> bool:
+        i, j = pair
+        return (self._most(i) + 1) * (self._most(j) + 1) * (self._most(i, j) + 1) * n_tables <= 4 * _TYPES
+
+    def _two_columns(self, i: int, j: int, weight: float) -> None:
+        """The types of the entries of two columns; of two of one class, with r >= c, as both orders are alike."""
+        one, two = self.classes.of_column[i], self.classes.of_column[j]
+        n_i, n_j, together = self.sizes[i], self.sizes[j], self.whole // (self.sizes[i] * self.sizes[j])
+        most = self._most(i), self._most(j), self._most(i, j)
+        r, c, y = (axis.reshape(-1) for axis in np.indices([number + 1 for number in most]))
+        there = (y <= r) & (y <= c) & (r + c - y <= self.cells) & ((r >= c) | (one != two))
+        there &= (r - y <= together * (n_j - 1)) & (c - y <= together * (n_i - 1))
+        r, c, y = r[there], c[there], y[there]
+        some = [np.isin(one_axis, _graded(number)) for one_axis, number in zip((r, c, y), most, strict=True)]
+        given = np.flatnonzero(np.logical_and.reduce(some))
+        r_, c_, y_ = r.astype(np.float64), c.astype(np.float64), y.astype(np.float64)
+        norm = np.abs(y_ - r_ / n_j - c_ / n_i + self.cells / (n_i * n_j))
+        table = _Table(weight * norm, n_i * n_j, given)
+        table.parts.append((self.row(0.0, n_i * n_j, equal=True), np.ones_like(y_)))
+        table.parts.append((self.row(-self._squares(i, j), 0.0, equal=True), y_ * y_))
+        self.tables.append(table)
+        share = 0.5 if one == two else 1.0
+        self.sides.setdefault(one, []).append(_Side(two, table, r, y_, share, c_))
+        self.sides.setdefault(two, []).append(_Side(one, table, c, y_, share, r_))
+
+    def _rows_of_values(self, number: int) -> None:
+        """What holds over the row of each value of a column, summed up with a few weights."""
+        column, table = self.values[number]
+        totals = table.given.astype(np.float64)
+        sides = self.sides.get(number, [])
+        others = [self.classes.of_column[other] for other in range(len(self.sizes)) if other != column]
+        present = {side.other for side in sides}
+        sizes = [size for place, size in enumerate(self.sizes) if place != column]
+        fewest = _least_sums(sizes, [float(other in present) for other in others], int(totals[-1]))
+
+        def row(weight: FloatArray, own: FloatArray, parts: list[tuple[_Side, FloatArray]], *, equal: bool) -> None:
+            index = self.row(0.0, 0.0, equal=equal)
+            table.parts.append((index, weight * own))
+            for side, feature in parts:
+                side.table.parts.append((index, side.share * weight[side.total] * feature))
+
+        ones = np.ones_like(totals)
+        for other in sorted(present):
+            seen = [side for side in sides if side.other == other]
+            size = float(self.sizes[self.classes.of_column.index(other)])
+            for weight in (ones, totals, totals**2, 1.0 / (1.0 + totals)):
+                row(weight, -size * ones, [(side, np.ones_like(side.counts)) for side in seen], equal=True)
+            for weight in (ones, totals, 1.0 / (1.0 + totals)):
+                row(weight, -totals, [(side, side.counts) for side in seen], equal=True)
+                row(weight, -self.cells * ones, [(side, side.across) for side in seen], equal=True)
+        for weight in (ones, totals, 1.0 / (1.0 + totals)):
+            used = [(side, -others.count(side.other) * (side.counts > 0.0).astype(np.float64)) for side in sides]
+            row(weight, fewest, used, equal=False)
+            if len(others) == 2 and set(others) == present:
+                for held, free in {(others[0], others[1]), (others[1], others[0])}:
+                    squares = [(side, side.counts**2) for side in sides if side.other == held]
+                    room = [
+                        (side, -side.total.astype(np.float64) * (side.counts > 0.0))
+                        for side in sides
+                        if side.other == free
+                    ]
+                    row(weight, 0.0 * ones, squares + room, equal=False)
+
+
+def _graded(most: int) -> IntArray:
+    """Some of the numbers up to one, all small ones."""
+    return np.unique(np.append(np.floor(1.4 ** np.arange(60)), [0, most])).astype(np.int64)
+
+
+def _least_sums(sizes: Sequence[int], price: Sequence[float], most: int) -> FloatArray:
+    """The least Σ price·d over whole numbers d_j <= sizes[j] of a product of r at least; for r = 0, …, most."""
+    numbers = np.arange(most + 1)
+    least = np.where(numbers <= 1, 0.0, np.inf)
+    for size, one in zip(sizes, price, strict=True):
+        options = [one * d + least[-(-numbers // d)] for d in range(1, min(size, max(most, 1)) + 1)]
+        least = np.min(options, axis=0)
+    least[0] = 0.0
+    return least

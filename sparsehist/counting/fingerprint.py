@@ -25,7 +25,15 @@ import polars as pl
 
 from sparsehist.counting.contract import Counts, Files, Query
 from sparsehist.counting.lakes import bare, is_remote, open_table, seen
-from sparsehist.counting.sources import ENGINE_FAILURES, Log, engine_errors, open_log, source_files, source_table
+from sparsehist.counting.sources import (
+    ENGINE_FAILURES,
+    SPARK_LABEL,
+    Log,
+    engine_errors,
+    open_log,
+    source_files,
+    source_table,
+)
 from sparsehist.counting.spark_sources import hashed_rows
 from sparsehist.errors import DataError, GuaranteeError
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
@@ -203,7 +211,7 @@ class _Rows:
 
     def look(self, frame: Any, columns: Sequence[str]) -> None:
         """Let Spark add up the hashes of the rows of its frame."""
-        with engine_errors("the Spark frame"):
+        with engine_errors(SPARK_LABEL):
             self._schema, self._count, self._sum = hashed_rows(frame, columns, self._seed)
 
     def summary(self) -> str:

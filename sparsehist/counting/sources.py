@@ -12,7 +12,9 @@ from __future__ import annotations
 import codecs
 import glob
 import gzip
+import logging
 import re
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -67,7 +69,9 @@ ENGINE_FAILURES = (
 )
 """What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
 _SPARK = ("pyspark.", "py4j.", "grpc.")
+_SPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 QUERY_LABEL = "the query"
+SPARK_LABEL = "the Spark frame"
 _BLOCK = 1 << 20
 _MAGIC = b"PAR1"
 # What Polars says, and what it means; where neither is recognised, the reason is left open.
@@ -275,8 +279,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         with engine_errors("the relation"):
             return _open_relation(source, columns, "the relation")
     if is_spark_frame(source):
-        with engine_errors("the Spark frame"):
-            return Log("spark", (), source, dtypes_of(source), "the Spark frame")
+        with engine_errors(SPARK_LABEL):
+            return Log("spark", (), source, dtypes_of(source), SPARK_LABEL)
     if hasattr(source, "__arrow_c_stream__"):
         names = [str(name) for name in getattr(source, "columns", ()) if isinstance(name, str)]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -566,9 +570,25 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         self._log = log
         self._known = known
 
+    def __enter__(self) -> None:
+        self._loggers: list[logging.Logger] = []
+        self._thread = threading.get_ident()
+        if self._label == SPARK_LABEL:
+            # PySpark logs what its errors say, values of the log included, before anybody can catch them.
+            from pyspark.logger import PySparkLogger
+
+            self._loggers = [PySparkLogger.getLogger(name) for name in _SPARK_LOGGERS]
+        for logger in self._loggers:
+            logger.addFilter(self._is_of_others)
+
+    def _is_of_others(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread
+
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for logger in self._loggers:
+            logger.removeFilter(self._is_of_others)
         of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_SPARK)
         if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
             return

@@ -19,7 +19,7 @@ import polars as pl
 from sparsehist.counting.contract import CountRequest, UnitPairs, WritePlace, WrittenCounts
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.sources import Log, engine_errors
-from sparsehist.counting.spark_sources import column, functions_for, observation_for, window_for
+from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, observation_for, window_for
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
 from sparsehist.domain.base import key_names
@@ -92,7 +92,7 @@ def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
             for key, dtype in zip(keys, wanted.domain.dtypes, strict=True)
             for text in (F.lit("\0"), (F.unix_date(F.col(key)) if dtype == pl.Date else F.col(key)).cast("string"))
         )
-        return F.substring(F.sha2(F.concat(F.lit(salt.hex()), *texts).cast("binary"), 256), 1, digits)
+        return F.substring(F.sha2(F.concat(hidden(frame, salt.hex()), *texts).cast("binary"), 256), 1, digits)
 
     with _refusals(log, wanted, place):
         wanted.report("writing")
@@ -161,7 +161,7 @@ def _kept(log: Log, wanted: CountRequest) -> Frame:
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
     message = F.concat(
-        F.lit(wanted.salt.hex()),
+        hidden(log.content, wanted.salt.hex()),
         _encoded(F, [F.col(unit) for unit in units], log, wanted),
         *(
             part
@@ -237,9 +237,7 @@ def _cell(F: Any, frame: Frame, i: int, domain: Domain, dtype: pl.DataType) -> F
     (canonical,) = domain.dtypes
     if isinstance(domain, Catalogue):
         values = domain.values.cast(pl.Decimal(20, 0)) if canonical == pl.UInt64 else domain.values
-        table = values.alias(cell).to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
-        listed = frame.sparkSession.createDataFrame(table)
-        return frame.join(F.broadcast(listed), raw == F.col(cell), "left")
+        return frame.join(F.broadcast(listed(frame, values.alias(cell))), raw == F.col(cell), "left")
     if isinstance(domain, Hash64) and dtype != pl.UInt64:
         value, inside = _hash64(F, raw), F.is_valid_utf8(raw)
     elif isinstance(domain, Integers | Hash64):

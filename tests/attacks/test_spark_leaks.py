@@ -1,0 +1,111 @@
+"""What Spark itself writes down while it counts: its log of events, EXPLAIN, and the logger of its Python side."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting import with_spark
+from sparsehist.counting.contract import request
+from sparsehist.counting.sources import open_log
+from sparsehist.counting.spark_sources import functions_for
+from sparsehist.domain import Domain
+from sparsehist.errors import DataError
+from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
+from tests.counting import spark
+from tests.counting.logs import a_log
+
+pytestmark = pytest.mark.spark
+DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)"}
+
+
+@pytest.fixture
+def events(tmp_path):
+    """Everything that stands so far in a log of events, as `spark.eventLog.enabled` writes it, with whole plans."""
+    session = spark.session()
+    jvm, scala = session.sparkContext._jvm, session.sparkContext._jsc.sc()
+    (tmp_path / "events").mkdir()
+    settings = scala.conf().clone().set("spark.eventLog.compress", "false")
+    place = jvm.java.net.URI(f"file://{tmp_path}/events")
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "app", jvm.scala.Option.empty(), place, settings, scala.hadoopConfiguration()
+    )
+    listener.start()
+    scala.addSparkListener(listener)
+    kept = {kind: spark.session(kind).conf.get("spark.sql.ui.explainMode") for kind in ("spark", "connect")}
+    for kind in kept:
+        spark.session(kind).conf.set("spark.sql.ui.explainMode", "extended")
+
+    def read() -> str:
+        scala.listenerBus().waitUntilEmpty(60_000)
+        return "".join(file.read_text() for file in (tmp_path / "events").rglob("*") if file.is_file())
+
+    yield read
+    for kind, mode in kept.items():
+        spark.session(kind).conf.set("spark.sql.ui.explainMode", mode)
+    scala.removeSparkListener(listener)
+    listener.stop()
+
+
+def explained(frame) -> str:
+    """What EXPLAIN EXTENDED says, which Spark prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        frame.explain(extended=True)
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
+    """Neither in its log of events nor in EXPLAIN EXTENDED; what is a literal does stand in both."""
+    frame = spark.frame(a_log(90, 30), kind)
+    salts = set()
+    for name, place in (("plain", None), ("written", tmp_path / "c")):
+        series = sh.create(tmp_path / "store", frame, name=name, **DECLARED, counts_directory=place)
+        with series.store._hold() as state:
+            secret = state.series(name).salt
+        salts |= {secret.hex(), *(salt_for(purpose, secret).hex() for purpose in (BOUNDING, ORDER, LOOK_UP))}
+    told = {**DECLARED, "key": ("query",), "domain": Domain.parse(DECLARED["domain"])}
+    wanted = request(
+        **told, salt=bytes(range(16)), on_null="error", on_outside="error", memory_limit=None, threads=None,
+        temporary_directory=Path(tempfile.gettempdir()), progress=None, portable=True,
+    )  # fmt: skip
+    counted = with_spark.counted(open_log(frame, wanted.read), wanted)
+    control = counted.select("*", functions_for(frame).lit(wanted.salt.hex()))
+    assert "sha2" in explained(counted)
+    assert wanted.salt.hex() not in explained(counted)
+    assert wanted.salt.hex() in explained(control)
+    assert not [salt for salt in salts if salt in events()]
+    assert "Analyzed Logical Plan" in events()
+    assert wanted.salt.hex() not in events()
+    control.toArrow()
+    assert wanted.salt.hex() in events()
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+@pytest.mark.parametrize("written", [False, True])
+def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str, *, written: bool) -> None:
+    """PySpark logs what its errors say before they are caught: not while sparsehist counts, and afterwards again."""
+    from pyspark.logger import PySparkLogger
+
+    said = io.StringIO()
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        for handler in PySparkLogger.getLogger(name).handlers:
+            monkeypatch.setattr(handler, "stream", said)
+    session = spark.session(kind)
+    F = functions_for(session.range(1))
+    query = F.when(F.col("id") == 77, "SECRETkey").otherwise("1").cast("int")
+    log = session.range(200).select(F.col("id").alias("user_id"), query.alias("query"))
+    place = tmp_path / "c" if written else None
+    with pytest.raises(DataError) as caught:
+        sh.create(
+            tmp_path / "store", log, name="a", **{**DECLARED, "domain": "integers(500)"}, counts_directory=place
+        )
+    assert "SECRET" not in str(caught.value) + said.getvalue()
+    with pytest.raises(Exception, match="SECRETkey"):
+        log.toArrow()
+    assert "SECRETkey" in said.getvalue()

@@ -154,7 +154,7 @@ create table event (                   -- appended only, never changed: who did 
 
 create index event_of_kind on event (what);
 
-create table copy (                    -- where a copy of the store was begun; opening it removes remains there
+create table copy (                    -- where a copy was begun, or a cluster writes (a URL); opening removes remains
     place text primary key
 ) strict;
 
@@ -222,16 +222,16 @@ select directory from publication;
 
 
 -- name: insert_copy
--- Remember where a copy of the store is begun.
+-- Remember where a copy of the store is begun, or where a cluster is to write the counts of a series.
 --
--- in:  $place: absolute path
+-- in:  $place: absolute path, or URL for a cluster
 -- out: nothing
 
 insert or ignore into copy values ($place);
 
 
 -- name: read_copies
--- Where copies of the store were begun since it was last opened.
+-- Where copies of the store were begun since it was last opened, and where clusters write for no series yet.
 --
 -- in:  nothing
 -- out: place
@@ -240,7 +240,7 @@ select place from copy;
 
 
 -- name: forget_copy
--- No longer look for the remains of a copy.
+-- No longer look for what a dead run left there.
 --
 -- in:  $place
 -- out: nothing

@@ -258,11 +258,12 @@ def key_types(told: list[str] | None) -> dict[str, str]:
 
 def check_store(store: Path, *, wait: float) -> Answer:
     """Compare every file of a store with what its state vouches for; opening it removes what dead runs left."""
-    with opening(store, wait) as opened, opened._hold() as state:
+    check_place(store, wait)
+    with sh.Store(store, wait=wait) as opened, opened._hold() as state:  # the first opening: it is what removes
         state.verify()
-        removed = [str(place) for place in state.removed]
+        removed = [*map(str, state.removed), *state.erase_left()]
     shown = [f"{escape(str(store))} is whole: every file is as it was written"]
-    shown += [f"removed what a dead run left of a copy: {escape(place)}" for place in removed]
+    shown += [f"removed what a dead run left: {escape(place)}" for place in removed]
     return Answer({"store": str(store), "status": "whole", "removed": removed}, shown)
 
 

@@ -30,8 +30,10 @@ from sparsehist.errors import (
     InputError,
     NameTakenError,
     SeriesDiffersError,
+    SparsehistError,
     StoreError,
     present,
+    raise_alone,
 )
 from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_choice, checked_text
@@ -59,8 +61,8 @@ from sparsehist.store import (
     is_store,
     write_series_files,
 )
-from sparsehist.store.layout import spill_directory
-from sparsehist.store.parts.counts_in_parts import register_parts
+from sparsehist.store.layout import spill_directory, token_of
+from sparsehist.store.parts.counts_in_parts import register_parts, shown_place
 from sparsehist.store.series_files import write_groups
 from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
 
@@ -241,6 +243,7 @@ def counted_into(
     checked_text("who", asked.who)
     declaration = asked.declaration
     made = _made(home.path, None if anchor is None else Path(anchor))
+    place = None
     try:
         with ExitStack() as spills, reporting(progress) as report:
             with home._hold(wait or None) as state:
@@ -251,14 +254,15 @@ def counted_into(
                     if bound is not None:
                         bound.begin(state)
                     spill = spills.enter_context(spill_directory(state.spill))
+                    if counts_directory is not None:
+                        place = _place(state, counts_directory, spill)
+                        state.record_copy(place)
             if record is not None:
                 return _reused(home, record, asked, wait)
             check_source(asked.source, declaration)
             # The store is not held meanwhile: others may release.
             written = spill / "series"
-            new = _counted(
-                home, asked, written, bound, report, counts_directory=counts_directory, durable=state.durable, **how
-            )
+            new = _counted(home, asked, written, bound, report, place=place, durable=state.durable, **how)
             with home._hold(max(wait, home.wait, _PATIENCE)) as state:
                 record = state.series(declaration.name)
                 if record is None:
@@ -268,10 +272,11 @@ def counted_into(
                     state.take_series_directory(written, new.series_id)
                     state.commit_series(new)
                 home._remember(state)
-            if record is not None:  # somebody else was faster
-                return _reused(home, record, asked, wait)
-    except BaseException:
-        if made:
+        if record is not None:  # somebody else was faster
+            _taken_back(home, place)
+            return _reused(home, record, asked, wait)
+    except BaseException as failure:
+        if _taken_back(home, place, failure) and made:
             _remove_if_empty(home)
         raise
     return home.series(declaration.name)
@@ -284,7 +289,7 @@ def _counted(
     bound: UnitBound | None,
     report: Callable[[str], None],
     *,
-    counts_directory: str | os.PathLike[str] | None,
+    place: str | None,
     durable: bool,
     **how: Any,
 ) -> NewSeries:
@@ -293,7 +298,7 @@ def _counted(
     rng = home._generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
-    place = None if counts_directory is None else _place(counts_directory, home.path, salt)
+    write_to = None if place is None else WritePlace(place, salt_for(ORDER, salt), salt_for(LOOK_UP, salt))
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
@@ -305,7 +310,7 @@ def _counted(
         told = {"unit": "unit", "key": log.drop("unit").columns}
     counted = count_keys(
         log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
-        portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=place,
+        portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=write_to,
         **told, **how,
     )  # fmt: skip
     # Engines give rows in any order; a reproducible store needs one.
@@ -321,7 +326,7 @@ def _counted(
         if bound is not None:
             files += bound.files(written, durable=durable)
         source_text = fingerprint.result().as_text()
-    return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
+    return _new_series(declaration, counted.engine, salt, files, source_text, asked.who, place)
 
 
 def check_source(source: object, declaration: Declaration) -> None:
@@ -378,13 +383,15 @@ def _made(path: Path, anchor: Path | None) -> bool:
     return True
 
 
-def _place(counts_directory: str | os.PathLike[str], home: Path, secret: bytes) -> WritePlace:
+def _place(state: State, counts_directory: str | os.PathLike[str], spill: Path) -> str:
     """A directory that is not there yet, at the place that was named.
 
     Raises:
         DeclarationError: If it is no directory or URL that can be written to, or lies in the store, which erases what
-            it does not know.
+            it does not know; or if the store is one in memory, which would forget what lies there.
     """
+    if not state.durable:
+        raise DeclarationError("counts_directory needs a store on disk")
     text = os.fspath(counts_directory)
     if not text:
         raise DeclarationError("counts_directory is empty: name a directory or a URL, or leave it out")
@@ -397,14 +404,34 @@ def _place(counts_directory: str | os.PathLike[str], home: Path, secret: bytes) 
         )
     if scheme == "file":
         local = Path(unquote(path)).resolve()
-        if local.is_relative_to(home.resolve()):
+        if local.is_relative_to(state.path):
             raise DeclarationError(
                 f"counts_directory {text!r} lies in the store, which erases what it does not know: name a "
                 "directory beside it"
             )
         if any(above.exists() and not above.is_dir() for above in (local, *local.parents)):
             raise DeclarationError(f"counts_directory {text!r} is a file: name a directory")
-    return WritePlace(f"{url}/{secrets.token_hex(8)}", salt_for(ORDER, secret), salt_for(LOOK_UP, secret))
+    return f"{url}/{token_of(spill)}"
+
+
+def _taken_back(home: Store, place: str | None, failure: BaseException | None = None) -> bool:
+    """Erase what a cluster wrote, unless a series was committed with it; whether nothing is left.
+
+    Raises:
+        StoreError: If something is left; a failure that is raised anyhow says so instead.
+    """
+    if place is None:
+        return True
+    try:
+        with home._hold() as state:  # the run is over: opening erases what it knows of no series
+            state.erase_left()
+    except SparsehistError as problem:
+        left = f"{shown_place(place)} may hold what was counted, until the store is opened again: {problem}"
+        if failure is None:
+            raise_alone(StoreError(left))
+        failure.add_note(left)
+        return False
+    return True
 
 
 def _write(
@@ -412,7 +439,7 @@ def _write(
     declaration: Declaration,
     counted: CountedKeys,
     frame: pl.DataFrame,
-    place: WritePlace | None,
+    place: str | None,
     *,
     salt: bytes,
     durable: bool,
@@ -435,13 +462,19 @@ def _write(
         dtypes = declaration.domain.dtypes
         files = [
             write_groups(directory, groups, durable=durable),
-            register_parts(directory, place.url, groups, digests, dtypes, durable=durable),
+            register_parts(directory, place, groups, digests, dtypes, durable=durable),
         ]
     return files + write_catalogues(directory, declaration.domain, durable=durable)
 
 
 def _new_series(
-    declaration: Declaration, engine: str, salt: bytes, files: list[RegisteredFile], source: str, who: str | None
+    declaration: Declaration,
+    engine: str,
+    salt: bytes,
+    files: list[RegisteredFile],
+    source: str,
+    who: str | None,
+    place: str | None,
 ) -> NewSeries:
     stored = {
         **declaration.as_json(),
@@ -450,7 +483,7 @@ def _new_series(
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     integer = declaration.family.integer
-    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who)
+    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who, place)
 
 
 def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> Series:

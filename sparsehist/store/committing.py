@@ -62,6 +62,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
         )
         if not inserted:
             raise NameTakenError(f"a series {record.name!r} exists already")
+        database.change("forget_copy", place=record.place)  # from here on it is not taken for a dead run's
         _vouch(database, record.series_id, record.files)
         ((path_id,),) = database.rows(
             "insert_path",

@@ -191,6 +191,16 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
+def token_of(spill: Path) -> str:
+    """What tells a spill directory from others: what its run writes elsewhere is named by it."""
+    return spill.name.removeprefix(_SPILL_NAME)
+
+
+def is_alive(store: Path, token: str) -> bool:
+    """Whether the run with that spill directory may be alive, once `make_spill` has removed those of dead ones."""
+    return (store / SPILL / f"{_SPILL_NAME}{token}").exists()
+
+
 def clear_spill() -> None:
     """Remove what runs that died left in the system's place for temporary files."""
     with suppress(OSError):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
 from sparsehist.store.committing import insert_event
@@ -23,6 +24,7 @@ from sparsehist.store.layout import (
     directory_id,
     exclusive_lock,
     has_journal,
+    is_alive,
     last_change,
     leftovers,
     make_spill,
@@ -87,7 +89,9 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             check_is_newest(path, identity)
             if identity.home != path or (path / ADOPTING).exists():
                 identity = take_place(path, database, identity, "move store")
-        removed = _remove_leftovers(path, database)
+        _remove_leftovers(path, database)
+        copies = _remove_copies(database)
+        written, left = _remove_written(path, database)
         state = State(
             path,
             database,
@@ -95,7 +99,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             identity.generation,
             publications=frozenset(identity.publications),
             anchor=identity.anchor,
-            removed=tuple(removed),
+            removed=(*copies, *written),
+            left=tuple(left),
             durable=durable,
         )
         try:
@@ -103,6 +108,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             state.note()
             yield state
         finally:
+            state.tell_left()
             with suppress(StoreError):  # the next opening notes it
                 state.note()
 
@@ -144,21 +150,53 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     return StoreIdentity(store_id, generation, directory, Path(home), anchor, publications)
 
 
-def _remove_leftovers(path: Path, database: Database) -> list[Path]:
-    """Remove what runs that died left behind; a series one of them was dropping leaves the state file too.
-
-    Returns:
-        What was removed outside the store: the remains of copies.
-    """
-    copies: list[Path] = []
+def _remove_copies(database: Database) -> list[Path]:
+    """Remove what runs that died while they copied the store left elsewhere; says what that was."""
+    removed: list[Path] = []
     for (text,) in database.rows("read_copies"):
         place = Path(text)
         with suppress(OSError):  # a disk that is not there today is looked at on another day
+            if "://" not in text and place.parent.is_dir():
+                removed += remove_dead_buildings(place)
+                _forget(place.parent, database, text)
+    return removed
+
+
+def _remove_written(path: Path, database: Database) -> tuple[list[Path], list[str]]:
+    """Remove what clusters wrote for runs that died.
+
+    Returns:
+        What was removed, and the URLs of what is left: opening a store waits for no other machine.
+    """
+    removed: list[Path] = []
+    left: list[str] = []
+    for (text,) in database.rows("read_copies"):
+        if "://" not in text or is_alive(path, text.rpartition("/")[2]):
+            continue
+        if not text.startswith("file:"):
+            left.append(text)
+            continue
+        place = Path(unquote(text.removeprefix("file://")))
+        try:
+            if place.exists():
+                shutil.rmtree(place)
+                removed.append(place)
             if place.parent.is_dir():
-                copies += remove_dead_buildings(place)
-                sync_directory(place.parent)  # else a power cut brings back what nobody looks for any more
-                with database.transaction():
-                    database.change("forget_copy", place=text)
+                _forget(place.parent, database, text)
+        except OSError:
+            left.append(text)
+    return removed, left
+
+
+def _forget(directory: Path, database: Database, text: str) -> None:
+    """Look no more for what lay in a directory."""
+    sync_directory(directory)  # else a power cut brings it back
+    with database.transaction():
+        database.change("forget_copy", place=text)
+
+
+def _remove_leftovers(path: Path, database: Database) -> None:
+    """Remove what runs that died left in the store; a series one of them was dropping leaves the state file too."""
     found = leftovers(path, database.rows("read_registered_files"))
     if any(place.parent.name == SERIES for place in found):
         database.rows("write_anew")
@@ -168,7 +206,6 @@ def _remove_leftovers(path: Path, database: Database) -> list[Path]:
                 shutil.rmtree(place)
             else:
                 place.unlink(missing_ok=True)  # a journal goes when the state is written anew
-    return copies
 
 
 def check_is_original(path: Path, identity: StoreIdentity) -> None:

@@ -53,6 +53,7 @@ class NewSeries:
         made_from: Keyed digests of the log, JSON. Secret.
         integer_noise: Whether the noise of its cells is int64 instead of float64.
         who: Asked for it; the user of the operating system where None.
+        place: Where a cluster wrote its counts, if one did.
     """
 
     series_id: str
@@ -63,6 +64,7 @@ class NewSeries:
     made_from: str = "{}"
     integer_noise: bool = False
     who: str | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True)

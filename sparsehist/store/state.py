@@ -32,6 +32,7 @@ from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE, last_change
+from sparsehist.store.parts.counts_in_parts import erase_parts, shown_place
 from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewPath,
@@ -69,7 +70,8 @@ class State:
         store_id: Random, hex; a copy has the same.
         generation: Raised by one in every commit.
         publications: Directories with a public ledger that knows this store.
-        removed: Remains of copies that died, which opening found and removed.
+        removed: Remains of copies and of what clusters wrote for runs that died, which opening found and removed.
+        left: URLs of what clusters wrote for such runs where opening does not reach; `erase_left` does.
     """
 
     def __init__(
@@ -82,10 +84,11 @@ class State:
         publications: frozenset[Path] = frozenset(),
         anchor: Anchor | None = None,
         removed: tuple[Path, ...] = (),
+        left: tuple[str, ...] = (),
         durable: bool,
     ) -> None:
         self.path, self.store_id, self.generation = path, store_id, generation
-        self.publications, self.removed = publications, removed
+        self.publications, self.removed, self.left = publications, removed, left
         self._database, self._durable, self._anchor = database, durable, anchor
         self._histories: dict[int, PathHistory] = {}
 
@@ -418,10 +421,33 @@ class State:
             self._database.change("insert_publication", directory=str(directory))
         self.publications |= {directory}
 
-    def record_copy(self, place: Path) -> None:
-        """Remember where a copy of the store is about to be made."""
+    def record_copy(self, place: Path | str) -> None:
+        """Remember where a copy is about to be made, or the URL where a cluster writes counts until these commit."""
         with self._database.transaction():
             self._database.change("insert_copy", place=str(place))
+
+    def erase_left(self) -> list[str]:
+        """Erase what opening did not reach for; says where that was.
+
+        Raises:
+            StoreError: Naming the first place that cannot be reached.
+        """
+        erased = []
+        while self.left:
+            erase_parts(self.left[0], begun=False)
+            with self._database.transaction():
+                self._database.change("forget_copy", place=self.left[0])
+            erased.append(shown_place(self.left[0]))
+            self.left = self.left[1:]
+        return erased
+
+    def tell_left(self) -> None:
+        """Warn of what opening did not reach for."""
+        if self.left:
+            import logging
+
+            told = "what runs that died left at %s is as secret as the log: `sparsehist check --store` removes it"
+            logging.getLogger("sparsehist").warning(told, ", ".join(map(shown_place, self.left)))
 
     def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
         """Record, once, that the series stands whatever has become of its log."""

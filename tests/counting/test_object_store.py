@@ -9,8 +9,10 @@ import pytest
 from pyarrow import fs
 
 import sparsehist as sh
+from sparsehist.cli.commands import check_store
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, StoreError
+from sparsehist.store.parts import counts_in_parts
 from sparsehist.store.support import BOUNDING, salt_for
 from tests.counting import spark
 from tests.counting.logs import a_log, count
@@ -96,15 +98,22 @@ A_TASK_WRITES = "/counts/_temporary/0/_temporary/"
         pytest.param("/support/_temporary/0/_temporary/", id="the second copy is written"),
     ],
 )
-def test_a_store_that_dies_leaves_no_series(tmp_path, dies, request_of):
-    """From the first such request on nothing is answered: there is no series, and a rerun makes a whole one."""
+def test_a_store_that_dies_leaves_no_series(tmp_path, dies, monkeypatch, request_of):
+    """From the first such request on nothing is answered: there is no series, and a rerun makes a whole one.
+
+    What was written is named, and erased by a check once the store answers again.
+    """
+    monkeypatch.setattr(counts_in_parts, "_PATIENCE", 3)
     dies.write_text(f"1000000 {request_of}")
-    with pytest.raises((StoreError, DataError)):
+    with pytest.raises((StoreError, DataError)) as caught:
         _made(tmp_path, "dead")
+    assert "gs://lake/dead/" in caught.value.__notes__[0]
     dies.with_name("died").unlink()
     dies.unlink()
     with sh.open(tmp_path / "store", create=True) as store:
         assert store.ledger().is_empty()
+    assert len(check_store(tmp_path / "store", wait=0).data["removed"]) == 1
+    assert not _objects("dead")
     assert _is_whole(_made(tmp_path, "dead"))
 
 

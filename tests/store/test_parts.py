@@ -25,17 +25,17 @@ def _groups(counts):
     return count, start, np.diff(start, append=len(counts))
 
 
-def write(directory, keys, counts, *, shards, salt, row_group=7):
-    """Write keys with their counts as a cluster would, into so many files; returns the series' files."""
+def write_copies(place, keys, counts, *, shards, salt, look_up, row_group=7):
+    """Write keys with their counts as a cluster would, into so many files; returns their groups and digests."""
     order = np.lexsort((hash_texts(keys, salt), counts))
     held = keys[order].with_columns(count=pl.Series(counts[order]))
     bounds = np.linspace(0, held.height, shards + 1).astype(int)
     digests, rows = {}, []
     for copy in ("counts", "support"):
-        (directory / "place" / copy).mkdir(parents=True)
+        (place / copy).mkdir(parents=True)
 
     def put(copy, number, part):
-        path = directory / "place" / copy / f"{copy}-{number:05}.parquet"
+        path = place / copy / f"{copy}-{number:05}.parquet"
         part.write_parquet(path, row_group_size=row_group)
         digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         return path.name
@@ -43,12 +43,17 @@ def write(directory, keys, counts, *, shards, salt, row_group=7):
     for number, (low, high) in enumerate(pairwise(bounds)):
         name = put("counts", number, held[low:high])
         rows.append(held[low:high].select(file=pl.lit(name), row=pl.int_range(pl.len())))
-    hashed = pl.concat(rows).with_columns(hash=hash_texts(held.drop("count"), SALT)).sort("hash")
+    hashed = pl.concat(rows).with_columns(hash=hash_texts(held.drop("count"), look_up)).sort("hash")
     for number, (low, high) in enumerate(pairwise(bounds)):
         put("support", number, hashed[low:high])
-    place = (directory / "place").as_uri()
-    groups = _groups(np.sort(counts))
-    register_parts(directory, place, groups, digests, keys.dtypes, durable=False)
+    return _groups(np.sort(counts)), digests
+
+
+def write(directory, keys, counts, *, shards, salt):
+    """The files of a series that a cluster wrote."""
+    place = directory / "place"
+    groups, digests = write_copies(place, keys, counts, shards=shards, salt=salt, look_up=SALT)
+    register_parts(directory, place.as_uri(), groups, digests, keys.dtypes, durable=False)
     return SeriesFiles(groups, CountsInParts(directory / "parts", SALT))
 
 

@@ -87,9 +87,9 @@ def register_parts(
     expected = np.stack([count[np.searchsorted(start, at, side="right") - 1] for at in (firsts, ends - 1)], axis=1)
     whole = ends[-1:].tolist() == [size.sum()] == [sum(n for part in support for n in part.rows)]
     if not whole or not np.array_equal(edges, expected):
-        raise StoreError(f"{_shown(place)}: what was written is not whole or not in order; remove it and count again")
+        raise StoreError(f"{shown_place(place)}: what was written is not whole or not in order; count again")
     if (np.diff(hashes.ravel()) < 0).any():
-        raise StoreError(f"{_shown(place)}: what was written for look-ups is not in order; remove it and count again")
+        raise StoreError(f"{shown_place(place)}: what was written for look-ups is not in order; count again")
     about = {
         "place": place,
         "dtypes": [str(dtype) for dtype in dtypes],
@@ -224,18 +224,7 @@ class CountsInParts:
         Raises:
             StoreError: If some stay, or what they lay in is gone too: a disk may be out of reach.
         """
-        from pyarrow import fs
-
-        with _reading(self._place):
-            system, root = _found(self._place)
-            there = fs.FileSelector(root, allow_not_found=True, recursive=True)
-            if system.get_file_info(there):
-                with suppress(FileNotFoundError):  # what stands for a folder of an object store may go with its files
-                    system.delete_dir(root)
-            elif system.get_file_info(root.rpartition("/")[0]).type == fs.FileType.NotFound:
-                raise OSError
-            if any(found.is_file for found in system.get_file_info(there)):
-                raise OSError
+        erase_parts(self._place)
 
     def _none(self, columns: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame(schema={name: self._dtypes.get(name, pl.Int64()) for name in columns})
@@ -276,6 +265,30 @@ class CountsInParts:
                     if _digest(system, path) == part.digest:  # what cannot be reached fails here again
                         raise
                     raise_alone(_altered(self._place))
+
+
+def erase_parts(place: str, *, begun: bool = True) -> None:
+    """Remove what a cluster wrote, whole or not; where it is gone already, nothing is left to do.
+
+    Args:
+        place: Directory or URL.
+        begun: Whether it wrote for sure: then what the place lies in has to be there.
+
+    Raises:
+        StoreError: If something stays, or what it lay in is gone too: a disk may be out of reach.
+    """
+    from pyarrow import fs
+
+    with _reading(place, "cannot be erased: remove what lies there, which is as secret as the log"):
+        system, root = _found(place)
+        there = fs.FileSelector(root, allow_not_found=True, recursive=True)
+        if system.get_file_info(there):
+            with suppress(FileNotFoundError):  # what stands for a folder of an object store may go with its files
+                system.delete_dir(root)
+        elif begun and system.get_file_info(root.rpartition("/")[0]).type == fs.FileType.NotFound:
+            raise OSError
+        if any(found.is_file for found in system.get_file_info(there)):
+            raise OSError
 
 
 def hash_texts(keys: pl.DataFrame, salt: bytes) -> IntArray:
@@ -319,7 +332,7 @@ def _found(place: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def _reading(place: str, failed: str = "cannot be read: the counts of the series lie there") -> Iterator[None]:
     """Say which place it was that could not be read; a URL without what may give access to it."""
     import pyarrow as pa
 
@@ -328,15 +341,16 @@ def _reading(place: str) -> Iterator[None]:
     except StoreError:
         raise
     except (pa.ArrowException, OSError, KeyError):
-        raise_alone(StoreError(f"{_shown(place)} cannot be read: the counts of the series lie there"))
+        raise_alone(StoreError(f"{shown_place(place)} {failed}"))
 
 
-def _shown(place: str) -> str:
+def shown_place(place: str) -> str:
+    """A place without what may give access to it."""
     return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place)
 
 
 def _altered(place: str) -> StoreDamagedError:
-    return StoreDamagedError(f"{_shown(place)} was altered; restore what the cluster wrote there from a copy")
+    return StoreDamagedError(f"{shown_place(place)} was altered; restore what the cluster wrote there from a copy")
 
 
 def arrow_array(values: IntArray) -> Any:

@@ -227,9 +227,14 @@ def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> li
                 for directory in directories
                 if directory.name in series
                 for name in os.listdir(directory)  # noqa: PTH208  names suffice, of hundreds of rounds
-                if (directory.name, name) not in known and not name.startswith(RECEIPT)
+                if (directory.name, name) not in known and not is_receipt(name)
             ),
         ]
+
+
+def is_receipt(name: str) -> bool:
+    """Whether a file of a series is a receipt, and a whole one."""
+    return name.startswith(RECEIPT) and not name.endswith(".new")
 
 
 @contextmanager

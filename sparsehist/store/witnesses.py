@@ -235,9 +235,9 @@ class Receipt(NamedTuple):
         """That of a round, if there is one."""
         try:
             digest, text = str(read_regular(series / f"{RECEIPT}{round_id}", at_most=1 << 14), "utf-8").split("\n")
-        except (OSError, ValueError):
+            return cls(*json.loads(text)) if digest == _digest(text) else None
+        except (OSError, ValueError, TypeError):  # another version may remember more
             return None
-        return cls(*json.loads(text)) if digest == _digest(text) else None
 
     def content(self, path: Path) -> bytes | None:
         """The bytes of a file, if they are those that were written."""

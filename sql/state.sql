@@ -142,7 +142,7 @@ create table event (                   -- appended only, never changed: who did 
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
                                        -- 'move store', 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
-                                       -- 'accept changed source', 'append', 'finish series', 'refuse'
+                                       -- 'accept changed source', 'append', 'finish series', 'finish periods', 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
@@ -656,5 +656,5 @@ select
     event.reason, event.details
 from event
 left join series on event.series_id = series.series_id
-where event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods')
+where event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods', 'finish periods')
 order by event.number;

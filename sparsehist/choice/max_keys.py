@@ -254,7 +254,9 @@ def _check_room(home: Store, planned: Sequence[tuple[Declaration, str]]) -> None
         for declaration, level in planned:
             if state.series(declaration.name) is not None:
                 continue
-            ledger.check_series(declaration.population, declaration.noise, is_open=declaration.domain.is_open)
+            ledger.check_series(
+                declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
+            )
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
             asked = requested("planned", level=level, threshold=None, false_keys=None)
             _, release = cell_release(ledger, declaration.name, declaration, asked, ())

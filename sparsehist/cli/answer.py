@@ -30,15 +30,22 @@ _WORDS = (
     "level",
     "name",
     "noise",
+    "period",
+    "periods",
     "population",
+    "protects",
     "reason",
     "rho",
     "route",
+    "step",
+    "steps",
     "threads",
     "threshold",
+    "time",
     "unit",
     "wait",
     "who",
+    "what",
     "within",
 )
 _UNDERSCORED = (
@@ -49,6 +56,7 @@ _UNDERSCORED = (
     "max_keys",
     "memory_limit",
     "most_keys",
+    "most_periods",
     "on_null",
     "on_outside",
 )
@@ -59,6 +67,10 @@ _PARAMETER = re.compile(
 )
 _IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
 _STORE = re.compile(r"Store\('([^']*)'\)")
+_PHRASES = {
+    "on_other_period='drop'": "--drop-other-periods",
+    "sparsehist.open_running gives it": "give --step, which release and plan take",
+}
 _UNLIMITED = 100_000
 
 
@@ -154,6 +166,8 @@ def in_words_of_the_command_line(message: str) -> str:
         >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
         '--if-exists reuse gives it back'
     """
+    for phrase, told in _PHRASES.items():
+        message = message.replace(phrase, told)
 
     def option(found: re.Match[str]) -> str:
         if _IN_OPEN_DOMAIN.search(found.string, 0, found.start()):

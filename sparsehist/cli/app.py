@@ -14,9 +14,23 @@ from sparsehist.cli.shared_options import (
     Anchor,
     Bounding,
     ChosenByLooking,
+    Delimiter,
+    Domain,
+    Hive,
+    IfExists,
+    Input,
+    Key,
+    KeyTypes,
+    MaxKeys,
+    MemoryLimit,
     MostKeys,
+    OnNull,
+    OnOutside,
+    Population,
     SeriesName,
     StorePath,
+    Threads,
+    Unit,
     Wait,
     Who,
 )
@@ -56,42 +70,6 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
-Key = Annotated[list[str], Parameter(help="Key column; repeat it, in the domain's order, for a product domain.")]
-Unit = Annotated[
-    list[str],
-    Parameter(
-        help="Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
-        "date,ip_id."
-    ),
-]
-Domain = Annotated[
-    str,
-    Parameter(
-        help="All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
-        "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
-        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
-        "nobody can list them, open(delta='1e-6')."
-    ),
-]
-MaxKeys = Annotated[int, Parameter(help="Distinct keys one unit counts towards at most; noise grows with its root.")]
-KeyTypes = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--key-type",
-        help="column=date, column=integer or column=text: what a key column is turned into before it is counted "
-        "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
-    ),
-]
-Delimiter = Annotated[str | None, Parameter(help="Between the fields of CSV files; a comma, or a tab in .tsv files.")]
-Hive = Annotated[
-    list[str] | None,
-    Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
-]
-Handling = Literal["error", "drop"]
-OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN, empty): refuse or leave out.")]
-OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
-MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")]
-Threads = Annotated[int | None, Parameter(help="At most this many; all cores by default.")]
 Rows = Annotated[int, Parameter(help="Print at most this many rows of a result.")]
 Parameters = Annotated[
     list[str] | None,
@@ -107,7 +85,7 @@ def create(
     store: StorePath,
     /,
     *,
-    input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
+    input: Input,  # noqa: A002
     unit: Unit,
     key: Key,
     max_keys: MaxKeys,
@@ -124,7 +102,7 @@ def create(
         str | None,
         Parameter(help="Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3."),
     ] = None,
-    population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    population: Population = "default",
     on_null: OnNull = "error",
     on_outside: OnOutside = "error",
     bounding: Bounding = "keep",
@@ -135,13 +113,7 @@ def create(
     key_type: KeyTypes = None,
     delimiter: Delimiter = None,
     hive: Hive = None,
-    if_exists: Annotated[
-        Literal["error", "reuse"],
-        Parameter(
-            help="A series of that name: refuse, or keep it if declaration and log are those it was made from; "
-            "exits with 5 if they are not."
-        ),
-    ] = "error",
+    if_exists: IfExists = "error",
     chosen_by_looking: ChosenByLooking = None,
     accept_changed_source: Annotated[
         bool,
@@ -308,7 +280,7 @@ def choose_max_keys(
     store: StorePath,
     /,
     *,
-    input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
+    input: Input,  # noqa: A002
     unit: Unit,
     key: Key,
     domain: Domain,
@@ -316,7 +288,7 @@ def choose_max_keys(
         str, Parameter(help="Of the choice: its series are called NAME_keys and NAME_profile.")
     ] = "choice",
     noise: Annotated[str, Parameter(help="Family of noise of the later series.")] = "gaussian",
-    population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    population: Population = "default",
     largest_keys: Annotated[
         int, Parameter(help="For how many keys, the largest ones, the error is to be small.")
     ] = 500,

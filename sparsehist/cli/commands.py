@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.running.running_series import RunningSeries
+    from sparsehist.series.declaration import Declaration
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
@@ -367,22 +368,37 @@ def adopt_store(store: Path, *, anchor: Path | None, wait: float) -> Answer:
 def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
-        opened.declared(series)
+        warning = _end_of_log(opened, opened.declared(series))
         if not yes:
-            confirm(f"Erase the series {series} of {store} for ever? Type its name: ", series)
+            confirm(f"{warning}Erase the series {series} of {store} for ever? Type its name: ", series, warning)
         opened.drop(series, who=who, reason=reason)
-    shown = [f"erased the series {series}; what it has cost stays in the ledger"]
-    return Answer({"store": str(store), "series": series, "status": "dropped"}, shown)
+    shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
+    data = {"store": str(store), "series": series, "status": "dropped"}
+    return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)
 
 
-def confirm(question: str, answer: str) -> None:
+def _end_of_log(opened: Store, declared: Declaration) -> str:
+    """A sentence where nothing can be added to a log in periods once a series of it is dropped."""
+    with opened._hold() as state:
+        ledger = Ledger.of(state)
+    rule, paths = ledger.limits.periods.get(declared.population), ledger.of_population(declared.population)
+    released = any(path.releases for path in paths if path.series == declared.name)
+    if rule is None or rule.most_periods is None or not released:
+        return ""
+    return (
+        f"{declared.name} was released, and with it goes who counted in it: nothing more can be added to "
+        f"{declared.population}. "
+    )
+
+
+def confirm(question: str, answer: str, warning: str = "") -> None:
     """Ask on the terminal.
 
     Raises:
         DeclarationError: If there is no terminal, or the answer is another one.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DeclarationError("nothing brings back a dropped series: give --yes to confirm")
+        raise DeclarationError(f"{warning}Nothing brings back a dropped series: give --yes to confirm")
     sys.stderr.write(question)
     sys.stderr.flush()
     if sys.stdin.readline().strip() != answer:

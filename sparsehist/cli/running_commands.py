@@ -7,21 +7,44 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import ChosenByLooking, SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import (
+    ChosenByLooking,
+    Delimiter,
+    Domain,
+    Hive,
+    IfExists,
+    Input,
+    Key,
+    KeyTypes,
+    MemoryLimit,
+    OnNull,
+    OnOutside,
+    Population,
+    SeriesName,
+    StorePath,
+    Threads,
+    Unit,
+    Wait,
+    Who,
+)
 
 
 def create_running(
     store: StorePath,
     /,
     *,
-    unit: Annotated[list[str], Parameter(help="Column of the privacy unit, or several: date,ip_id.")],
-    key: Annotated[list[str], Parameter(help="Key column; repeat it for a product domain.")],
+    unit: Unit,
+    key: Key,
     max_keys: Annotated[int, Parameter(help="Distinct keys one unit counts towards at most, over all steps.")],
-    domain: Annotated[str, Parameter(help="All keys that could occur, as for create.")],
+    domain: Domain,
     name: Annotated[str, Parameter(help="Name of the new series: a-z, 0-9 and _.")],
     steps: Annotated[int, Parameter(help="How many steps there will be at most, days of a year say.")] = 365,
     cap: Annotated[str | None, Parameter(help="Refuse releases beyond this level, exact.")] = None,
-    population: Annotated[str, Parameter(help="The people behind the units; costs add within it.")] = "default",
+    population: Population = "default",
+    on_null: OnNull = "error",
+    on_outside: OnOutside = "error",
+    key_type: KeyTypes = None,
+    if_exists: IfExists = "error",
     chosen_by_looking: ChosenByLooking = None,
     who: Who = None,
     wait: Wait = 0.0,
@@ -41,7 +64,8 @@ def create_running(
 
     return declare_running(
         store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
-        population=population, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
+        population=population, on_null=on_null, on_outside=on_outside, key_type=key_type, if_exists=if_exists,
+        chosen_by_looking=chosen_by_looking, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -49,10 +73,10 @@ def create_periodic(
     store: StorePath,
     /,
     *,
-    unit: Annotated[list[str], Parameter(help="Column of the privacy unit, or several: date,ip_id.")],
-    key: Annotated[list[str], Parameter(help="Key column; repeat it for a product domain.")],
+    unit: Unit,
+    key: Key,
     max_keys: Annotated[int, Parameter(help="Distinct keys one unit counts towards at most, in each period.")],
-    domain: Annotated[str, Parameter(help="All keys that could occur, as for create.")],
+    domain: Domain,
     name: Annotated[str, Parameter(help="Name of all periods together, and of their population: a-z, 0-9 and _.")],
     period: Annotated[str, Parameter(help="day, week, month, or a whole number of steps.")] = "week",
     protects: Annotated[
@@ -65,6 +89,11 @@ def create_periodic(
         str | None,
         Parameter(help="For all of them together: rho, or 'epsilon_delta(1, 1e-6)'."),
     ] = None,
+    on_null: OnNull = "error",
+    on_outside: OnOutside = "error",
+    key_type: KeyTypes = None,
+    if_exists: IfExists = "error",
+    chosen_by_looking: ChosenByLooking = None,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
@@ -83,7 +112,8 @@ def create_periodic(
 
     return declare_periodic(
         store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, period=period, protects=protects,
-        most_periods=most_periods, periods=periods, budget=budget, who=who, wait=wait,
+        most_periods=most_periods, periods=periods, budget=budget, on_null=on_null, on_outside=on_outside,
+        key_type=key_type, if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
     )  # fmt: skip
 
 
@@ -94,13 +124,18 @@ def append(
     series: SeriesName,
     step: Annotated[int | None, Parameter(help="Of a running series, from 1.")] = None,
     period: Annotated[
-        str | None, Parameter(help="Of a log in periods: 2026-03-17, 2026-W12, 2026-03, or a number from 1.")
+        str | None,
+        Parameter(help="Of a log in periods: 2026-W12, 2026-03, any day in it (2026-03-17), or a number from 1."),
     ] = None,
     time: Annotated[
         str | None, Parameter(help="Of a log in periods: column by which rows of other periods are refused.")
     ] = None,
-    drop_other_periods: Annotated[bool, Parameter(help="Leave such rows out instead.", negative=())] = False,
-    input: Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")],  # noqa: A002
+    drop_other_periods: Annotated[bool, Parameter(help="With --time: leave such rows out instead.")] = False,
+    input: Input,  # noqa: A002
+    delimiter: Delimiter = None,
+    hive: Hive = None,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
     who: Who = None,
     wait: Wait = 0.0,
 ) -> Answer:
@@ -114,20 +149,22 @@ def append(
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
     """
+    from sparsehist.cli.commands import files
     from sparsehist.cli.running_work import append_period, append_step
     from sparsehist.errors import DeclarationError
 
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a log in periods")
+    log, how = files(input, delimiter, hive), {"memory_limit": memory_limit, "threads": threads, "who": who}
     if step is not None:
-        return append_step(store, series, input, step=step, who=who, wait=wait)
-    return append_period(
-        store, series, input, period=str(period), time=time, drop=drop_other_periods, who=who, wait=wait
-    )
+        if time is not None or drop_other_periods:
+            raise DeclarationError("--time and --drop-other-periods go with --period")
+        return append_step(store, series, log, step=step, wait=wait, **how)
+    return append_period(store, series, log, period=str(period), time=time, drop=drop_other_periods, wait=wait, **how)
 
 
 def finish(store: StorePath, /, *, series: SeriesName, who: Who = None, wait: Wait = 0.0) -> Answer:
-    """Erase who counted in a running series or a log in periods; nothing can be appended then, releases go on.
+    """Let nothing more be appended to a running series or a log in periods, and erase who counted; releases go on.
 
     For example:
       sparsehist finish logs.sparsehist --series daily

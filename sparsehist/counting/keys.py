@@ -14,8 +14,8 @@ from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray
 
-NULL_REMEDY = 'clean the log, or pass on_null="drop" to leave such rows out'
-OUTSIDE_REMEDY = 'declare a domain that holds them, or pass on_outside="drop" to leave such rows out before bounding'
+NULL_REMEDY = 'clean the log, or declare on_null="drop" to leave such rows out'
+OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such rows out before bounding'
 
 
 @dataclass(frozen=True)

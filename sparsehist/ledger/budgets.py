@@ -304,6 +304,7 @@ class Limits:
         self._budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         self.periods: dict[str, Periods] = {}
+        self.finished: set[str] = set()
         for event in events:
             said, generation = json.loads(event["details"] or "{}"), event["generation"]
             if event["what"] == "raise cap":
@@ -314,6 +315,8 @@ class Limits:
                 self.disjoint.append(frozenset(said["populations"]))
             elif event["what"] == "declare periods":
                 self.periods[event["population"]] = Periods(**said)
+            elif event["what"] == "finish periods":
+                self.finished.add(event["population"])
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
         """The cap of a series, declared with it and raised since.

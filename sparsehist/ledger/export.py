@@ -57,8 +57,8 @@ COLUMNS = {
     "dropped": "when the series was erased; what it spent stays",
     "unverified": "whether nobody checked that the query of the log keeps units apart",
     "source": "what the guarantee rests on: checked query, unchecked source, or missing (files)",
-    "periods": "of a population whose log is cut into periods: how many were released, how many there will be at "
-    "most, in how many a unit counts, and how many can still be released at the level of the last one",
+    "periods": "of a population whose log is cut into periods: how many were added, how many there will be at "
+    "most, in how many a unit counts, how many were released, and how many more can be at the level of the last one",
     "per_period": "exact sum of the finest levels that one unit in one period bears; level is what one unit bears",
     "per_period_epsilon": "the same as epsilon, at delta",
 }
@@ -68,7 +68,7 @@ EVENT_COLUMNS = {
     "happened": "when",
     "who": "asked for it, as given by the caller; else the user of the operating system",
     "what": "create store, create series, release, refuse, set budget, raise cap, declare disjoint, declare periods, "
-    "drop series, adopt store, move store",
+    "finish periods, drop series, adopt store, move store",
     "series": "name of the series",
     "series_id": "its random id: names of dropped series can be used again",
     "path_id": "number of the noise path",

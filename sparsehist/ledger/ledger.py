@@ -15,7 +15,13 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from sparsehist import ledger
-from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError
+from sparsehist.errors import (
+    BudgetExceededError,
+    CapExceededError,
+    DeclarationError,
+    NameTakenError,
+    RefusedError,
+)
 from sparsehist.ledger.budgets import Budget, Limit, Limits
 from sparsehist.ledger.periods import Periods
 from sparsehist.noise import currency_of
@@ -208,26 +214,29 @@ class Ledger:
         if budget is not None:
             self._check_delta(budget, release, known)
 
-    def check_series(self, population: str, family: str, *, is_open: bool, period: str | None = None) -> None:
+    def check_series(
+        self, name: str, population: str, family: str, *, is_open: bool, of_period: bool = False
+    ) -> None:
         """Refuse a series that the budget of its population could never charge, or that costs of periods leave out.
 
         Args:
+            name: Of the series.
             population: Of the series.
             family: Of its noise.
             is_open: Whether its domain is.
-            period: Its name, if it is the series of a period.
+            of_period: Whether it is that of a period.
 
         Raises:
             BudgetExceededError: If it could not; names a route that could.
             DeclarationError: If the costs of the population are those of periods, and the series is none.
-            RefusedError: If the period was released before and dropped.
+            NameTakenError: If its name is that of a log in periods, or belongs to the periods of one.
+            RefusedError: If the period was released before and dropped, or the log in periods is finished.
         """
-        if any(path.series == period and path.releases for path in self.of_population(population)):
-            raise RefusedError(
-                f"{period!r} was released and dropped: counted again, its rows would cost what both cost, and the "
-                "cost of one period would no longer be that of one series"
-            )
-        if period is None and population in self.limits.periods:
+        if of_period:
+            self._check_period(name, population)
+        else:
+            self.check_name(name)
+        if not of_period and population in self.limits.periods:
             raise DeclarationError(
                 f"the population {population!r} is that of a log in periods, whose costs do not simply add up: name "
                 "another population"
@@ -331,6 +340,29 @@ class Ledger:
         if budget.shared:
             room -= self.slack(budget, population)
         return max(float(room), 0.0)
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name for what is no period where a log in periods, or a series of its periods, is called so.
+
+        Raises:
+            NameTakenError: If it is; names the log.
+        """
+        for log, rule in self.limits.periods.items():
+            if name == log or rule.names(log, name):
+                raise NameTakenError(
+                    f"{name!r} is the name of "
+                    + ("a log in periods" if name == log else f"a {rule.what} of the log in periods {log!r}")
+                    + ": take another name"
+                )
+
+    def _check_period(self, name: str, population: str) -> None:
+        if population in self.limits.finished:
+            raise RefusedError(f"{population!r} is finished: nothing more can be added; releases go on")
+        if any(path.series == name and path.releases for path in self.of_population(population)):
+            raise RefusedError(
+                f"{name!r} was released and dropped: counted again, its rows would cost what both cost, and the "
+                "cost of one period would no longer be that of one series"
+            )
 
     # What one person bears.
 

@@ -8,6 +8,7 @@ period bears the two costliest. No rule keeps more periods and does without that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -56,6 +57,11 @@ class Periods:
     def protected(self, n_periods: int) -> int | None:
         """How many of the costliest periods a budget adds up, once there are so many; None for all."""
         return self.per_user if self.protects == USER else self.per_period(n_periods)
+
+    def names(self, log: str, series: str) -> bool:
+        """Whether a name is one that a period of the log of that name may take."""
+        name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
+        return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 
     def as_json(self) -> dict[str, Any]:
         """As the event that declares them has it."""

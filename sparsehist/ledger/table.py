@@ -211,10 +211,13 @@ def _period_columns(ledger: Ledger, population: str, rule: Periods, delta: float
     """What its periods cost one unit in one of them, and how many there were and may be."""
     cost = ledger.cost_per_period(population, rule)
     epsilon = guarantee(cost, delta)
-    released = {path.series_id for path in ledger.of_population(population) if path.releases}
-    most = "" if rule.most_periods is None else f", a unit in at most {rule.most_periods}"
+    paths = ledger.of_population(population)
+    added = {path.series_id for path in paths if path.releases or path.dropped is None}
+    released = {path.series_id for path in paths if path.releases}
+    most = "" if rule.most_periods is None else f" (a unit in at most {rule.most_periods})"
     return {
-        "periods": f"{len(released)} of {rule.periods} {rule.what}s{most}; {ledger.periods_left(population)} left",
+        "periods": f"{len(added)} of {rule.periods} {rule.what}s added{most}, {len(released)} released; "
+        f"{ledger.periods_left(population)} left to release",
         "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
         "per_period_epsilon": None if math.isinf(epsilon) else epsilon,
     }

@@ -52,7 +52,7 @@ class Period:
             if not dtype.is_integer():
                 raise DataError(f"the column {column!r} is {dtype}: where periods are steps, it holds whole numbers")
         elif dtype == pl.String:
-            value = value.str.head(10).str.to_date("%Y-%m-%d", strict=False)
+            value = _day_of_text(value)
         elif isinstance(dtype, pl.Datetime):
             value = value.dt.date()
         elif dtype != pl.Date:
@@ -60,12 +60,24 @@ class Period:
         return value.is_between(pl.lit(self.first), pl.lit(self.last)).fill_null(value=False)
 
 
+def is_no_date(column: str, dtype: pl.DataType) -> pl.Expr:
+    """Whether a row of a column of text says something that does not begin with a date; empty text says nothing."""
+    if dtype != pl.String:
+        return pl.lit(value=False)
+    return (pl.col(column).str.len_bytes() > 0) & _day_of_text(pl.col(column)).is_null()
+
+
+def _day_of_text(text: pl.Expr) -> pl.Expr:
+    return text.str.head(10).str.to_date("%Y-%m-%d", strict=False)
+
+
 def span_of(period: str, named: str | date | int) -> Period:
     """The period of a name, or the one that a day is in.
 
     Args:
         period: "day", "week" (ISO, from Monday), "month", or a whole number of steps as text.
-        named: "2026-03-17", "2026-W12" or "2026-03"; any day in it; or, where periods are steps, a number from 1.
+        named: "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; or, where periods are
+            steps, a number from 1.
 
     Raises:
         DeclarationError: If there is no such period.
@@ -110,4 +122,4 @@ def _day(period: str, named: object) -> date | None:
         return date.fromisocalendar(int(week[1]), int(week[2]), 1)
     if period == "month" and (month := _MONTH.fullmatch(text)):
         return date(int(month[1]), int(month[2]), 1)
-    return date.fromisoformat(text) if period == "day" else None
+    return date.fromisoformat(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -13,30 +13,34 @@ from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.domain import Domain
-from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
 from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text
 from sparsehist.ledger.budgets import budget as budget_of
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import USER, Periods
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
-from sparsehist.periods.calendar import Period, span_of
+from sparsehist.periods.calendar import Period, is_no_date, span_of
 from sparsehist.periods.most_periods import UNITS, FirstPeriods, periods_of
 from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
-from sparsehist.series.declaration import Declaration, declaration_of, declare
+from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cells_of
-from sparsehist.series.store_handle import Progress, Store
+from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import State, create_store, is_store
+
+LEAVING_OUT = "leaving out"
+"""Begins the phase that says that rows are left out."""
 
 _PERIODS = ("day", "week", "month")
 _PER_YEAR = {"day": 365, "week": 52, "month": 12}
 _MOST = 10_000
 _PLANNED = "planned"
+_LONGEST_NAME = 63 - len("_20260317")
 
 
 class PeriodicSeries:
@@ -89,10 +93,12 @@ class PeriodicSeries:
 
         Args:
             source: The log, as for `create`.
-            period: "2026-03-17", "2026-W12" or "2026-03"; any day in it; a number from 1 where periods are steps.
+            period: "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; a number from 1 where
+                periods are steps.
             time: Column that says when a row was: dates, timestamps, text that begins with a date, or the number of a
                 step. Timestamps with a time zone are taken by the clock of that zone. The log is then read by Polars.
-            on_other_period: "error" or "drop", for rows of another period or of none.
+            on_other_period: "error" or "drop", for rows of another period or without a time; `progress` is told
+                whether there were any, and never how many. Needs `time`.
             engine: "auto", "polars" or "duckdb".
             memory_limit: Such as "4GB"; rows then go to disk.
             threads: At most this many.
@@ -105,13 +111,17 @@ class PeriodicSeries:
 
         Raises:
             DeclarationError: If there is no such period, or all that were declared have been added.
-            DataError: If the log breaks a rule, or holds rows of another period.
-            SeriesDiffersError: If the period was added from another log.
-            RefusedError: If it is no longer known who counted in the periods before.
+            DataError: If the log breaks a rule, holds rows of another period, or text for a time that is no date.
+            SeriesDiffersError: If the period was added from another log, or with another `time`.
+            RefusedError: If it is finished, or no longer known who counted in the periods before.
             StoreInUseError: If somebody else added a period meanwhile, and units count in some periods only.
         """
         rule, span = self.rule, span_of(self.rule.period, period)
         checked_choice("on_other_period", on_other_period, ("error", "drop"))
+        if on_other_period == "drop" and time is None:
+            raise DeclarationError(
+                "on_other_period='drop' leaves rows out by a column that says when they were: name it with time="
+            )
         name = checked_name("series", f"{self.name}_{span.name}")
         declaration = counting_of(source, replace(self.declaration, name=name, period=span.label, time=time))
         if rule.most_periods is not None and isinstance(source, Counts):
@@ -120,13 +130,15 @@ class PeriodicSeries:
             known = [record.name for record in periods_of(state, self.name)]
             if declaration.name not in known and len(known) >= rule.periods:
                 raise DeclarationError(f"all {rule.periods} {rule.what}s of {self.name!r} have been added")
-        if time is not None:
-            source = _rows_of(span, source, declaration, time, on_other_period)
-        return counted_into(
-            self.store, NewLog(source, declaration, "reuse", accept_changed_source=False, who=who), progress=progress,
-            wait=wait, bound=None if rule.most_periods is None else FirstPeriods(self.name, rule.most_periods),
-            engine=engine, memory_limit=memory_limit, threads=threads,
-        )  # fmt: skip
+        with reporting(progress) as report:
+            if time is not None:
+                source = _rows_of(span, source, declaration, time, on_other_period, report)
+            return counted_into(
+                self.store, NewLog(source, declaration, "reuse", accept_changed_source=False, who=who),
+                progress=report, wait=wait,
+                bound=None if rule.most_periods is None else FirstPeriods(self.name, rule.most_periods),
+                engine=engine, memory_limit=memory_limit, threads=threads,
+            )  # fmt: skip
 
     def series(self, period: str | date | int) -> Series:
         """The series of a period that was added.
@@ -141,6 +153,12 @@ class PeriodicSeries:
         with self.store._hold() as state:
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
+    def released(self) -> list[str]:
+        """Those of the periods that were added of which something was released."""
+        with self.store._hold() as state:
+            names = {path.series for path in Ledger.of(state).of_population(self.name) if path.releases}
+            return [str(declaration_of(one).period) for one in periods_of(state, self.name) if one.name in names]
+
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
         """What all periods have cost so far: their row of the ledger.
 
@@ -148,9 +166,9 @@ class PeriodicSeries:
             delta: At which epsilon is shown.
 
         Returns:
-            Among others `periods` (how many were released, how many there will be, how many are left at the level of
-            the last one), `per_period` and `per_period_epsilon` (what one unit in one period bears), `level` and
-            `epsilon` (what one unit bears), `budget` and `remaining`.
+            Among others `periods` (how many were added, how many there will be, how many were released, and how many
+            more can be at the level of the last one), `per_period` and `per_period_epsilon` (what one unit in one
+            period bears), `level` and `epsilon` (what one unit bears), `budget` and `remaining`.
         """
         with self.store._hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)
@@ -203,7 +221,7 @@ class PeriodicSeries:
         return found
 
     def finish(self, *, who: str | None = None) -> None:
-        """Erase who counted in which period; nothing can be added afterwards, releases go on.
+        """Let nothing be added afterwards, and erase who counted in which period; releases go on.
 
         Only where a unit counts in some periods only is that known at all.
 
@@ -212,6 +230,8 @@ class PeriodicSeries:
         """
         checked_text("who", who)
         with self.store._hold() as state:
+            if self.name not in Ledger.of(state).limits.finished:
+                state.declare("finish periods", who=who, population=self.name)
             for record in periods_of(state, self.name):
                 if any(file.name == UNITS for file in record.files):
                     state.finish_series(record, [UNITS], who=who)
@@ -235,6 +255,7 @@ def create_periodic(
     bounding: str = "keep",
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
+    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     who: str | None = None,
     wait: float = 0.0,
@@ -262,6 +283,7 @@ def create_periodic(
         bounding: As for `create`.
         key_types: As for `create`.
         unverified: Do not check whether a `Query` keeps units apart.
+        chosen_by_looking: Which choices were made by looking at the log itself, as for `create`.
         if_exists: "error", or "reuse": what was declared alike is returned, whatever its budget is by now.
         who: Asks for it, kept in the ledger; the user of the operating system by default.
         wait: Seconds to wait for a store in use.
@@ -273,7 +295,7 @@ def create_periodic(
     Raises:
         DeclarationError: If a parameter is wrong, or the budget leaves room for nothing.
         NameTakenError: If the name stands for something else.
-        SeriesDiffersError: If it was to be reused and is declared otherwise.
+        SeriesDiffersError: If it was to be reused and is declared otherwise; says in what.
 
     Example:
         >>> import polars as pl
@@ -292,9 +314,15 @@ def create_periodic(
         present(_checked_whole("periods", _PER_YEAR.get(period_text, 365) if periods is None else periods)),
     )  # fmt: skip
     checked_choice("protects", protects, (USER, rule.unit_period))
+    if len(checked_name("log in periods", name)) > _LONGEST_NAME:
+        raise DeclarationError(
+            f"the name of a log in periods has at most {_LONGEST_NAME} letters, as its series add the period to it; "
+            f"got {name!r}"
+        )
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise="gaussian", cap=None, population=name,
         on_null=on_null, on_outside=on_outside, bounding=bounding, unverified=unverified, key_types=key_types,
+        chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
     if declaration.unit is None and most_periods is not None:
         raise DeclarationError("most_periods needs the column of the unit: it has to know who counted before")
@@ -309,14 +337,17 @@ def create_periodic(
         ledger = Ledger.of(state)
         known = ledger.limits.periods.get(name)
         if known is not None:
-            if if_exists == "reuse" and known == rule:
-                return PeriodicSeries(home, declaration, rule)
-            kind = NameTakenError if if_exists == "error" else SeriesDiffersError
-            raise kind(
-                f"{home!r} has a log in periods {name!r} already" + (" that is declared otherwise" * (known != rule))
-            )
+            stored, declared = ({**one.as_json(), "declaration": None, **one.declaration} for one in (known, rule))
+            check_alike(f"{home!r} has a log in periods {name!r} already", stored, declared, if_exists)
+            return PeriodicSeries(home, declaration, rule)
+        ledger.check_name(name)
         if ledger.of_population(name) or state.series(name) is not None:
             raise NameTakenError(f"{home!r} has a series or a population {name!r} already: take another name")
+        taken = (*ledger.limits.periods, *(record.name for record in state.all_series()))
+        if in_the_way := [known for known in taken if rule.names(name, known)]:
+            raise NameTakenError(
+                f"{home!r} has {in_the_way[0]!r}, which a {rule.what} of {name!r} would be called: take another name"
+            )
         if limit is not None:
             state.declare("set budget", who=who, population=name, details=limit.as_json())
         state.declare("declare periods", who=who, population=name, details=rule.as_json())
@@ -362,10 +393,18 @@ def _declaration(state: State, name: str, rule: Periods) -> Declaration:
         domain=domain, noise=said["noise"], cap=None, population=name, on_null=said["on_null"],
         on_outside=said["on_outside"], bounding=said["bounding"], most_keys=said["most_keys"],
         unverified=said["unverified"], key_types=said["key_types"],
+        chosen_by_looking=said.get("chosen_by_looking") or None,
     )  # fmt: skip
 
 
-def _rows_of(span: Period, source: object, declaration: Declaration, time: str, on_other: Choice) -> Log:
+def _rows_of(
+    span: Period,
+    source: object,
+    declaration: Declaration,
+    time: str,
+    on_other: Choice,
+    report: Callable[[str], None],
+) -> Log:
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
     if isinstance(source, Counts):
         raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
@@ -376,13 +415,19 @@ def _rows_of(span: Period, source: object, declaration: Declaration, time: str, 
     if log.kind == "spark":
         raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
     inside = span.holds(time, log.dtypes[time])
+    no_date = is_no_date(time, log.dtypes[time])
     with engine_errors(log.label, log):
-        alone = log.lazy([time]).select(inside.all()).collect(engine="streaming").item()
+        found = log.lazy([time]).select(unread=no_date.any(), alone=inside.all(), some=inside.any())
+        unread, alone, some = found.collect(engine="streaming").row(0)
+    if unread:
+        raise DataError(f"the column {time!r} holds text that is no date: it has to begin with one like 2026-03-17")
     if on_other == "error" and not alone:
         raise DataError(
             f"the log holds rows that are not of {span.label} by the column {time!r}; on_other_period='drop' leaves "
             "them out"
         )
+    if not alone:  # how many is a secret; that there are some is what the error would have said
+        report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside, [*columns])
 
 

@@ -36,6 +36,10 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
 def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
     """The public parameters of a log in periods, and what it has cost."""
     shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
+    if added := made.added():
+        released = set(made.released())
+        told = ", ".join(f"{period} (released)" if period in released else period for period in added)
+        shown.insert(-1, ("added", told))
     if row["releases"]:
         shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
         shown += [("spent per user", f"{row['currency']} {row['level']}")]
@@ -45,7 +49,9 @@ def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
     """The parameters one reads a count or an answer by."""
     guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
-    level = [("level", about.level), ("guarantee", f"{guarantee}, for {about.neighbours}")]
+    promised, _, rests_on = guarantee.partition("; ")
+    told = "; ".join(filter(None, (f"{promised}, for {about.neighbours}", rests_on)))
+    level = [("level", about.level), ("guarantee", told)]
     if isinstance(about, WorkloadMetadata):
         std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
-from sparsehist.ledger.arguments import checked_text
+from sparsehist.ledger.arguments import checked_choice, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -24,7 +24,7 @@ from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import check_source, counting_of
-from sparsehist.series.declaration import Declaration, declaration_of, declare, write_catalogues
+from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, write_catalogues
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import StoredSeries
@@ -126,8 +126,8 @@ class RunningSeries(StoredSeries):
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
                 salt=record.salt,
                 on_null=cast(Choice, declaration.on_null), on_outside=cast(Choice, declaration.on_outside),
-                engine=engine, memory_limit=memory_limit, threads=threads, temporary_directory=spill,
-                progress=report,
+                key_types=dict(declaration.key_types), engine=engine, memory_limit=memory_limit, threads=threads,
+                temporary_directory=spill, progress=report,
             )  # fmt: skip
             report("appending")
             day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
@@ -304,6 +304,7 @@ def create_running(
     population: str = "default",
     on_null: Choice = "error",
     on_outside: Choice = "error",
+    key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
     chosen_by_looking: str | None = None,
     if_exists: str = "error",
@@ -328,6 +329,7 @@ def create_running(
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
         on_outside: "error" or "drop" for keys outside the domain.
+        key_types: As for `create`.
         unverified: Do not check whether a `Query` keeps units apart.
         chosen_by_looking: Which choices were made by looking at the log itself, as for `create`.
         if_exists: "error", or "reuse": a series of this name and declaration is returned.
@@ -341,6 +343,7 @@ def create_running(
     Raises:
         DeclarationError: If a parameter is wrong.
         NameTakenError: If the name stands for another series.
+        SeriesDiffersError: If it was to be reused and is declared otherwise; says in what.
         BudgetExceededError: If the route of the population's budget cannot charge Gaussian noise, or it has no delta
             for an open domain.
 
@@ -357,10 +360,10 @@ def create_running(
     """
     declaration = declare_running(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap, population=population,
-        on_null=on_null, on_outside=on_outside, unverified=unverified, chosen_by_looking=chosen_by_looking,
+        on_null=on_null, on_outside=on_outside, key_types=key_types, unverified=unverified,
+        chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
-    if if_exists not in ("error", "reuse"):
-        raise DeclarationError(f"if_exists must be 'error' or 'reuse', got {if_exists!r}")
+    checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     if not is_store(home.path):
@@ -368,10 +371,11 @@ def create_running(
     with home._hold(wait or None) as state:
         record = state.series(name)
         if record is not None:
-            if if_exists == "reuse" and replace(declaration_of(record), source="") == declaration:
-                return RunningSeries(home, record.series_id, declaration)
-            raise NameTakenError(f"{home!r} has a series {name!r} already, or one that is declared otherwise")
-        Ledger.of(state).check_series(population, declaration.noise, is_open=declaration.domain.is_open)
+            known = declaration_of(record)
+            declared = known if known == declaration else declaration
+            check_alike(f"{home!r} has a series {name!r} already", known.as_json(), declared.as_json(), if_exists)
+            return RunningSeries(home, record.series_id, declaration)
+        Ledger.of(state).check_series(name, population, declaration.noise, is_open=declaration.domain.is_open)
         stored = {
             **declaration.as_json(),
             "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],

@@ -45,6 +45,7 @@ from sparsehist.series.declaration import (
     UNCHECKED_SOURCE,
     Declaration,
     NoiseChoice,
+    check_alike,
     declaration_of,
     declare,
     write_bounding,
@@ -340,8 +341,9 @@ def check_source(source: object, declaration: Declaration) -> None:
 
 def _check(state: State, declared: Declaration) -> None:
     Ledger.of(state).check_series(
-        declared.population, declared.noise, is_open=declared.domain.is_open, period=declared.period and declared.name
-    )
+        declared.name, declared.population, declared.noise, is_open=declared.domain.is_open,
+        of_period=declared.period is not None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -490,17 +492,9 @@ def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> S
     """The series that exists, if it is what was asked for."""
     known = declaration_of(record)
     name = f"{store!r} has a series {known.name!r} already"
-    stored, declared = known.as_json(), asked.declaration.as_json()
-    differing = [] if known == asked.declaration else [
-        f"{field}={stored[field]!r}" for field in stored if stored[field] != declared[field] and field != "source"
-    ]  # fmt: skip
-    if asked.if_exists == "error":
-        told = f", declared with {', '.join(differing)}: use another name" if differing else ""
-        raise NameTakenError(name + (told or "; if_exists='reuse' gives it back"))
-    if differing:
-        raise SeriesDiffersError(
-            f"{name}, and its declaration differs: it was made with {', '.join(differing)}; use another name"
-        )
+    declared = known if known == asked.declaration else asked.declaration
+    alike = "use another name" if known.period is None else "add the log with the same again"
+    check_alike(name, known.as_json(), declared.as_json(), asked.if_exists, remedy=alike)
     made_from = Fingerprint.from_text(record.made_from)
     try:
         changed = asked.trace(made_from.key).changed(made_from)

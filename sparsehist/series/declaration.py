@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsehist.domain import Domain, Product
-from sparsehist.errors import DeclarationError, DomainError, LevelError, present
+from sparsehist.errors import (
+    DeclarationError,
+    DomainError,
+    LevelError,
+    NameTakenError,
+    SeriesDiffersError,
+    present,
+)
 from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text
 from sparsehist.noise import Family, family_named, name_of, register, registered
 from sparsehist.noise.family import Norm, sensitivity_norm
@@ -257,6 +264,40 @@ def declaration_of(record: SeriesRecord) -> Declaration:
     }
     known = {each.name for each in fields(Declaration)}
     return Declaration(**{name: value for name, value in stored.items() if name in known} | read)
+
+
+def check_alike(
+    name: str,
+    stored: Mapping[str, Any],
+    declared: Mapping[str, Any],
+    if_exists: str,
+    *,
+    remedy: str = "use another name",
+) -> None:
+    """Refuse to declare what is there already, unless it is to be reused and declared alike.
+
+    Args:
+        name: What there is, in words.
+        stored: Its declaration, as it is stored.
+        declared: The declaration asked for, likewise.
+        if_exists: "error" or "reuse".
+        remedy: What to do where they differ.
+
+    Raises:
+        NameTakenError: If it is not to be reused.
+        SeriesDiffersError: If declarations differ; says in what.
+    """
+    fields = [field for field in {**stored, **declared} if stored.get(field) != declared.get(field)]
+    made = [_told(field, stored.get(field)) for field in fields if field != "source"]
+    if if_exists == "error":
+        told = f", declared {', '.join(made)}: use another name" if made else "; if_exists='reuse' gives it back"
+        raise NameTakenError(f"{name}{told}")
+    if made:
+        raise SeriesDiffersError(f"{name}, and its declaration differs: it was made {', '.join(made)}; {remedy}")
+
+
+def _told(field: str, value: object) -> str:
+    return f"without {field}=" if value is None else f"with {field}={value!r}"
 
 
 def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:

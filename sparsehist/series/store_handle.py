@@ -142,6 +142,9 @@ class Store:
     def drop(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
 
+        Of a log in periods with `most_periods`, nothing more can be added once a period that was released is dropped:
+        who counted in it is known no more.
+
         Args:
             name: Of the series.
             who: Asks for it; the user of the operating system by default.
@@ -376,9 +379,7 @@ class Store:
                 raise DeclarationError("about is for format='registry'")
             return series.store_report(self, delta=delta, curator=curator)
         if about is None or curator:
-            raise DeclarationError(
-                "the registry's entry is public, and needs about='about.yaml' or another such file"
-            )
+            raise DeclarationError("the registry's entry is public, and needs about=: a file, such as about.yaml")
         return series.registry_entry(self, about, delta=delta)
 
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
@@ -516,23 +517,19 @@ def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _in_notebook() -> Iterator[Callable[[str], None]]:
-    """Phases in one output of a cell, written anew as they end.
-
-    By their names alone: times and needs of memory tell how many rows there are, and outputs are saved and shared.
-    """
+    """Phases in one output of a cell, written anew as they end."""
     from IPython.display import display
 
     show: Any = display  # without types, where it is installed at all
     done: list[str] = []
-    begun: list[str] = []
+    begun: list[tuple[str, float]] = []
     output = show({"text/plain": "starting"}, raw=True, display_id=True)
 
     def tell(phase: str | None) -> None:
-        name = (phase or "").partition(":")[0]
-        if begun != [name]:
-            done.extend(f"✓ {before}" for before in begun)
-            begun[:] = [name] if name else []
-        output.update({"text/plain": "\n".join([*done, *begun])}, raw=True)
+        for before, since in begun:
+            done.append(f"✓ {before} {time.perf_counter() - since:.1f} s")
+        begun[:] = [(phase, time.perf_counter())] if phase else []
+        output.update({"text/plain": "\n".join([*done, *(now for now, _ in begun)])}, raw=True)
 
     yield tell
     tell(None)

@@ -88,7 +88,7 @@ class DryRun:
             return f"keeps the series {head.name}; spends nothing"
         declaration = declared(script, head).declaration
         self._ledger.check_series(
-            declaration.population, declaration.noise, is_open=declaration.domain.is_open
+            head.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip
         series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
         self._series[head.name] = _Series(series_id, declaration)

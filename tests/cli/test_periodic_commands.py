@@ -22,8 +22,10 @@ def weekly(sparsehist, here):
     assert made.code == 0 and "append s --series weekly --period 2026-W12" in made.out
     assert sparsehist("append", "s", "--series", "weekly", "--period", "2026-W11", "--input", "w11.csv").code == 0
     late = ("append", "s", "--series", "weekly", "--period", "2026-W12", "--time", "day", "--input", "w12.csv")
-    assert sparsehist(*late).code == 2
-    assert sparsehist(*late, "--drop-other-periods").code == 0
+    refused = sparsehist(*late)
+    assert refused.code == 2 and "--drop-other-periods leaves them out" in refused.err
+    left_out = sparsehist(*late, "--drop-other-periods")
+    assert left_out.code == 0 and left_out.err == "leaving out rows that are not of 2026-W12\n"
     return "s"
 
 
@@ -36,11 +38,17 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
         assert abs(released.frame["noisy_count"][0] - units) < 20
         assert (released.metadata["period"], released.metadata["per_period"]) == (f"2026-W{week}", "0.5")
     assert released.metadata["per_user"] == "1"
+    guarantee = "0.5-zCDP (zero-concentrated differential privacy), for logs that differ by all rows of one unit; "
+    again = sparsehist("release", weekly, "--series", "weekly_2026w11", "--name", "public").out
+    assert guarantee in " ".join(again.split())
+    more = ("--period", "2026-03-02", "--input", "w11.csv")
+    assert sparsehist("append", weekly, "--series", "weekly", *more).code == 0
     shown = sparsehist("show", weekly)
     assert "weekly, a log in weeks" in shown.out and "weekly_2026w11" not in shown.out
+    assert "2026-W11 (released), 2026-W12 (released), 2026-W10\n" in shown.out
     (told,) = sparsehist("show", weekly, "--json").json["periodic"]
-    assert told["added"] == ["2026-W11", "2026-W12"]
-    assert told["progress"]["periods"] == "2 of 10 weeks; 8 left"
+    assert told["added"] == ["2026-W11", "2026-W12", "2026-W10"]
+    assert told["progress"]["periods"] == "3 of 10 weeks added, 2 released; 8 left to release"
     rows = sparsehist("ledger", weekly, "--json").json["ledger"]
     assert [row["scope"] for row in rows] == ["population", "everybody"]
     assert (rows[0]["per_period"], rows[0]["level"]) == ("0.5 per user-week", "1")
@@ -67,9 +75,19 @@ def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
     assert sparsehist(*again, "--period", "2026-03").code == 2
     assert sparsehist(*again).code == 2
     assert sparsehist(*again, "--period", "2026-W11", "--step", "1").code == 2
+    assert sparsehist(*again, "--step", "1", "--time", "day").code == 2
+    assert "with --time" in sparsehist(*again, "--period", "2026-W13", "--drop-other-periods").err
+    untimed = sparsehist("append", weekly, "--series", "weekly", "--input", "w12.csv", "--period", "2026-W12")
+    assert untimed.code == 5 and "made with --time day" in untimed.err
     words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.6")
     assert sparsehist("release", weekly, *words).code == 3
-    assert sparsehist("create-periodic", weekly, *DECLARED).code == 2
+    declare = ("create-periodic", weekly, *DECLARED, "--protects", "user-week")
+    refused = sparsehist(*declare)
+    assert refused.code == 2 and "--if-exists reuse gives it back" in refused.err
+    assert sparsehist(*declare, "--if-exists", "reuse", "--json").json["status"] == "reused"
+    differs = sparsehist(*declare, "--on-null", "drop", "--if-exists", "reuse")
+    assert differs.code == 5 and "--on-null error" in differs.err
+    assert "declared with --on-null error" in sparsehist(*declare, "--on-null", "drop").err
 
 
 def test_a_report_says_what_a_period_and_a_user_bear(sparsehist, weekly, here):
@@ -81,11 +99,41 @@ def test_a_report_says_what_a_period_and_a_user_bear(sparsehist, weekly, here):
     assert "bears rho 0.5 per user-week" in page and "log cut into periods" in page
 
 
+def test_what_a_log_may_lack_is_declared_from_a_shell(sparsehist, here):
+    """Missing keys, other delimiters, days in names of folders: as for create."""
+    (here / "at=2026-03-10").mkdir()
+    (here / "at=2026-03-10" / "log.csv").write_text("user|url\nu1|1.0\nu2|\nu3|x\n")
+    declared = ("--unit", "user", "--key", "url", "--max-keys", "3", "--domain", "integers(9)", "--name", "weekly")
+    read = ("--input", "at=*/log.csv", "--delimiter", "|", "--hive", "at", "--time", "at")
+    append = ("append", "s", "--series", "weekly", "--period", "2026-W11", *read)
+    assert sparsehist("create-periodic", "s", *declared).code == 0
+    refused = sparsehist(*append)
+    assert refused.code == 2 and "declare --on-null drop" in refused.err
+    drops = ("--on-null", "drop", "--on-outside", "drop", "--key-type", "url=integer")
+    looked = ("--chosen-by-looking", "max_keys")
+    for store, create, step in (("t", "create-periodic", ()), ("u", "create-running", ("--step", "1"))):
+        assert sparsehist(create, store, *declared, *drops, *looked).code == 0
+        what = step or ("--period", "2026-W11", "--time", "at")
+        assert sparsehist("append", store, "--series", "weekly", *what, *read[:-2]).code == 0
+    made = sh.open_periodic("t", "weekly").series("2026-W11").release("r", level=100, threshold=0.5)
+    assert made.frame["url"].to_list() == [1] and made.metadata["chosen_by_looking"] == "max_keys"
+
+
 def test_finish_erases_who_counted(sparsehist, here):
-    """Where a unit counts in some periods only; releases go on."""
+    """Where a unit counts in some periods only; releases go on. Dropping a released week ends the log, too."""
     pl.DataFrame({"user": ["u1"], "url": ["/home"]}).write_parquet(here / "log.parquet")
-    assert sparsehist("create-periodic", "s", *DECLARED, "--most-periods", "2").code == 0
-    append = ("append", "s", "--series", "weekly", "--input", "log.parquet", "--period")
-    assert sparsehist(*append, "2026-W11").code == 0
-    assert sparsehist("finish", "s", "--series", "weekly").code == 0
-    assert sparsehist(*append, "2026-W12").code == 3
+    for store in ("s", "t"):
+        assert sparsehist("create-periodic", store, *DECLARED, "--most-periods", "2").code == 0
+        append = ("append", store, "--series", "weekly", "--input", "log.parquet", "--period")
+        for week in ("2026-W11", "2026-W12"):
+            assert sparsehist(*append, week).code == 0
+        if store == "s":
+            assert sparsehist("finish", "s", "--series", "weekly").code == 0
+        else:
+            drop = ("drop", "t", "--series")
+            assert "warning" not in sparsehist(*drop, "weekly_2026w12", "--yes", "--json").json
+            assert sparsehist("release", "t", "--series", "weekly_2026w11", "--name", "r", "--level", "1").code == 0
+            for words in ((), ("--yes",)):
+                warned = sparsehist(*drop, "weekly_2026w11", *words)
+                assert "nothing more can be added to weekly" in " ".join((warned.out + warned.err).split())
+        assert sparsehist(*append, "2026-W13").code == 3

@@ -56,9 +56,16 @@ def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
     assert "step 3 comes next" in sparsehist(*append, "--step", 4, "--input", "day_1.parquet").err
     words = ("release", daily, "--series", "daily", "--name", "x", "--level", "0.5")
     assert "not appended yet" in sparsehist(*words, "--step", 3).err
+    assert "give --step and --level" in sparsehist(*words[:-2]).err
+    declare = ("create-running", daily, *DECLARED, "--steps", "7", "--cap", "1")
+    assert "--if-exists reuse gives it back" in sparsehist(*declare).err
+    assert sparsehist(*declare, "--if-exists", "reuse", "--json").json["status"] == "reused"
+    differs = sparsehist(*declare[:-4], "--steps", "8", "--if-exists", "reuse")
+    assert differs.code == 5 and "made with --steps 7, --cap 1" in differs.err.replace("with --cap", "--cap")
     assert sparsehist("finish", daily, "--series", "daily").code == 0
     assert sparsehist(*append, "--step", 3, "--input", "day_1.parquet").code == 3
     assert sparsehist(*words, "--step", 2).code == 0
+    assert "made with --step 2" in sparsehist(*words, "--step", 1).err
     assert sparsehist("drop", daily, "--series", "daily", "--yes").code == 0
 
 
@@ -66,6 +73,8 @@ def test_a_plan_of_a_step_to_come(sparsehist, daily):
     """What day 7 will publish."""
     planned = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--level", "0.5", "--json")
     assert planned.code == 0, planned.err
+    stepless = sparsehist("plan", daily, "--series", "daily", "--level", "0.5")
+    assert stepless.code == 2 and "give --step" in stepless.err
     wrong = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--shows", 50)
     assert wrong.code == 2 and "give levels" in wrong.err
 

@@ -116,7 +116,7 @@ def test_a_query_is_checked_before_its_rows_are_read() -> None:
     mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", connection=_with(moments()))
     for time in (None, "at"):
         with pytest.raises(GuaranteeError):
-            in_weeks().add(mixed, period="2026-W11", time=time, on_other_period="drop")
+            in_weeks().add(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")
 
 
 def _with(frame: pl.DataFrame) -> object:
@@ -155,7 +155,7 @@ def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
     assert in_weeks(store=tmp_path / "s", if_exists="reuse").rule == log.rule
     with pytest.raises(NameTakenError):
         in_weeks(store=tmp_path / "s")
-    with pytest.raises(SeriesDiffersError, match="otherwise"):
+    with pytest.raises(SeriesDiffersError, match="made without most_periods="):
         in_weeks(store=tmp_path / "s", if_exists="reuse", most_periods=3)
     with pytest.raises(DeclarationError, match="another population"):
         sh.create(
@@ -270,8 +270,83 @@ def test_who_counted_can_be_erased(tmp_path: Path) -> None:
     log.finish()
     assert not any(b"secret_user" in file.read_bytes() for file in (tmp_path / "s").rglob("*") if file.is_file())
     log.series(WEEKS[0]).release("later", level=1)
-    with pytest.raises(RefusedError, match="erased"):
-        log.add(of_users(USERS), period=WEEKS[1])
+
+
+@pytest.mark.parametrize("most_periods", [None, 2])
+def test_nothing_is_added_once_it_is_finished(most_periods: int | None) -> None:
+    """Whether or not the store knew who counted, by a run that had begun before either; the same log stays given."""
+    log = in_weeks(most_periods=most_periods)
+    log.add(of_users(USERS), period=WEEKS[0])
+    with pytest.raises(RefusedError, match="finished"):
+        log.add(of_users(USERS), period=WEEKS[1], progress=lambda phase: log.finish() if phase == "writing" else None)
+    for _ in range(2):
+        log.finish()
+        with pytest.raises(RefusedError, match="finished"):
+            log.add(of_users(USERS), period=WEEKS[1])
+    assert log.added() == [WEEKS[0]]
+    assert log.add(of_users(USERS), period=WEEKS[0]).release("later", level=1).metadata["per_user"] == "1"
+    assert log.store.events()["what"].to_list().count("finish periods") == 1
+
+
+def test_a_period_is_added_again_with_the_column_it_was_added_with() -> None:
+    """Its guarantee rests on whether somebody looked at the times: another answer is named, either way."""
+    log = in_weeks()
+    for week, first, then, said in (
+        ("2026-W11", "at", None, "made with time='at'"),
+        ("2026-W12", None, "at", "made without time="),
+    ):
+        rows = moments().filter(pl.col("user") == {"2026-W11": "bob", "2026-W12": "cid"}[week])
+        log.add(rows, period=week, time=first)
+        with pytest.raises(SeriesDiffersError, match=said):
+            log.add(rows, period=week, time=then)
+        log.add(rows, period=week, time=first)
+
+
+def test_text_that_is_no_date_is_no_other_period() -> None:
+    """It is refused; rows that are left out are told of, without their number, and need the column of time."""
+    text = moments().with_columns(at=pl.Series(["2026-03-15", "2026-03-16", "", "17.03.2026", None]))
+    log, told = in_weeks(), list[str]()
+    for choice in ("error", "drop"):
+        with pytest.raises(DataError, match="'at' holds text that is no date"):
+            log.add(text, period="2026-W12", time="at", on_other_period=choice)
+    kept = text.filter(pl.col("user") != "cid")
+    for week, said in (("2026-W12", "leaving out rows that are not of 2026-W12"), ("2026-W14", "every row")):
+        log.add(kept, period=week, time="at", on_other_period="drop", progress=told.append)
+        phase = next(phase for phase in told if phase.startswith("leaving out"))
+        assert said in phase and not set(phase.replace(week, "")) & set("0123456789")
+        told.clear()
+    with pytest.raises(DeclarationError, match="time="):
+        log.add(kept, period="2026-W13", on_other_period="drop")
+
+
+def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
+    """In either order, and for every way to make a series: two things of one name, or a week that can never come."""
+    told = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)}
+    log = in_weeks(store=tmp_path / "s")
+    store = log.store
+    for name in ("log", "log_2026w14"):
+        for make in (
+            lambda name=name: sh.create(store, of_users(USERS), name=name, **told),
+            lambda name=name: sh.create_running(store, name=name, **told),
+            lambda name=name: in_weeks(store=store, seed=None, name=name),
+            lambda name=name: store.sql(
+                f"CREATE SERIES {name} WITH (unit = user, key = key, max_keys = 1, domain = 'integers(50)') AS "
+                "SELECT user, key FROM log_of_users", tables={"log_of_users": of_users(USERS)},
+            ),
+        ):  # fmt: skip
+            with pytest.raises(NameTakenError, match="log in periods"):
+                make()
+    in_weeks(store=store, seed=None, name="choice_keys")
+    with pytest.raises(NameTakenError, match="choice_keys"):
+        sh.choose_max_keys(store, of_users(USERS), unit="user", key="key", domain=sh.Integers(50))
+    sh.create(store, of_users(USERS), name="log_2026", **told)
+    sh.create(store, of_users(USERS), name="weekly_2026w14", **told)
+    with pytest.raises(NameTakenError, match="weekly_2026w14"):
+        in_weeks(store=store, seed=None, name="weekly")
+    longest = "a" * 54
+    in_weeks(store=store, seed=None, name=longest, period="day").add(of_users(USERS), period="2026-03-17")
+    with pytest.raises(DeclarationError, match="at most 54"):
+        in_weeks(store=store, seed=None, name=longest + "a")
 
 
 @pytest.mark.parametrize("most_periods", [None, 2])

@@ -20,6 +20,7 @@ def test_periods_share_out_all_days(period: str) -> None:
     spans = [span_of(period, day) for day in DAYS]
     assert all(span.first <= day <= span.last for span, day in zip(spans, DAYS, strict=True))
     assert all(span_of(period, span.label) == span for span in spans)
+    assert all(span_of(period, day.isoformat()) == span for span, day in zip(spans, DAYS, strict=True))
     by_name = {span.name: span for span in spans}
     assert len(by_name) == len(set(spans))
     whole = sorted(by_name.values(), key=lambda span: span.first)

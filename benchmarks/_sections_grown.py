@@ -173,6 +173,23 @@ def pipeline(result: Result) -> str:
     return "\n".join(text)
 
 
+def floor(result: Result) -> str:
+    """The same work in C, beside the cheaper plain count."""
+    words = (
+        "A C program (`benchmarks/floor.c`) does the work of counting on two threads: exact codes, distinct pairs, "
+        "bound, counts. Reading is Arrow's, of texts Polars'. CPU by step, without imports. Ratios are to the "
+        "cheaper plain count of the same turn, imports included.\n"
+    )
+    steps = list(next(iter(result["cases"].values()))["steps"])
+    rows = []
+    for case, found in result["cases"].items():
+        rows.append([case, *(short(found["steps"][step]["median"]) for step in steps)])
+        for what in ("cpu_s", "wall_s", "peak_mb"):
+            rows[-1] += [short(found["floor"][what]["median"]), figure(found["ratios"][what])]
+    heading = [f"{step}, CPU s" for step in steps]
+    return words + "\n" + table(["", *heading, "all CPU s", "ratio", "wall s", "ratio", "peak MB", "ratio"], rows)
+
+
 def _with_ratios(runs: Sequence[Result], ratios: Result) -> list[str]:
     """Medians, each with its ratio where there is one."""
     cells = []

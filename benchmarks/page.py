@@ -17,7 +17,7 @@ from typing import Any
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
 from _sections_compared import before_after, bounding, dense_sparse, lossless, peers, planned
-from _sections_grown import noise, people, pipeline, profiles, running, scale
+from _sections_grown import floor, noise, people, pipeline, profiles, running, scale
 from _sections_workload import workload_error, workload_speed
 
 Result = Mapping[str, Any]
@@ -243,6 +243,7 @@ def _times(found: Mapping[str, float]) -> str:
 
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "pipeline": ("From a log to a published file", pipeline),
+    "floor": ("How little counting could take", floor),
     "peers": ("The same release elsewhere", peers),
     "dense_sparse": ("Dense against sparse", dense_sparse),
     "lossless": ("Lossless against independent releases and doubling", lossless),

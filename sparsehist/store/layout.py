@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import glob
 import json
 import os
 import secrets
@@ -98,7 +97,7 @@ def make_spill(store: Path) -> Path:
     spill = store / SPILL
     with disk_errors(spill):
         spill.mkdir(mode=0o700, exist_ok=True)
-        remove_dead(spill, f"{_SPILL_NAME}*")
+        remove_dead(spill, _SPILL_NAME)
         for place in spill.iterdir():
             if not (place / LOCK).exists():  # they are made while the store is held
                 _remove(place)
@@ -124,14 +123,22 @@ def make_locked(directory: Path) -> int:
             os.close(lock)  # or before it was locked
 
 
-def remove_dead(parent: Path, pattern: str) -> list[Path]:
+def remove_dead(parent: Path, begins: str, ends: str = "") -> list[Path]:
     """Remove directories of this user's whose makers died, each while its lock is held.
+
+    Args:
+        parent: Where they are; it may hold much else.
+        begins: How their names begin.
+        ends: How their names end.
 
     Returns:
         What was removed.
     """
     removed = []
-    for directory in parent.glob(pattern):
+    for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  names alone, of many files perhaps
+        if not (name.startswith(begins) and name.endswith(ends)):
+            continue
+        directory = parent / name
         try:
             if directory.is_symlink() or not directory.is_dir() or directory.stat().st_uid != os.geteuid():
                 continue
@@ -171,7 +178,7 @@ def _remove(place: Path) -> None:
 
 def remove_dead_buildings(place: Path) -> list[Path]:
     """Remove what runs that died while they made or copied a store left beside its place."""
-    return remove_dead(place.parent, f".{glob.escape(place.name)}.*.new")
+    return remove_dead(place.parent, f".{place.name}.", ".new")
 
 
 @contextmanager
@@ -204,7 +211,7 @@ def is_alive(store: Path, token: str) -> bool:
 def clear_spill() -> None:
     """Remove what runs that died left in the system's place for temporary files."""
     with suppress(OSError):
-        remove_dead(Path(tempfile.gettempdir()), f"{_SPILL_NAME}*")
+        remove_dead(Path(tempfile.gettempdir()), _SPILL_NAME)
 
 
 def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> list[Path]:

@@ -1,7 +1,8 @@
 """The only maker of production generators.
 
 The stream is AES-128 in counter mode, keyed with 128 bits of the operating system's entropy; a generator
-is made for one piece of work and thrown away with it, so nothing survives a fork and no state is stored.
+is made for one piece of work and thrown away with it, so nothing survives a fork and no state is stored, but for the
+key of a round whose counts lie elsewhere, until it is committed.
 Measured: 10 ns a normal, 3 ns a uniform, no dearer than numpy's PCG64.
 """
 
@@ -12,11 +13,15 @@ import secrets
 import numpy as np
 
 
-def generator() -> np.random.Generator:
-    """Make a generator keyed by the operating system, for one piece of work."""
+def generator(key: int | None = None) -> np.random.Generator:
+    """Make a generator for one piece of work.
+
+    Args:
+        key: Of a piece of work that is done again because it was not finished; the operating system's if None.
+    """
     from randomgen import AESCounter
 
-    return np.random.Generator(AESCounter(key=secrets.randbits(128)))
+    return np.random.Generator(AESCounter(key=secrets.randbits(128) if key is None else key))
 
 
 def seeded(seed: int) -> np.random.Generator:

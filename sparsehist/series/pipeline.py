@@ -17,12 +17,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import NameTakenError, NotFoundError, StoreError
+from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, read_metadata
 from sparsehist.series.spending import Asked, ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.store.parts.unfinished import UnfinishedRound
+from sparsehist.store.series_files import parts_of
 from sparsehist.typing import Generator
 
 AUTO = "auto"
@@ -169,7 +171,19 @@ def release(
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=held.state.generation + 1,
     )
-    held.state.commit_round(path.draw(request, metadata, who=who, rng=generator()))
+    # Where counts lie elsewhere, drawing may fail by what was drawn.
+    apart = None if parts_of(record) is None else UnfinishedRound(state, record, request.name, request.as_json())
+    try:
+        drawn = path.draw(
+            request, metadata, who=who, rng=generator() if apart is None else apart.generator(generator())
+        )
+        state.commit_round(drawn)
+    except InputError:
+        if apart is not None:
+            apart.forget()
+        raise
+    if apart is not None:
+        apart.forget()
     try:
         return path.rows(spends.level, metadata), metadata.as_dict(), False
     except StoreError as error:

@@ -22,6 +22,7 @@ from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, writ
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
 RECEIPT = "written-"
+UNFINISHED = "unfinished"
 """How the names of receipts begin, which stand among the files of a series but which no commit vouches for."""
 _BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
@@ -234,7 +235,7 @@ def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> li
                 for directory in directories
                 if directory.name in series
                 for name in os.listdir(directory)  # noqa: PTH208  names suffice, of hundreds of rounds
-                if (directory.name, name) not in known and not is_receipt(name)
+                if (directory.name, name) not in known and name != UNFINISHED and not is_receipt(name)
             ),
         ]
 

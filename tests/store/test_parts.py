@@ -9,9 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import StoreError
-from sparsehist.store import SeriesFiles
+from sparsehist.errors import StoreDamagedError, StoreError
+from sparsehist.histogram import draw_round
+from sparsehist.series import cell_round, pipeline
+from sparsehist.store import SeriesFiles, State
 from sparsehist.store.parts.counts_in_parts import CountsInParts, hash_texts, register_parts
 from tests import stats
 from tests.store.large_parts import measured
@@ -187,3 +190,41 @@ def test_a_million_keys_in_files_are_released():
     releases = measured(10**6)["releases"]
     # Of counts half a million over the rank, 833 are above 600; noise moves those at the edge.
     assert all(800 < release["published"] < 870 for release in releases)
+
+
+def test_a_round_that_cannot_look_up_is_drawn_again_as_it_was(tmp_path, monkeypatch):
+    """Drawn anew, false keys would be those of files that can be read; nothing else is released before it."""
+    keys = pl.DataFrame({"key_0": [f"k{n}" for n in range(200)]})
+    (tmp_path / "parts").mkdir()
+    files = write(tmp_path / "parts", keys, np.arange(1, 201), shards=4, salt=SALT)
+    monkeypatch.setattr(State, "series_files", lambda self, record: files)
+    monkeypatch.setattr(pipeline, "parts_of", lambda record: files)
+    counts = keys.rename({"key_0": "key"}).with_columns(count=np.arange(1, 201))
+    series = sh.create(
+        tmp_path / "s", sh.Counts(counts), name="v", key="key", max_keys=1, domain=sh.Strings(max_bytes=4)
+    )
+    drawn = []
+
+    def noting(*given, **told):
+        drawn.append(draw_round(*given, **told))
+        return drawn[-1]
+
+    monkeypatch.setattr(cell_round, "draw_round", noting)
+    support = {file: file.read_bytes() for file in (tmp_path / "parts" / "place" / "support").iterdir()}
+    for file, content in support.items():
+        file.write_bytes(content[:-1])
+    for _ in range(2):
+        with pytest.raises(StoreDamagedError, match="altered"):
+            series.release("a", level=1, false_keys=20)
+    with pytest.raises(
+        StoreError, match=r"'a' of 'v' was begun and not finished: ask for it again first, with level='1'"
+    ):
+        series.release("b", level=2)
+    assert series.store.ledger().filter(scope="path")["level"].to_list() in ([], [None])
+    for file, content in support.items():
+        file.write_bytes(content)
+    series.release("a", level=1, false_keys=20)
+    series.release("b", level=2)
+    first, again, last, other = (round_.new.values for round_ in drawn)
+    assert first.size and first.tolist() == again.tolist() == last.tolist() != other.tolist()
+    assert not list((tmp_path / "s").rglob("unfinished"))

@@ -13,12 +13,15 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 
 from sparsehist.counting.sources import Log, open_file
 from sparsehist.counting.tuples import tuple_sql
+
+if TYPE_CHECKING:
+    import duckdb
 
 Layout = tuple[tuple[str, pl.DataType], ...]
 

@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Counts, Files, Query
@@ -265,15 +264,19 @@ def _normal(query: Query) -> str:
 def _files(source: object) -> list[str] | None:
     """The files of a source; None where its rows have to be looked at."""
     if isinstance(source, Query):
+        import duckdb
+
         try:
             return _files_of_query(source)
-        except (GuaranteeError, *ENGINE_FAILURES):
+        except (GuaranteeError, duckdb.Error, *ENGINE_FAILURES):
             return None
     return source_files(source)
 
 
 def _files_of_query(query: Query) -> list[str] | None:
     """The files of a query that reads nothing else, and whose functions give the same for the same rows."""
+    import duckdb
+
     connection = query.connection or duckdb.connect(":memory:", config=INSTALL_NOTHING)
     with installing_nothing(connection):
         planned = plan(query.sql, connection, parameters=query.parameters or {})

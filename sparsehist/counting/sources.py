@@ -21,10 +21,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-import duckdb
 import polars as pl
 
 from sparsehist.counting.contract import Files, Query
@@ -40,6 +39,9 @@ from sparsehist.guarantee.extensions import (
     installing_nothing,
     lacks_extension,
 )
+
+if TYPE_CHECKING:
+    import duckdb
 
 Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream", "spark"]
 SUFFIXES: dict[str, Kind] = {
@@ -59,7 +61,6 @@ _HIVE_HINT = "sh.Files(…, hive=['column']), or --hive column, reads it from th
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
 ENGINE_FAILURES = (
-    duckdb.Error,
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
     OSError,
@@ -67,8 +68,9 @@ ENGINE_FAILURES = (
     TypeError,
     RuntimeError,
 )
-"""What an engine or an Arrow stream may raise; Polars' panics are no Exception."""
-_SPARK = ("pyspark.", "py4j.", "grpc.")
+"""What Polars, Spark or an Arrow stream may raise; Polars' panics are no Exception."""
+_ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
+"""Modules whose exceptions are known by name: they need not be there, or need not be imported."""
 _SPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 QUERY_LABEL = "the query"
 SPARK_LABEL = "the Spark frame"
@@ -275,9 +277,9 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     if isinstance(source, Query):
         with engine_errors(QUERY_LABEL):
             return _open_relation(_run(source), columns, QUERY_LABEL)
-    if isinstance(source, duckdb.DuckDBPyRelation):
+    if _is_relation(source):
         with engine_errors("the relation"):
-            return _open_relation(source, columns, "the relation")
+            return _open_relation(source, columns, "the relation")  # type: ignore[arg-type]
     if is_spark_frame(source):
         with engine_errors(SPARK_LABEL):
             return Log("spark", (), source, dtypes_of(source), SPARK_LABEL)
@@ -369,8 +371,15 @@ def _looks_like_sql(path: str) -> bool:
     return re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE) is not None
 
 
+def _is_relation(source: object) -> bool:
+    """Whether a source is a relation of DuckDB, which nobody can have who has not imported it."""
+    return type(source).__module__.startswith(("duckdb", "_duckdb")) and type(source).__name__ == "DuckDBPyRelation"
+
+
 def _run(query: Query) -> duckdb.DuckDBPyRelation:
     """Turn a query into a relation, which is executed when it is read."""
+    import duckdb
+
     connection = query.connection
     if connection is None:
         connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
@@ -589,7 +598,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
     ) -> None:
         for logger in self._loggers:
             logger.removeFilter(self._is_of_others)
-        of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_SPARK)
+        of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_ENGINES)
         if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
             return
         error = self._known(failure) or _told_apart(failure, self._label, self._log)
@@ -600,7 +609,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
 
 def _told_apart(failure: BaseException, label: str, log: Log | None) -> SparsehistError:
     """Say in words of our own what kind of failure it was."""
-    if isinstance(failure, duckdb.OutOfMemoryException):
+    if type(failure).__name__ == "OutOfMemoryException":
         return DeclarationError(
             "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
         )

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 
 from sparsehist.counting import with_polars
@@ -23,6 +23,9 @@ from sparsehist.counting.sources import Log
 from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class CountingSession:
 
 def name() -> str:
     """Name what counts and its version."""
+    import duckdb
+
     return f"duckdb {duckdb.__version__}, {with_polars.name()}"
 
 
@@ -62,6 +67,8 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
 @contextmanager
 def open_session(wanted: CountRequest) -> Iterator[CountingSession]:
     """Open a connection with the limits asked for; clean up after it."""
+    import duckdb
+
     with (
         spill_directory(wanted.temporary_directory) as directory,
         duckdb.connect(":memory:") as connection,

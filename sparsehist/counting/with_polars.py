@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 from threading import Lock
 
-import duckdb
 import numpy as np
 import polars as pl
 
@@ -297,6 +296,8 @@ class _PortableOrder:
     """The order that every engine knows, by SHA-256, which DuckDB has and Polars has not. Secret."""
 
     def __init__(self, cells: pl.DataFrame, log: Log, wanted: CountRequest) -> None:
+        import duckdb
+
         self._cells, self._salt = packed(cells), wanted.salt
         self._connection = duckdb.connect(":memory:")
         unit = None if wanted.unit in log.tuples else log.dtypes[wanted.columns[0]]

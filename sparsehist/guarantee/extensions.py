@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
+
 
 INSTALL_NOTHING: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
 """Settings of every connection of our own that runs somebody's SQL."""
@@ -21,6 +24,8 @@ LACKING = (
 @contextmanager
 def installing_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Keep somebody's connection from fetching extensions meanwhile."""
+    import duckdb
+
     ((before,),) = connection.execute("select current_setting('autoinstall_known_extensions')").fetchall()
     connection.execute("set autoinstall_known_extensions = false")
     try:
@@ -39,4 +44,6 @@ def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
 
 def lacks_extension(problem: BaseException) -> bool:
     """Whether DuckDB failed because it has no extension for something."""
+    import duckdb
+
     return isinstance(problem, duckdb.Error) and _LACKING.search(str(problem)) is not None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import duckdb
-
 from sparsehist.store.statements import statement
 
 # What the clock says is public. Within one statement it says one thing.
@@ -124,6 +122,8 @@ def keeps_apart(before: Any, after: Any) -> str | None:
 
 @cache
 def _builtin() -> dict[str, dict[str, bool]]:
+    import duckdb
+
     found: dict[str, dict[str, bool]] = {}
     with duckdb.connect(":memory:") as connection:
         for name, kind, consistent in connection.execute(statement("guarantee_functions")).fetchall():

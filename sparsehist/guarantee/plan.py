@@ -14,14 +14,15 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn
-
-import duckdb
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sparsehist.errors import GuaranteeError, raise_alone
 from sparsehist.guarantee.files import guessed_by_name, guessed_by_reader, paths_of
 from sparsehist.guarantee.trees import Node, entries, nodes
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True)

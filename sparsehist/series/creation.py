@@ -35,7 +35,6 @@ from sparsehist.errors import (
     present,
     raise_alone,
 )
-from sparsehist.guarantee.check import check_query
 from sparsehist.ledger.arguments import checked_choice, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
@@ -333,6 +332,8 @@ def _counted(
 def check_source(source: object, declaration: Declaration) -> None:
     """Refuse a query that does not keep units apart, unless it was checked or declared to go unchecked."""
     if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
+        from sparsehist.guarantee.check import check_query  # and with it DuckDB, which a file does not need
+
         check_query(
             source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
             parameters=source.parameters, public_tables=source.public_tables,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 BATCH_ROWS = 400_000
+READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
 LARGEST_ROW_GROUP = 4_000_000
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
@@ -86,16 +87,14 @@ def read(piece: Piece, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
         frame = piece.drop_nulls() if incomplete else piece
         found = [LogColumn(column.rechunk()) for column in frame]
     else:
-        for texts in (_plain_texts(piece, columns, dtypes), {}):
-            tables = _tables(piece, [name for name in columns if name not in texts])
+        incomplete = set()
+        if (whole_columns := _columns(piece, columns, dtypes)) is not None:
+            found = whole_columns
+        else:  # rows are left out, and all columns have to be read together
+            tables = _tables(piece, columns)
             incomplete = {name for table in tables for name in table.column_names if table[name].null_count}
-            if not (texts and incomplete):  # or rows are left out, and all columns have to be read together
-                break
-        tables = [table.drop_null() for table in tables] if incomplete else tables
-        found = [
-            texts[name] if name in texts else _column([table[name] for table in tables], name, dtypes[name])
-            for name in columns
-        ]
+            tables = [table.drop_null() for table in tables]
+            found = [_column([table[name] for table in tables], name, dtypes[name]) for name in columns]
     unit = found[0]
     if unit.values.dtype == pl.String and (empty := unit.values == "").any():
         incomplete.add(columns[0])
@@ -138,6 +137,19 @@ def _dictionaries(piece: RowGroups) -> set[str]:
     return {chunk.path_in_schema for chunk in found if DICTIONARIES.intersection(chunk.encodings)}
 
 
+def _columns(piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> list[LogColumn] | None:
+    """Read columns one by one, keys first, which take most memory on the way; None if one has nulls."""
+    found = _plain_texts(piece, columns, dtypes)
+    for name in reversed(columns):
+        if name not in found:
+            parts = [table[name] for table in _tables(piece, [name])]
+            if any(part.null_count for part in parts):
+                return None
+            found[name] = _column(parts, name, dtypes[name])
+            del parts
+    return [found[name] for name in columns]
+
+
 def _plain_texts(piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> dict[str, LogColumn]:
     """Read text that the file holds as it is with Polars, in half of Arrow's time; no column if one has nulls."""
     dictionaries = _dictionaries(piece)
@@ -158,7 +170,7 @@ def _tables(piece: RowGroups, columns: Sequence[str]) -> list[pa.Table]:
 
     dictionaries = [name for name in _dictionaries(piece) if name in columns]
     with parquet.ParquetFile(
-        piece.file, metadata=piece.metadata, read_dictionary=dictionaries, pre_buffer=False
+        piece.file, metadata=piece.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=READ_AT_ONCE
     ) as file:
         return [file.read_row_group(number, columns=list(columns), use_threads=False) for number in piece.numbers]
 

@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 .DEFAULT_GOAL := help
 PYTHONS := 3.11 3.12 3.13 3.14
 .PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark warehouses test-warehouses \
-	test-faults bench bench-full clean
+	test-faults bench bench-logs bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -111,6 +111,13 @@ bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as
 			noise) size='--draws 200_000 --runs 3';; marginals) size='--cells 200_000 --runs 3';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
+
+RUNS ?= 5
+bench-logs: $(STAMP)  ## counting six logs of 10 and 50 million rows, into README and the results: two hours at RUNS=5
+	$(BIN)/python benchmarks/pipeline.py --rows 10_000_000 50_000_000 $(if $(CRAN),--cran $(CRAN)) --runs $(RUNS) \
+		--out benchmarks/results/pipeline.json
+	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/speed_page.py
 
 # CRAN=DIRECTORY adds the download log of the CRAN mirror where a script takes one.
 bench-full: $(STAMP) spark  ## all at full size, peers and CRAN=DIRECTORY included: hours, 24 GB of memory, Java 17

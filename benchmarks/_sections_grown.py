@@ -165,11 +165,9 @@ def pipeline(result: Result) -> str:
         alone = [_difference(run["tenth release"], run["ninth release"]) for run in runs["sparsehist"]]
         rows.append(["the tenth release alone", *_with_ratios(alone, {})])
         text.append(f"{case}:\n\n" + table(heading, rows))
-        if faster := found.get("counting_speed_up"):
-            listed = ", ".join(f"{times:.1f} on {cores}" for cores, times in faster.items())
-            text.append(
-                f"Counting would be so many times as fast as on one core, by the main thread's share: {listed}.\n"
-            )
+        if faster := found.get("speed_up"):
+            listed = ", ".join(f"{figure(times)} on {cores}" for cores, times in faster.items())
+            text.append(f"Times as fast as on one core (simulated: the main thread's share is serial): {listed}.\n")
     return "\n".join(text)
 
 

@@ -1,9 +1,9 @@
-"""Does docs/speed.md say what was measured? Writes its table anew, from the JSON files in benchmarks/results.
+"""Do README and docs/speed.md say what was measured? Writes their tables anew, from the JSON in benchmarks/results.
 
     python benchmarks/speed_page.py            (after measuring)
     python benchmarks/speed_page.py --check    (changes nothing; fails where the page says something else)
 
-Every figure of that table is computed here, and what the text beside it says of the machine and of workloads. A row
+Every figure of those tables is computed here, and what the text beside it says of the machine and of workloads. A row
 whose measurement is not there is left out.
 """
 
@@ -20,6 +20,10 @@ from typing import Any
 Result = Mapping[str, Any]
 HERE = Path(__file__).resolve().parent
 HEADING = "| question | measured |\n|---|---|\n"
+LOGS_HEADING = (
+    "| user ids | 10 million rows, σ 0.7 | 10 million, σ 1.5 | 50 million, σ 0.7 | 50 million, σ 1.5 |\n"
+    "|---|---|---|---|---|\n"
+)
 INTEGER = "10,000,000 rows, integer units"
 ACTIVITIES = (0.7, 1.5)
 IDS = {"small": "small whole numbers", "random": "random 64-bit numbers", "uuid": "UUIDs as text"}
@@ -41,6 +45,24 @@ def pipeline(rows: int, ids: str) -> Callable[[Result], str]:
         return f"{cpu} times the CPU{clock}, {memory} of the memory of {BY_COUNT if ids == 'small' else 'that count'}"
 
     return measured
+
+
+def logs(results: Path) -> str:
+    """The rows of README's table: CPU, clock (where the machine was quiet) and memory; a dash for what is unknown."""
+    found = json.loads((results / "pipeline.json").read_text(encoding="utf-8"))
+
+    def cell(rows: int, ids: str, activity: float) -> str:
+        case = found["cases"].get(f"{rows:,} rows, {ids} ids, activity {activity}")
+        if case is None:
+            return "–"
+        ratios = case["ratios"]["first release"]
+        clock = "–" if found["busy"] else f"{ratios['wall_s']['median']:.2f}"
+        return f"{ratios['cpu_s']['median']:.2f} · {clock} · {ratios['peak_mb']['median']:.2f}"
+
+    return "".join(
+        f"| {' | '.join([kind, *(cell(rows, ids, activity) for rows in SIZES for activity in ACTIVITIES)])} |\n"
+        for ids, kind in IDS.items()
+    )
 
 
 def downloads(found: Result) -> str:
@@ -225,20 +247,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "speed.md")
+    parser.add_argument("--readme", type=Path, default=HERE.parent / "README.md")
     parser.add_argument("--check", action="store_true", help="change nothing")
     options = parser.parse_args()
+    tables = {
+        options.page: (HEADING, "".join(rows_of(options.results))),
+        options.readme: (LOGS_HEADING, logs(options.results)),
+    }
+    wrong = []
+    for page, (heading, new) in tables.items():
+        before, _, rest = page.read_text(encoding="utf-8").partition(heading)
+        old, _, after = rest.partition("\n\n")
+        wrong += sorted(set(old.splitlines()) ^ set(new.splitlines()))
+        if not options.check:
+            page.write_text(f"{before}{heading}{new}\n{after}", encoding="utf-8")
+            print(new)
     text = options.page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(HEADING)
-    old, _, after = rest.partition("\n\n")
-    new = "".join(rows_of(options.results)).removesuffix("\n")
     missing = [words for words in beside_the_table(options.results) if words not in text]
-    if options.check:
-        wrong = sorted(set(old.splitlines()) ^ set(new.splitlines())) + missing
-        if wrong:
-            raise SystemExit("docs/speed.md and benchmarks/results differ:\n" + "\n".join(wrong))
-    else:
-        options.page.write_text(f"{before}{HEADING}{new}\n\n{after}", encoding="utf-8")
-        print("\n".join([new, *(f"not in docs/speed.md: {words}" for words in missing)]))
+    if options.check and wrong + missing:
+        raise SystemExit("docs/speed.md or README.md and benchmarks/results differ:\n" + "\n".join(wrong + missing))
+    print("\n".join(f"not in docs/speed.md: {words}" for words in missing))
 
 
 if __name__ == "__main__":

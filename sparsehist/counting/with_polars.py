@@ -189,14 +189,20 @@ def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> 
     units, keys = Units(log.dtypes[unit], wanted.salt), Keys([log.dtypes[name] for name in key])
     incomplete: set[str] = set()
 
-    def coded(piece: Piece) -> tuple[LogColumn, Codes32]:
+    def columns(piece: Piece) -> list[LogColumn]:
         batch = read(piece, wanted.columns, log.dtypes)
         incomplete.update(batch.incomplete)
-        return batch.columns[0], keys.codes(batch.columns[1:])
+        return batch.columns
+
+    def coded(piece: Piece) -> tuple[LogColumn, Codes32]:
+        own, *rest = columns(piece)
+        return own, keys.codes(rest)
 
     def numbered(piece: Piece) -> Rows:
-        column, codes = coded(piece)
-        return units.numbers(column), codes
+        own, *rest = columns(piece)
+        numbers = units.numbers(own)
+        del own  # while keys are coded
+        return numbers, keys.codes(rest)
 
     rows: list[Rows] = []
     with engine_errors(log.label, log):

@@ -181,6 +181,8 @@ def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogC
 
     chunks = [chunk for part in parts for chunk in part.chunks]
     if chunks and all(pa.types.is_dictionary(chunk.type) for chunk in chunks):
+        if len(chunks) == 1:
+            return LogColumn(_text(chunks[0].dictionary), _numbers(chunks[0].indices))
         places = np.empty(sum(map(len, chunks)), dtype=np.int32)
         values, row, start = [], 0, 0
         for chunk in chunks:
@@ -190,9 +192,8 @@ def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogC
         return LogColumn(pl.concat(values, rechunk=True), places)
     if dtype in TEXTS:
         return LogColumn(pl.concat([pl.Series([], dtype=pl.String), *map(_text, chunks)], rechunk=True))
-    series = pl.concat(
-        [pl.Series([], dtype=dtype), *(pl.Series(chunk).cast(dtype) for chunk in chunks)], rechunk=True
-    )
+    pieces = [pl.Series(chunk).cast(dtype) for chunk in chunks] or [pl.Series([], dtype=dtype)]
+    series = pieces[0] if len(pieces) == 1 else pl.concat(pieces, rechunk=True)
     return LogColumn(series.alias(name).to_frame().select(plain(name, dtype)).to_series())
 
 

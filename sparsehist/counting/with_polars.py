@@ -32,7 +32,7 @@ from sparsehist.counting.in_memory.codes import (
     plain_dtype,
     taken,
 )
-from sparsehist.counting.in_memory.spill import PARTS, Spill
+from sparsehist.counting.in_memory.spill import Spill
 from sparsehist.counting.keys import PlacedKeys, missing_error, packed, place
 from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.sources import Log, engine_errors
@@ -169,15 +169,15 @@ def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
 
         return in_threads(bound, range(1 << bits if parted else 0), threads)
 
-    def read_back(part: int) -> list[tuple[Pairs, BoolArray, Units]]:
-        values, codes = present(spill).read(part)
+    def read_back(parts: Sequence[int]) -> list[tuple[Pairs, BoolArray, Units]]:
+        values, codes = present(spill).read(parts)
         units = Units(of_unit, wanted.salt)
         return list(bounded(units, [(units.numbers(LogColumn(values)), codes)], 1)) if codes.size else []
 
     wanted.report("bounding")
     if spill is None:
         return Bounded(cells, bounded(units, rows, threads))
-    return Bounded(cells, chain.from_iterable(in_threads(read_back, range(PARTS), threads)))
+    return Bounded(cells, chain.from_iterable(in_threads(read_back, spill.together(), threads)))
 
 
 def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> tuple[Units, Keys, list[Rows]]:

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sparsehist.counting.in_memory import spill as spilling
 from sparsehist.counting.in_memory.codes import LogColumn
 from sparsehist.counting.in_memory.spill import PARTS, Spill
 from sparsehist.entropy import seeded
@@ -18,7 +19,7 @@ def texts(numbers):
 
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("kind", ["whole", "text"])
-def test_rows_come_back_and_each_unit_is_in_one_part(tmp_path, kind, dictionary):
+def test_rows_come_back_and_each_unit_is_in_one_part(tmp_path, monkeypatch, kind, dictionary):
     """Batch after batch, an empty one among them, with text as it is or as a dictionary; then nothing is left."""
     rng = seeded(2)
     dtype = pl.String if kind == "text" else pl.Int64
@@ -34,20 +35,26 @@ def test_rows_come_back_and_each_unit_is_in_one_part(tmp_path, kind, dictionary)
             expected += zip(make(numbers), codes.tolist(), strict=True)
             spill.write(*spill.parted(column, codes))
     found, parts = [], {}
-    for part in range(PARTS):
-        units, codes = spill.read(part)
+    assert spill.together() == [list(range(PARTS))]
+    monkeypatch.setattr(spilling, "READ_AT_ONCE", 100)
+    together = spill.together()
+    assert [part for parts in together for part in parts] == list(range(PARTS)) and len(together) > PARTS / 4
+    for part, numbers in enumerate(together):
+        units, codes = spill.read(numbers)
         found += zip(units, codes.tolist(), strict=True)
         for unit in units:
             assert parts.setdefault(unit, part) == part
     assert sorted(found) == sorted(expected)
-    assert len(set(parts.values())) > PARTS / 2
+    assert len(set(parts.values())) == len(together)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("at_once", [1, spilling.READ_AT_ONCE])
 @pytest.mark.parametrize("weights", [None, [(6, 2), (3, 4), (2, 6)]])
 @pytest.mark.parametrize("portable", [False, True])
-def test_rows_on_disk_count_as_rows_in_memory(tmp_path, portable, weights):
+def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights, at_once):
     """One salt, one histogram; files, text as units, any threads; and nothing stays on disk."""
+    monkeypatch.setattr(spilling, "READ_AT_ONCE", at_once)
     log = a_log(3000, 150).with_columns(pl.col("user_id").cast(pl.String))
     log.write_parquet(tmp_path / "log.parquet", row_group_size=100)
     for source, threads in ((log, 1), (tmp_path / "log.parquet", 3)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PART_BITS = 6
 PARTS = 1 << PART_BITS
+READ_AT_ONCE = 1 << 19
 
 
 class Spill:
@@ -37,6 +38,7 @@ class Spill:
         self._text = dtype == pl.String
         self._seed = secrets.randbits(64)
         self._files: dict[tuple[str, int], BinaryIO] = {}
+        self._rows = np.zeros(PARTS, dtype=np.int64)
 
     def __repr__(self) -> str:
         return "Spill()"
@@ -61,6 +63,7 @@ class Spill:
         """Write rows that `parted` has put in order."""
         if not codes.size:
             return
+        self._rows += np.diff(ends)
         self._write("codes", codes, ends)
         if not self._text:
             self._write("units", units.to_numpy(), ends)
@@ -72,16 +75,21 @@ class Spill:
         if held is not None:
             self._write("units", np.frombuffer(held, dtype=np.uint8), [int(starts[end]) for end in ends])
 
-    def read(self, part: int) -> tuple[pl.Series, Codes32]:
-        """Read a part back; it is gone then."""
+    def together(self) -> list[list[int]]:
+        """Parts that are read together: of a small log several, since each reading has its price."""
+        number = (np.cumsum(self._rows) - self._rows) // READ_AT_ONCE
+        return [np.flatnonzero(number == own).tolist() for own in np.unique(number)]
+
+    def read(self, parts: Sequence[int]) -> tuple[pl.Series, Codes32]:
+        """Read parts back; they are gone then."""
         import pyarrow as pa
 
-        codes = self._read("codes", part, np.uint32)
+        codes = self._read("codes", parts, np.uint32)
         if not self._text:
-            return pl.Series(self._read("units", part, np.int64)), codes
+            return pl.Series(self._read("units", parts, np.int64)), codes
         starts = np.zeros(codes.size + 1, dtype=np.int64)
-        np.cumsum(self._read("lengths", part, np.uint32), out=starts[1:])
-        buffers = pa.py_buffer(starts), pa.py_buffer(self._read("units", part, np.uint8))
+        np.cumsum(self._read("lengths", parts, np.uint32), out=starts[1:])
+        buffers = pa.py_buffer(starts), pa.py_buffer(self._read("units", parts, np.uint8))
         return pl.Series(pa.LargeStringArray.from_buffers(codes.size, *buffers)), codes
 
     def _path(self, column: str, part: int) -> Path:
@@ -91,8 +99,9 @@ class Spill:
         for part, (begin, end) in enumerate(pairwise(ends)):
             values[begin:end].tofile(self._files[column, part])
 
-    def _read(self, column: str, part: int, dtype: type[np.generic]) -> np.ndarray:
-        path = self._path(column, part)
-        found = np.fromfile(path, dtype=dtype)
-        path.unlink()
-        return found
+    def _read(self, column: str, parts: Sequence[int], dtype: type[np.generic]) -> np.ndarray:
+        paths = [self._path(column, part) for part in parts]
+        found = [np.fromfile(path, dtype=dtype) for path in paths]
+        for path in paths:
+            path.unlink()
+        return np.concatenate(found)

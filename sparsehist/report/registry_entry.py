@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 About = Mapping[str, Any] | str | os.PathLike[str]
 _Place = tuple[str, ...]
 _TEXT, _TEXTS, _TIER = "text", "a list of texts", "1, 2 or 3"
+_SLUG, _AS_SLUG = "letters, digits, - and _, as it becomes part of a URL", re.compile(r"[A-Za-z0-9_-]+")
 _BASIC = ("deployment", "basic")
 _NEEDED: dict[_Place, str] = {
-    ("url_slug",): _TEXT,
+    ("url_slug",): _SLUG,
     **{(*_BASIC, name): _TEXT for name in ("name", "intended_use", "data_product_region", "description")},
     (*_BASIC, "data_curators"): _TEXTS,
     ("deployment", "administrative", "registry_authors"): _TEXTS,
@@ -120,10 +121,12 @@ def _read(about: About, yaml: Any) -> dict[_Place, Any]:
             told = yaml.safe_load(Path(about).read_text(encoding="utf-8"))
         except OSError as problem:
             raise NotFoundError(f"cannot read {about}: {os.strerror(problem.errno or 0)}") from None
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
-            raise_alone(InputError(f"{about} is no YAML"))
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
+            mark = getattr(problem, "problem_mark", None)
+            raise_alone(InputError(f"{about} is no YAML" + (f": see line {mark.line + 1}" if mark else "")))
     if not isinstance(told, Mapping):
-        raise InputError("about.yaml holds fields of the registry's template, such as url_slug: and deployment:")
+        named = "about" if isinstance(about, Mapping) else about
+        raise InputError(f"{named} must be a mapping of the registry's fields, with url_slug: and deployment:")
     return dict(_leaves(told, ()))
 
 
@@ -144,9 +147,9 @@ def _problems(said: Mapping[_Place, Any]) -> list[str]:
     running = [place for place, value in said.items() if any(_runs(text) for text in _texts(value))]
     found = []
     if missing:
-        found.append(f"about.yaml lacks {', '.join(map('.'.join, missing))}")
+        found.append(f"about lacks {', '.join(map('.'.join, missing))}")
     if unknown:
-        found.append(f"about.yaml may not have {', '.join(map('.'.join, unknown))}: the store says it, or nobody")
+        found.append(f"about may not have {', '.join(map('.'.join, unknown))}: the store says it, or nobody")
     found += [f"{'.'.join(place)} must be {_ALLOWED[place]}" for place in wrong]
     if running:
         found.append(f"{', '.join(map('.'.join, running))}: links may not run anything")
@@ -158,7 +161,7 @@ def _fits(value: object, kind: str) -> bool:
         return value in (1, 2, 3) and not isinstance(value, bool)
     if kind == _TEXTS:
         return isinstance(value, list) and all(isinstance(one, str) and one.strip() for one in value)
-    return isinstance(value, str)
+    return isinstance(value, str) and (kind != _SLUG or _AS_SLUG.fullmatch(value) is not None)
 
 
 def _texts(value: object) -> list[str]:
@@ -204,6 +207,7 @@ class _Known:
 
     Attributes:
         made: Metadata of all releases, in order, by series.
+        periods: How logs in periods are cut, by population.
     """
 
     store_id: str
@@ -212,6 +216,7 @@ class _Known:
     disjoint: Sequence[frozenset[str]]
     declared: Sequence[Declaration]
     made: Sequence[Metadata]
+    periods: Mapping[str, Any]
 
     @classmethod
     def of(cls, store: Store, delta: float) -> _Known:
@@ -220,7 +225,8 @@ class _Known:
             records = state.all_series()
             made = [about for record in records for about in published_metadata(state, record)]
             declared = [declaration_of(record) for record in records]
-            return cls(state.store_id, delta, ledger_rows(ledger, delta), ledger.limits.disjoint, declared, made)
+            rows, limits = ledger_rows(ledger, delta), ledger.limits
+            return cls(state.store_id, delta, rows, limits.disjoint, declared, made, limits.periods)
 
     @property
     def everybody(self) -> Row:
@@ -250,7 +256,7 @@ class _Known:
                     "unprotected_quantities": self._unprotected(),
                 },
                 "privacy_loss": {
-                    "privacy_unit": ", ".join(_unique(_escaped(_unit(told)) for told in self.declared)),
+                    "privacy_unit": ", ".join(_unique(_escaped(self._unit(told)) for told in self.declared)),
                     "privacy_unit_details": self._neighbours(),
                     "privacy_parameters": self._parameters(),
                     "privacy_parameters_details": self._standing(),
@@ -273,6 +279,11 @@ class _Known:
                 },
             },
         }
+
+    def _unit(self, told: Declaration) -> str:
+        rule = self.periods.get(told.population)
+        unit = told.unit_text or "bounded elsewhere"
+        return unit if rule is None or rule.protects != rule.unit_period else f"{unit} in one {rule.what}"
 
     @property
     def variant(self) -> str:
@@ -301,9 +312,8 @@ class _Known:
             limit = row[_LIMIT_OF[row["scope"]]] if row["scope"] in _LIMIT_OF else None
             if limit is not None:
                 what = f"{row['scope']} {row['series'] or row['population']}"
-                told.append(
-                    _escaped(f"The limit of {what} is {limit}, {row['standing']}; it leaves {row['remaining']}.")
-                )
+                stands = f", {row['standing']}" if row["standing"] else ""
+                told.append(_escaped(f"The limit of {what} is {limit}{stands}; it leaves {row['remaining']}."))
         return "\n\n".join(told)
 
     def _domains(self) -> str:
@@ -327,10 +337,18 @@ class _Known:
     def _neighbours(self) -> str:
         told = ["Adjacent logs differ by all rows of one unit."]
         for each in self.declared:
-            how = f"counts once for each key, towards at most {each.max_keys} keys"
+            how = f"it counts once for each key, towards at most {_number(each.max_keys, 'key')}"
             how = each.shares.describe() if each.shares else how
+            whose = f"the unit is {each.unit_text}, in" if each.unit else "its units were bounded elsewhere,"
+            told.append(_escaped(f"Series {each.name}: {whose} population {each.population}; {how}."))
+        for name, rule in self.periods.items():
+            most = (
+                f"; one unit counts in at most {_number(rule.most_periods, rule.what)}" if rule.most_periods else ""
+            )
             told.append(
-                _escaped(f"Series {each.name}: the unit is {_unit(each)} of population {each.population}; {how}.")
+                _escaped(
+                    f"Population {name} is a log in {rule.what}s, and its budget protects one {rule.protects}{most}."
+                )
             )
         told += [
             _escaped(f"Nobody is in two of the populations {', '.join(sorted(one))}, as declared.")
@@ -340,14 +358,18 @@ class _Known:
 
     def _kinds(self) -> dict[str, str]:
         running = any(told.steps is not None for told in self.declared)
+        dynamic = running or bool(self.periods)
+        sources = ["Steps are appended to a log that goes on."] if running else []
+        sources += ["Of a log that goes on, each period is counted once, when it is over."] if self.periods else []
+        if any(told.steps is None and told.period is None for told in self.declared):
+            sources.append(f"Each {'other ' if dynamic else ''}series is counted once, from one log.")
         asked = any(isinstance(about, InteractiveMetadata) for about in self.made)
         releases = self.everybody["releases"]
-        going_on = "Steps are appended to a log that goes on."
         return {
             "release_type": "Many releases" if releases > 1 else "One release",
             "release_type_details": f"{releases} so far; each has a name that stands for the same numbers for ever.",
-            "data_source_type": "Dynamic" if running else "Static",
-            "data_source_type_details": going_on if running else "Each series is counted once, from one log.",
+            "data_source_type": "Dynamic" if dynamic else "Static",
+            "data_source_type_details": " ".join(sources),
             "access_type": "Interactive" if asked else "Non-interactive",
         }
 
@@ -389,8 +411,8 @@ class _Known:
         )
 
 
-def _unit(told: Declaration) -> str:
-    return told.unit_text or "bounded elsewhere"
+def _number(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _unique(texts: Iterator[str]) -> list[str]:

@@ -708,7 +708,10 @@ def read_signed(source: Path) -> tuple[Release, object]:
         metadata = json.loads(stored[_METADATA_KEY])
         written_as, signed = metadata.pop("format", None), metadata.pop(_SIGNATURE, None)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
+        ending = source.suffix.lower()
+        other = f": of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for other programs"
+        told = other if ending in _FILES and ending not in _PARQUET else " written by sparsehist, or it is damaged"
+        raise_alone(InputError(f"{source} is not a release{told}"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed

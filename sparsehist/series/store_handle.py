@@ -379,7 +379,9 @@ class Store:
                 raise DeclarationError("about is for format='registry'")
             return series.store_report(self, delta=delta, curator=curator)
         if about is None or curator:
-            raise DeclarationError("the registry's entry is public, and needs about=: a file, such as about.yaml")
+            raise DeclarationError(
+                "the registry's entry is public, and needs about='about.yaml' or another such file"
+            )
         return series.registry_entry(self, about, delta=delta)
 
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
@@ -517,19 +519,23 @@ def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _in_notebook() -> Iterator[Callable[[str], None]]:
-    """Phases in one output of a cell, written anew as they end."""
+    """Phases in one output of a cell, written anew as they end.
+
+    By their names alone: times and needs of memory tell how many rows there are, and outputs are saved and shared.
+    """
     from IPython.display import display
 
     show: Any = display  # without types, where it is installed at all
     done: list[str] = []
-    begun: list[tuple[str, float]] = []
+    begun: list[str] = []
     output = show({"text/plain": "starting"}, raw=True, display_id=True)
 
     def tell(phase: str | None) -> None:
-        for before, since in begun:
-            done.append(f"✓ {before} {time.perf_counter() - since:.1f} s")
-        begun[:] = [(phase, time.perf_counter())] if phase else []
-        output.update({"text/plain": "\n".join([*done, *(now for now, _ in begun)])}, raw=True)
+        name = (phase or "").partition(":")[0]
+        if begun != [name]:
+            done.extend(f"✓ {before}" for before in begun)
+            begun[:] = [name] if name else []
+        output.update({"text/plain": "\n".join([*done, *begun])}, raw=True)
 
     yield tell
     tell(None)

@@ -181,9 +181,8 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
     except OSError:
         raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
     if size != registered.size:
-        raise StoreDamagedError(
-            f"{path} has {size} bytes instead of {registered.size}; restore the store from a backup"
-        )
+        # By how much is secret: sizes tell how many keys and units there are.
+        raise StoreDamagedError(f"{path} is not as long as it was written; restore the store from a backup")
     return path
 
 

@@ -131,7 +131,7 @@ def test_workloads_are_drawn_with_standard_deviations(store):
 
 
 def test_progress_is_one_output_of_a_cell():
-    """In a real kernel: every phase with its time, nothing on stderr, no warning; False is silent."""
+    """In a real kernel: every phase by its name alone, nothing on stderr, no warning; False is silent."""
     notebooks = pytest.importorskip("nbclient", reason="notebooks run with nbclient and ipykernel")
     pytest.importorskip("ipykernel", reason="notebooks run with nbclient and ipykernel")
     formats = pytest.importorskip("nbformat")
@@ -160,7 +160,7 @@ def test_progress_is_one_output_of_a_cell():
             "counting",
             "writing",
         ]
-        assert all(re.fullmatch(r"✓ [a-z ]+ \d+\.\d s", line) for line in lines)
+        assert all(re.fullmatch(r"✓ [a-z ]+", line) for line in lines)
     assert notebook.cells[2].outputs == []
     (shown_release,) = notebook.cells[3].outputs
     assert shown_release.data["text/html"].startswith('<table role="table">')

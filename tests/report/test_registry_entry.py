@@ -99,15 +99,42 @@ def test_missing_and_wrong_fields_are_listed_in_one_error(series, tmp_path):
         "deployment.administrative.sources: links may not run anything",
     ):
         assert named in str(refusal.value)
-    file.write_text("a: [")
-    with pytest.raises(sh.errors.InputError, match="is no YAML"):
+    file.write_text("url_slug: visits\na: [")
+    with pytest.raises(sh.errors.InputError, match="is no YAML: see line 2"):
         series.store.report(format="registry", about=file)
     file.write_text("!!python/object/apply:os.system ['true']")
     with pytest.raises(sh.errors.InputError, match="is no YAML"):
         series.store.report(format="registry", about=file)
+    for content in ("", "- url_slug"):
+        (tmp_path / "b2.yaml").write_text(content)
+        with pytest.raises(sh.errors.InputError, match=r"b2\.yaml must be a mapping.*url_slug: and deployment:"):
+            series.store.report(format="registry", about=tmp_path / "b2.yaml")
+    with pytest.raises(sh.errors.InputError, match="url_slug must be letters"):
+        series.store.report(format="registry", about={**ABOUT, "url_slug": "../../etc"})
     for wrong in ({"about": ABOUT}, {"format": "registry"}, {"format": "xml"}):
         with pytest.raises(sh.errors.DeclarationError):
             series.store.report(**wrong)
+
+
+def test_logs_in_periods_go_on_and_say_what_is_protected(tmp_path):
+    """The unit is one in a period where the budget counts so; no limit is said to stand as it does not yet."""
+    told = {"unit": "user", "key": "url", "max_keys": 1, "domain": sh.Strings(max_bytes=8)}
+    log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+    weeks = sh.create_periodic(tmp_path / "s", name="byday", protects="user-week", most_periods=4, budget="1", **told)
+    once = sh.create(weeks.store, log, name="once", population="other", **told)
+    once.release("r", level="0.1")
+    weeks.add(log, period="2026-W01")
+    entry = _check(weeks.store.report(format="registry", about=ABOUT))["deployment"]
+    loss, model = entry["privacy_loss"], entry["deployment_model"]
+    assert loss["privacy_unit"] == "user in one week, user" or loss["privacy_unit"] == "user, user in one week"
+    assert "population byday is rho 1" in loss["privacy_parameters_details"]
+    assert "None" not in loss["privacy_parameters_details"]
+    details = loss["privacy_unit_details"].replace("\\", "")
+    assert "log in weeks, and its budget protects one user-week; one unit counts in at most 4 weeks." in details
+    assert "at most 1 key." in details
+    assert model["data_source_type"] == "Dynamic"
+    assert "each period is counted once" in model["data_source_type_details"]
+    assert "Each other series is counted once" in model["data_source_type_details"]
 
 
 def test_nothing_in_it_runs(series):

@@ -70,6 +70,14 @@ def test_json_and_arrow_carry_the_metadata(series, tmp_path):
     assert told == {"format": 1, **release.metadata}
 
 
+@pytest.mark.parametrize("ending", ["json", "arrow", "csv"])
+def test_a_file_for_other_programs_is_not_called_damaged(series, tmp_path, ending):
+    """Reading one back says which files are read."""
+    series.release("public").write(tmp_path / f"w.{ending}")
+    with pytest.raises(sh.errors.InputError, match=rf"\.parquet and \.pq are read, \.{ending} is for other programs"):
+        sh.read(tmp_path / f"w.{ending}")
+
+
 def test_days_and_bytes_have_a_json(tmp_path):
     """Dates as ISO text, bytes as hexadecimal."""
     frame = pl.DataFrame({"day": [date(2026, 1, 31)], "id": [b"\x00\xff"], "noisy_count": [2.5]})

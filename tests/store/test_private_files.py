@@ -14,6 +14,7 @@ import pytest
 from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError
 from sparsehist.store import open_state, write_file
 from sparsehist.store.database import Database
+from sparsehist.store.private_files import check_file
 from tests.store.example import Model, make_store
 
 FULL_DISK = """
@@ -168,3 +169,13 @@ def test_settings_of_the_state_are_in_force(tmp_path):
     assert found == wanted
     assert database._connection.execute("pragma journal_mode").fetchone() == ("delete",)
     database.close()
+
+
+def test_a_file_that_was_cut_is_named_without_its_length(tmp_path):
+    """Sizes tell how many keys and units there are: neither the true one nor what is left of it is said."""
+    written = write_file(tmp_path / "counts", bytes(4321), durable=False)
+    (tmp_path / "counts").write_bytes(bytes(1234))
+    with pytest.raises(StoreDamagedError, match="not as long as it was written; restore") as told:
+        check_file(tmp_path, written)
+    said = str(told.value).removeprefix(str(tmp_path))
+    assert not any(digit.isdigit() for digit in said)

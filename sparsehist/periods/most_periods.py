@@ -17,7 +17,7 @@ from sparsehist.errors import DataError, RefusedError, StoreDamagedError, StoreI
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.running.appending import comparable_units
 from sparsehist.store import RegisteredFile, SeriesRecord, State, write_file
-from sparsehist.store.private_files import check_file
+from sparsehist.store.private_files import verify_file
 
 UNITS = "units"
 
@@ -108,8 +108,10 @@ def _file(record: SeriesRecord) -> RegisteredFile | None:
 def _read(record: SeriesRecord) -> tuple[str, pl.DataFrame]:
     file = _file(record)
     path = record.directory / UNITS
+    if file is not None:
+        verify_file(record.directory, file)
     try:
-        frame = pl.read_ipc(check_file(record.directory, file) if file else path)
+        frame = pl.read_ipc(path)
     except (pl.exceptions.PolarsError, OSError):
         raise_alone(StoreDamagedError(f"{path} was altered; restore the store from a backup"))
     return frame.columns[0], frame.rename({frame.columns[0]: "unit"})

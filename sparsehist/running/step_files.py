@@ -26,6 +26,7 @@ from sparsehist.running.runs import (
     merged_pairs,
     n_replaced,
     numbering_run,
+    sealed,
 )
 from sparsehist.store import RegisteredFile, SeriesRecord, State
 from sparsehist.store.private_files import check_file, disk_errors
@@ -121,7 +122,7 @@ class StepFiles:
     def write(self, state: State, record: SeriesRecord, new: Added) -> tuple[list[RegisteredFile], list[str]]:
         """Write what the next step adds; returns the files, and the names of those that they take the place of."""
         numbers, units = np.unique(new.pairs.keys, return_counts=True)
-        content: dict[str, list[bytes | memoryview]] = {_COUNTS: [np.stack([numbers, units]).astype("<i8").tobytes()]}
+        content: dict[str, list[memoryview | bytes]] = {_COUNTS: [np.stack([numbers, units]).astype("<i8").tobytes()]}
         replaced: list[str] = []
         for part, values, hashes, known in (
             (_KEYS, new.keys, new.key_hashes, self.known_keys),
@@ -131,11 +132,11 @@ class StepFiles:
                 n = n_replaced([run.num_rows for run in known.runs], values.height)
                 replaced += self._last(part, n)
                 run = merged_numbering([*known.runs[len(known.runs) - n :], numbering_run(values, hashes)])
-                content[part] = [_as_ipc(run)]
+                content[part] = sealed([_as_ipc(run)])
         if new.pairs.keys.size:
             n = n_replaced([run.keys.size for run in self.pair_runs], new.pairs.keys.size)
             replaced += self._last(_PAIRS, n)
-            content[_PAIRS] = [*merged_pairs([*self.pair_runs[len(self.pair_runs) - n :], new.pairs]).parts()]
+            content[_PAIRS] = sealed(merged_pairs([*self.pair_runs[len(self.pair_runs) - n :], new.pairs]).parts())
         written = [
             state.write_attachment(record, f"-{self.n_steps}.{part}", *parts) for part, parts in content.items()
         ]

@@ -20,6 +20,7 @@ from sparsehist.errors import (
     NotFoundError,
     RefusedError,
     SeriesDiffersError,
+    StoreDamagedError,
     StoreError,
     StoreInUseError,
 )
@@ -270,6 +271,20 @@ def test_who_counted_can_be_erased(tmp_path: Path) -> None:
     log.finish()
     assert not any(b"secret_user" in file.read_bytes() for file in (tmp_path / "s").rglob("*") if file.is_file())
     log.series(WEEKS[0]).release("later", level=1)
+
+
+def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path: Path) -> None:
+    """Who counted in the weeks before is compared with its digest before another one is added."""
+    log = in_weeks(store=tmp_path / "s", most_periods=1)
+    log.add(of_users(USERS), period=WEEKS[0])
+    (file,) = (tmp_path / "s").rglob("units")
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"u39", b"u38"))
+    with pytest.raises(StoreDamagedError, match="restore"):
+        log.add(of_users(USERS), period=WEEKS[1])
+    file.write_bytes(content)
+    log.add(of_users(USERS), period=WEEKS[1])
+    assert true_count(log, WEEKS[1]) == 0
 
 
 @pytest.mark.parametrize("most_periods", [None, 2])

@@ -19,6 +19,7 @@ from sparsehist.errors import (
     NameTakenError,
     NotFoundError,
     RefusedError,
+    StoreDamagedError,
     StoreInUseError,
 )
 from sparsehist.running.totals import Totals
@@ -224,6 +225,28 @@ def test_finish_erases_the_pairs_and_refuses_further_steps(tmp_path) -> None:
 
 def _holds(directory, text: bytes) -> bool:
     return any(text in path.read_bytes() for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path) -> None:
+    """Whichever it is of the files that say who counted: nothing is appended, and no merge hides it."""
+    series = sh.create_running(
+        tmp_path / "s", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    )
+    for step in (1, 2):
+        series.append(frame([(f"u{i}", i % 3) for i in range(step * 7)]), step=step)
+    files = [file for part in ("keys", "units", "pairs") for file in (tmp_path / "s").rglob(f"*.{part}")]
+    assert len(files) >= 4
+    for file in files:
+        content = file.read_bytes()
+        for place in range(0, len(content) - 16, max(len(content) // 9, 1)):
+            altered = bytearray(content)
+            altered[place] ^= 1 << place % 8
+            file.write_bytes(altered)
+            with pytest.raises(StoreDamagedError, match="restore"):
+                series.append(frame([("u1", 7), ("x", 7)]), step=3)
+        file.write_bytes(content)
+    series.append(frame([("u1", 7), ("x", 7)]), step=3)
+    assert series.appended() == 3
 
 
 def test_a_running_series_is_found_again(tmp_path) -> None:

@@ -20,6 +20,7 @@ PIPED_WIDTH = 100
 CTRL_C = threading.Event()
 """Set by Ctrl-C: an engine that it stops may report it as a failure of its own."""
 _WORDS = (
+    "about",
     "cap",
     "delta",
     "domain",

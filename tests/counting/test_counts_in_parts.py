@@ -36,6 +36,17 @@ def _made(directory, log=None, **declared):
     )
 
 
+def is_whole(series, log):
+    """Every file has its digest, and keys and counts are those of Polars with the same bounding salt."""
+    with series.store._hold() as state:
+        record = state.series(series.name)
+        state.verify()
+        found, salt = state.series_files(record).all_counted(), salt_for(BOUNDING, record.salt)
+    own = {name: DECLARED[name] for name in ("unit", "max_keys")}
+    by_polars = count(log, **own, domain=Domain.parse(DECLARED["domain"]), salt=salt, portable=True).frame
+    return found.sort("key_0").equals(by_polars.sort("key_0").select(found.columns))
+
+
 _SLOW = [
     pytest.param(case, marks=pytest.mark.slow)
     for case in ("products", "hashes", "dates by moments", "listed integers")
@@ -271,11 +282,5 @@ def test_an_executor_that_is_killed_loses_no_row(tmp_path):
         cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=400,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
-    with sh.open(tmp_path / "store") as store, store._hold() as state:
-        record = state.series("queries")
-        state.verify()
-        found = state.series_files(record).all_counted()
-        salt = salt_for(BOUNDING, record.salt)
-    own = {name: DECLARED[name] for name in ("unit", "max_keys")}
-    by_polars = count(log, **own, domain=Domain.parse(DECLARED["domain"]), salt=salt, portable=True).frame
-    assert found.sort("key_0").equals(by_polars.sort("key_0").select(found.columns))
+    with sh.open(tmp_path / "store") as store:
+        assert is_whole(store.series("queries"), log)

@@ -10,13 +10,11 @@ from pyarrow import fs
 
 import sparsehist as sh
 from sparsehist.cli.commands import check_store
-from sparsehist.domain import Domain
 from sparsehist.errors import DataError, StoreError
 from sparsehist.store.parts import counts_in_parts
-from sparsehist.store.support import BOUNDING, salt_for
 from tests.counting import spark
-from tests.counting.logs import a_log, count
-from tests.counting.test_counts_in_parts import ALL, DECLARED
+from tests.counting.logs import a_log
+from tests.counting.test_counts_in_parts import ALL, DECLARED, is_whole
 from tests.test_layout import CHECKOUT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -67,21 +65,10 @@ def _objects(place):
     return [found.path for found in system.get_file_info(below) if found.is_file]
 
 
-def _is_whole(series):
-    """Every file has its digest, and keys and counts are those of Polars with the same bounding salt."""
-    with series.store._hold() as state:
-        record = state.series(series.name)
-        state.verify()
-        found, salt = state.series_files(record).all_counted(), salt_for(BOUNDING, record.salt)
-    own = {name: DECLARED[name] for name in ("unit", "max_keys")}
-    expected = count(LOG, **own, domain=Domain.parse(DECLARED["domain"]), salt=salt, portable=True).frame
-    return found.sort("key_0").equals(expected.sort("key_0").select(found.columns))
-
-
 def test_counts_lie_in_an_object_store(tmp_path, dies):
     """Spark writes them, rounds read them, dropping the series erases them."""
     series = _made(tmp_path, "whole")
-    assert _is_whole(series)
+    assert is_whole(series, LOG) and not is_whole(series, LOG[: LOG.height // 2])
     assert series.release("all", **ALL).frame.height > 0
     series.store.drop("queries")
     assert not _objects("whole")
@@ -114,12 +101,12 @@ def test_a_store_that_dies_leaves_no_series(tmp_path, dies, monkeypatch, request
         assert store.ledger().is_empty()
     assert len(check_store(tmp_path / "store", wait=0).data["removed"]) == 1
     assert not _objects("dead")
-    assert _is_whole(_made(tmp_path, "dead"))
+    assert is_whole(_made(tmp_path, "dead"), LOG)
 
 
 def test_tasks_that_a_store_does_not_answer_are_run_again(tmp_path, dies):
     """A store that drops some connections while tasks write, and then no more: no row is lost or there twice."""
     dies.write_text(f"5 {A_TASK_WRITES}")
-    assert _is_whole(_made(tmp_path, "late"))
+    assert is_whole(_made(tmp_path, "late"), LOG)
     dies.with_name("died").unlink()
     dies.unlink()

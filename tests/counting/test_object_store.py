@@ -81,7 +81,7 @@ A_TASK_WRITES = "/counts/_temporary/0/_temporary/"
     "request_of",
     [
         pytest.param(A_TASK_WRITES, id="a task writes"),
-        pytest.param("/rewriteTo/b/lake/o/dead/", id="a task is committed"),
+        pytest.param("/rewriteTo/b/lake/o/", id="a task is committed"),
         pytest.param("/support/_temporary/0/_temporary/", id="the second copy is written"),
     ],
 )
@@ -90,18 +90,19 @@ def test_a_store_that_dies_leaves_no_series(tmp_path, dies, monkeypatch, request
 
     What was written is named, and erased by a check once the store answers again.
     """
+    place = tmp_path.name
     monkeypatch.setattr(counts_in_parts, "_PATIENCE", 3)
     dies.write_text(f"1000000 {request_of}")
     with pytest.raises((StoreError, DataError)) as caught:
-        _made(tmp_path, "dead")
-    assert "gs://lake/dead/" in caught.value.__notes__[0]
+        _made(tmp_path, place)
+    assert f"gs://lake/{place}/" in caught.value.__notes__[0]
     dies.with_name("died").unlink()
     dies.unlink()
     with sh.open(tmp_path / "store", create=True) as store:
         assert store.ledger().is_empty()
     assert len(check_store(tmp_path / "store", wait=0).data["removed"]) == 1
-    assert not _objects("dead")
-    assert is_whole(_made(tmp_path, "dead"), LOG)
+    assert not _objects(place)
+    assert is_whole(_made(tmp_path, place), LOG)
 
 
 def test_tasks_that_a_store_does_not_answer_are_run_again(tmp_path, dies):

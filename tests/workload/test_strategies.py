@@ -253,7 +253,7 @@ def test_a_wrong_factorization_is_noticed():
         ("spectral(4)", "parameters are named"),
         ("spectral(colour=4)", "colour"),
         ("hierarchical(branching=1)", "at least 2"),
-        ("hierarchical(branching=[2])", "no parameter"),
+        ("hierarchical(branching=[2])", "is not a value"),
         ("banded(bands=0)", "at least 1"),
         ("residual", "marginals"),
         (7, "written as text"),

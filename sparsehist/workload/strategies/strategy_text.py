@@ -79,11 +79,11 @@ def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
 
 def _strategy(value: object, workload: Workload) -> Strategy:
     form = _NOTATION.form(value)
-    if form.name == "kronecker":
+    if form.name.lower() == "kronecker":
         if not isinstance(workload, Kronecker) or len(form.values) != len(workload.listed):
             raise DeclarationError(f"kronecker(…) has one strategy a factor of a product, not {workload.describe()}")
         return KroneckerStrategy(workload, list(map(_strategy, form.values, workload.listed)))
-    if form.name == "union":
+    if form.name.lower() == "union":
         if not isinstance(workload, Union) or len(form.values) != len(workload.parts):
             raise DeclarationError(f"union(…) has one strategy a part of a union, not {workload.describe()}")
         return UnionStrategy(workload, list(map(_strategy, form.values, workload.parts)))

@@ -80,6 +80,27 @@ def workload_speed(result: Result) -> str:
     return words + table(["", "CPU ms", "wall ms", "ratio, CPU", "ratio, wall"], rows)
 
 
+def sensitivity(result: Result) -> str:
+    """Stated sensitivities over what a search found."""
+    words = (
+        "Stated over the greatest that a search for the worst unit found; in parentheses milliseconds of CPU of the "
+        f"statement, median of {result['runs']}. A path states it once, with its first release. Target: "
+        f"{result['target']} and {result['target_ms']:.0f} ms.\n"
+    )
+    keys = sorted({row["max_keys"] for row in result["rows"]})
+    text = [words]
+    for norm in ("L1", "L2"):
+        found: dict[str, dict[int, str]] = {}
+        for row in result["rows"]:
+            if row["norm"] == norm:
+                shown = f"{row['ratio']:.3f} ({row['milliseconds']:.0f})"
+                found.setdefault(f"{row['strategy']}, {row['workload']}", {})[row["max_keys"]] = shown
+        rows = [[name, *(one.get(number, "") for number in keys)] for name, one in found.items()]
+        text.append(f"**{norm}**\n")
+        text.append(table([f"{norm}, cells a unit", *(str(number) for number in keys)], rows))
+    return "\n".join(text)
+
+
 def _kind(strategy: str) -> str:
     """The name without what depends on the number of cells; parameters that fit the unit are one kind."""
     plain = re.sub(r"(, )?length=[0-9]+", "", strategy).replace("()", "")

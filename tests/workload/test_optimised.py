@@ -11,7 +11,7 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Identity, MatrixWorkload, Prefix, Ranges, Total
-from sparsehist.workload.gram.written_out import gram_of, largest_l1, largest_sum
+from sparsehist.workload.gram.written_out import _by_eigenvectors, gram_of, largest_l1, largest_sum
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.optimised import Optimised, one_cell_optimum
 
@@ -91,6 +91,21 @@ def test_bounds_of_dense_matrices_hold():
             largest = max(brute_force(gram, size) for size in range(1, n_cells + 1))
             assert sums.lower * (1 - 1e-12) <= largest <= sums.upper * (1 + 1e-12)
         assert largest_l1(R, 2) >= max(np.abs(R[:, [i, j]].sum(axis=1)).sum() for i in range(9) for j in range(i))
+
+
+def test_eigenvectors_bound_what_cells_add_up_to():
+    """From above for every number of cells, below l times the largest eigenvalue, far where one is large."""
+    rng, gained = entropy.seeded(4), []
+    for _ in range(60):
+        R = rng.standard_normal((8, 8)) + rng.choice([0.0, 1.0, 3.0])
+        gram = R.T @ R
+        largest = 0.0
+        for n_cells in range(1, 9):
+            largest = max(largest, brute_force(gram, n_cells))
+            bound, plain = _by_eigenvectors(gram, n_cells), n_cells * np.linalg.eigvalsh(gram)[-1]
+            assert largest * (1 - 1e-12) <= bound <= plain * (1 + 1e-12)
+            gained.append(plain / bound)
+    assert max(gained) > 1.5
 
 
 def test_cells_that_cancel_end_the_search():

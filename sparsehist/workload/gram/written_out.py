@@ -69,9 +69,11 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
     """Bound max 1ᵀ_S G 1_S over sets S of at most `n_cells` cells.
 
     A set that holds i gets from row i at most G_ii and the l - 1 largest positive entries beside it; the l largest
-    of these numbers bound the whole. So does l times the largest eigenvalue, and the square of the sum of the l
-    largest column norms. From below: runs of cells, and the cells that matter most to one of them, each improved by
-    taking the l largest entries of G·1_S for S, which never makes the sum smaller as G has no negative eigenvalue.
+    of these numbers bound the whole. So does Σ λ_i·t_i over the eigenvectors u_i, where t_i = (u_iᵀ·1_S)² is at most
+    the square of what l entries of one sign come to, and Σ t_i <= l: the largest eigenvalues are given as much as
+    they take. And so does the square of the sum of the l largest column norms. From below: runs of cells, and the
+    cells that matter most to one of them, each improved by taking the l largest entries of G·1_S for S, which never
+    makes the sum smaller as G has no negative eigenvalue.
 
     Args:
         gram: RᵀR; shape (cells, cells).
@@ -105,12 +107,21 @@ def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
 def _upper_sum(gram: FloatArray, cells: int) -> float:
     """The upper bound of `largest_sum`."""
     diagonal, rows = np.diag(gram), _rows(gram, cells)
-    closer = min(float(_sum_of_largest(rows, cells)), cells * float(np.linalg.eigvalsh(gram)[-1]))
+    closer = min(float(_sum_of_largest(rows, cells)), _by_eigenvectors(gram, cells))
     sizes = range(1 if (gram < 0.0).any() else cells, cells + 1)  # where columns cancel, fewer may come to more
     if sum(math.comb(len(gram), size) for size in sizes) <= _FEW_SETS:
         closer = min(closer, max(largest_of_all_sets(gram, size) for size in sizes))
     upper = min(closer * (1.0 + _ROUNDING), float(_sum_of_largest(np.sqrt(diagonal), cells)) ** 2)
     return min(upper, bound_of_gram(gram, cells))
+
+
+def _by_eigenvectors(gram: FloatArray, cells: int) -> float:
+    """The greatest Σ λ_i·t_i that the entries of eigenvectors leave possible."""
+    values, vectors = np.linalg.eigh(gram)
+    reached = [_sum_of_largest(np.maximum(sign * vectors.T, 0.0), cells) for sign in (1.0, -1.0)]
+    most = (np.maximum(*reached) * (1.0 + _ROUNDING)) ** 2
+    left = cells - np.append(np.cumsum(most[::-1])[:-1][::-1], 0.0)
+    return float(np.maximum(values, 0.0) @ np.clip(left, 0.0, most))
 
 
 def _rows(gram: FloatArray, cells: int) -> FloatArray:

@@ -1,0 +1,132 @@
+"""How far is the stated sensitivity of a workload's strategy above what some unit does?
+
+    python benchmarks/sensitivity.py --out sensitivity.json
+
+Stated over found, in L1 and in L2. Found: boxes of cells, runs and random sets, each improved by the cells that suit
+its signs (in L2, its sums) and then cell by cell: the greatest norm of any set of exactly so many cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from pathlib import Path
+
+import numpy as np
+from _measure import arguments, context, report, table, timed
+
+from sparsehist.entropy import seeded
+from sparsehist.workload import Marginals, MatrixWorkload, Prefix, Ranges, Workload, strategy_named
+
+TARGET, TARGET_MS = 1.05, 50.0
+SHAPES = (((20, 15), 2), ((3, 4, 30), 2), ((4, 5, 6), 2), ((10, 10, 10), 2), ((5, 5, 5, 5), 2))
+SHAPES += (((3, 3, 3, 3, 3), 2), ((2,) * 7, 3))
+KEPT = 12
+
+
+def cases(cells: int) -> list[tuple[str, Workload, str]]:
+    """Strategies with their workloads, and what the workload is called."""
+    rng = seeded(2)
+    found: list[tuple[str, Workload, str]] = []
+    for sizes, order in SHAPES:
+        workload = Marginals(sizes, order)
+        if workload.n_cells <= 1.5 * cells:
+            found.append(("residual", workload, str(workload)))
+    for length in (128, 700):
+        found += [("spectral", one, str(one)) for one in (Ranges(min(length, cells)), Prefix(min(length, cells)))]
+    found.append(("haar", Ranges(128), "ranges(128)"))
+    matrices = {
+        "100 of 64 cells, half of them": (rng.random((100, 64)) < 0.5).astype(np.float64),
+        "200 of 64 cells, 5 % of them": (rng.random((200, 64)) < 0.05).astype(np.float64),
+        "64 of 64 cells, signs": rng.choice([-1.0, 1.0], (64, 64)),
+    }
+    return found + [("optimised", MatrixWorkload(matrix), name) for name, matrix in matrices.items()]
+
+
+def starts(sizes: tuple[int, ...], keys: int, number: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Boxes filled in order, and as many runs and random sets."""
+    cells = int(np.prod(sizes))
+    found = []
+    for box in itertools.product(*(range(1, size + 1) for size in sizes)) if len(sizes) > 1 else ():
+        volume = int(np.prod(box))
+        if volume >= keys and all(side == 1 or volume // side * (side - 1) < keys for side in box):
+            inside = np.unravel_index(np.arange(volume), box)
+            found.append(np.ravel_multi_index(inside, sizes)[:keys])
+    found = [found[place] for place in rng.permutation(len(found))[:number]]
+    for _ in range(number):
+        stride = 1 + int(rng.integers(max(1, cells // keys)))
+        run = np.unique((rng.integers(cells) + stride * np.arange(keys)) % cells)
+        found += [run] * (run.size == keys) + [rng.choice(cells, keys, replace=False)]
+    return found
+
+
+def reached(rows: np.ndarray, sets: list[np.ndarray], *, l1: bool) -> float:
+    """The greatest norm that one of these sets is improved to."""
+
+    def size(sums: np.ndarray) -> np.ndarray:
+        norms: np.ndarray = np.abs(sums).sum(axis=0) if l1 else np.sqrt(np.square(sums).sum(axis=0))
+        return norms
+
+    ends: dict[tuple[int, ...], float] = {}
+    for start in sets:
+        chosen, best = start, -1.0
+        while (norm := float(size(rows[:, chosen].sum(axis=1)))) > best * (1 + 1e-12):
+            best, kept = norm, tuple(sorted(chosen.tolist()))
+            sums = rows[:, chosen].sum(axis=1)
+            chosen = np.argsort(-(rows.T @ (np.sign(sums) if l1 else sums)), kind="stable")[: len(start)]
+        ends[kept] = best
+    greatest = max(ends.values())
+    for cells in sorted(ends, key=ends.__getitem__)[-KEPT:]:
+        chosen, best = np.array(cells), 0.0
+        while (norm := float(size(rows[:, chosen].sum(axis=1)))) > best * (1 + 1e-12):
+            best = norm
+            for place in range(chosen.size):
+                rest = np.delete(chosen, place)
+                norms = size(rows[:, rest].sum(axis=1, keepdims=True) + rows)
+                norms[rest] = 0.0
+                chosen[place] = int(np.argmax(norms))
+        greatest = max(greatest, best)
+    return greatest
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = arguments(__doc__, runs=5)
+    parser.add_argument("--max-keys", type=int, nargs="+", default=[2, 5, 20, 60])
+    parser.add_argument("--starts", type=int, default=60, help="sets of each kind that the search begins with")
+    parser.add_argument("--cells", type=int, default=1000, help="most cells of a workload")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    started = context()
+    rows: list[dict[str, object]] = []
+    shown = [["", "", "cells a unit", "stated", "found", "ratio", "ms"]]
+    for (name, workload, title), keys in itertools.product(cases(options.cells), options.max_keys):
+        strategy = strategy_named(name, workload)
+        written = strategy.apply(np.eye(workload.n_cells))
+        for norm in ("L1", "L2"):
+            held: list[float] = []
+            stated = {
+                "L1": lambda made=strategy, keys=keys, held=held: held.append(made.l1_sensitivity(keys)),
+                "L2": lambda made=strategy, keys=keys, held=held: held.append(made.sensitivity(keys).l2),
+            }[norm]
+            milliseconds = statistics.median(1e3 * timed(stated).cpu_s for _ in range(options.runs))
+            sets = starts(workload.columns, min(keys, workload.n_cells), options.starts, seeded(5))
+            found = reached(written, sets, l1=norm == "L1")
+            row = {
+                "norm": norm,
+                "strategy": name,
+                "workload": title,
+                "max_keys": keys,
+                "stated": held[0],
+                "found": found,
+            }
+            rows.append(row | {"ratio": held[0] / found, "milliseconds": milliseconds})
+            figures = [f"{held[0]:.3f}", f"{found:.3f}", f"{held[0] / found:.3f}", f"{milliseconds:.0f}"]
+            shown.append([norm, f"{name}, {title}", str(keys), *figures])
+    print(table(shown))
+    result = {"runs": options.runs, "target": TARGET, "target_ms": TARGET_MS, "rows": rows}
+    report("stated and reached sensitivities", started, result, {}, options.out)
+
+
+if __name__ == "__main__":
+    main()

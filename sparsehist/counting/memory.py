@@ -19,8 +19,8 @@ BYTES_PER_ROW, PARQUET_EXPANSION = 24, 2
 """Measured with the second at 0: 20 to 25, for 10 and 50 million rows. Many distinct or long keys take more."""
 CSV_EXPANSION = 3
 GZIP = 8
-PROCESS, SPILL_SHARE = 150_000_000, 2
-"""Measured: a process that counts, but for the log; and, of the rest, the half that stays where rows are on disk."""
+PROCESS = 150_000_000
+"""Measured: a process that counts, but for the log."""
 LITTLE = 300_000_000
 """Not worth a word: less than half a minute."""
 ADDRESSES_PER_BYTE = 3
@@ -68,7 +68,7 @@ def needs_text(needed: int, spill: Path, *, spills: bool, limit: str | None) -> 
     if needed < LITTLE:
         return None
     there, free = available_memory(), disk_usage(spill).free
-    memory = PROCESS + (min(needed // SPILL_SHARE, allowed_memory(limit)) if spills else needed)
+    memory = PROCESS + (min(needed, allowed_memory(limit)) if spills else needed)
     disk = 2 * needed if spills else needed
     scarce = [what for what, least, most in (("memory", memory, there), ("disk", disk, free)) if least > most]
     told = f"about {_size(memory)} of memory ({_size(there)} there), up to {_size(disk)} of disk ({_size(free)} free)"

@@ -93,7 +93,7 @@ def test_what_a_log_needs_grows_with_it(tmp_path):
 
 
 def test_what_a_long_count_takes_is_said_before_it(tmp_path, monkeypatch):
-    """Nothing for a short one; half of it where rows wait on disk, and a limit; what may not do is named."""
+    """Nothing for a short one; with rows on disk no more memory than a limit; what may not do is named."""
     gigabyte = 10**9
     assert needs_text(LITTLE - 1, tmp_path, spills=False, limit=None) is None
     monkeypatch.setattr(memory, "available_memory", lambda: 8 * gigabyte)
@@ -101,7 +101,7 @@ def test_what_a_long_count_takes_is_said_before_it(tmp_path, monkeypatch):
     told = partial(needs_text, spill=tmp_path)
     expected = "about 2.1 GB of memory (8.0 GB there), up to 2.0 GB of disk (10.0 GB free)"
     assert told(2 * gigabyte, spills=False, limit=None) == expected
-    spilling = "about 1.1 GB of memory (8.0 GB there), up to 4.0 GB of disk (10.0 GB free)"
+    spilling = "about 2.1 GB of memory (8.0 GB there), up to 4.0 GB of disk (10.0 GB free)"
     assert told(2 * gigabyte, spills=True, limit=None) == spilling
     assert told(2 * gigabyte, spills=True, limit="500 MB").startswith("about 650 MB of memory")
     assert told(8 * gigabyte, spills=True, limit="1GiB").startswith("about 1.2 GB")

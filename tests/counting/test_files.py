@@ -148,7 +148,7 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
     assert made.declaration.key_types == (("key", "date"),)
     with pytest.raises(sh.errors.SeriesDiffersError, match="key_types"):
         sh.create(tmp_path / "s", frame.cast({"key": pl.Date}), domain=days, **declared)
-    with pytest.raises(DeclarationError, match="in a query"):
+    with pytest.raises(DeclarationError, match="in its SELECT"):
         sh.create(
             tmp_path / "s", sh.Query("select 1 as user, now() as key"), domain=days, key_types={"key": "date"},
             unverified=True, **(declared | {"name": "t"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.linalg import solve_triangular
-from scipy.stats import chi2, kstest
+from scipy.stats import chi2, kstest, norm
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
@@ -27,7 +28,7 @@ from sparsehist.privacy import level_text
 from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import Totals
 from tests.running.logs import frame, started
-from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
 # Cells of each kind: 8,000 catch a relative error of 9 % in the commoner patterns of publication.
 CELLS = 8_000
@@ -289,17 +290,20 @@ def test_thresholds_that_would_publish_too_much_are_refused() -> None:
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
-    """A key published at step 1, where it was empty, and its count at step 2 differ by units and shared noise."""
-    series = started([[("a", 0)]], domain=sh.Integers(400), max_keys=1)
+    """A key published at step 1, where it was empty: its noise at step 2 has its law given the noise at step 1."""
+    series = started([[("a", 0)]], domain=sh.Integers(20_000), max_keys=1)
     first = series.release("first", step=1, level="0.5", threshold=1.0)
     false_keys = [key for key in first.frame["key"] if key != 0]
-    assert len(false_keys) > 20
-    series.append(frame([(f"{key}-{i}", key) for key in false_keys for i in range(100)]), step=2)
+    series.append(frame([(f"{key}-{i}", key) for key in false_keys for i in range(20)]), step=2)
     both = first.frame.join(series.release("second", step=2, level="0.5", threshold=1.0).frame, on="key", suffix="_2")
     late = both.filter(pl.col("key").is_in(false_keys))
-    assert late.height == len(false_keys)
-    noise = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 100).to_numpy()
-    assert np.corrcoef(noise.T)[0, 1] > 0.2
+    assert late.height == len(false_keys) > 3000
+    noise, later = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 20).to_numpy().T
+    covariance = Totals("running", 5).noise(1)._covariance[:2, :2]  # at level 0.5 that of the noise itself
+    slope = covariance[0, 1] / covariance[0, 0]
+    residual = math.sqrt(covariance[1, 1] - slope * covariance[0, 1])
+    assert_consistent(ks_test((later - slope * noise) / residual, norm.cdf))
+    assert_detected(ks_test((later - 0.5 * slope * noise) / residual, norm.cdf))
     assert series.release("again", step=1, level="0.5", threshold=1.0).frame.equals(first.frame)
 
 

@@ -101,7 +101,8 @@ class StateInMemory:
 
 class _Record:
     series_id, population, name, path_id = "00", "default", "cells", 0
-    accepted = None
+    accepted = False
+    files = ()
     paths = (PathRecord(0, "cells", None, None, "gaussian", False),)
 
 

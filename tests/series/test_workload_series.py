@@ -150,6 +150,11 @@ def test_a_column_of_text_is_summed_over():
     np.testing.assert_allclose(released["noisy_answer"], [7, 5, 12], atol=0.5)
     with pytest.raises(DeclarationError, match="too many"):
         series.release_workload("by_query", sh.Marginals([["query"]]), level=FINE)
+    pure = sh.create(
+        ":memory:", sh.Counts(frame, count="users"), name="pure", key=["country", "query"], max_keys=2, seed=1,
+        domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)), noise="laplace",
+    ).release_workload("by_country", sh.Marginals([["country"], []]), level=100, strategy="residual")  # fmt: skip
+    np.testing.assert_allclose(pure.frame["noisy_answer"], [7, 5, 12], atol=0.5)
 
 
 def test_a_matrix_is_a_workload(tmp_path):

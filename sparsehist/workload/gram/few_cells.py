@@ -86,7 +86,7 @@ def partitions(cells: int, most: int) -> IntArray:
     """
     made = np.zeros((1, 1), np.int64)
     for _ in range(1, cells):
-        options = np.minimum(made.max(axis=1) + 2, most)
+        options = np.minimum(made.max(axis=1) + 2, min(most, cells))
         before = np.repeat(np.arange(len(made)), options)
         block = np.arange(before.size) - np.repeat(np.cumsum(options) - options, options)
         made = np.concatenate([made[before], block[:, np.newaxis]], axis=1)

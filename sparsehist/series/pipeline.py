@@ -154,9 +154,8 @@ def release(
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
     # Once nothing can refuse, as it may take longer than the checks.
     guarantee, is_bound = path.statement(request, metadata)
-    on_trust = replace(
-        declaration, source=metadata.source or ""
-    ).rests_on  # of the steps released, where there are some
+    # The source is that of the steps released, where there are some.
+    on_trust = replace(declaration, source=metadata.source or "").rests_on
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
     metadata = replace(

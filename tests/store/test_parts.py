@@ -13,10 +13,12 @@ import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.histogram import draw_round
+from sparsehist.noise import Gaussian
 from sparsehist.series import cell_round, pipeline
 from sparsehist.store import SeriesFiles, State
 from sparsehist.store.parts.counts_in_parts import CountsInParts, hash_texts, register_parts
 from tests import stats
+from tests.histogram.dense_reference import dense_releases
 from tests.store.large_parts import measured
 from tests.test_layout import CHECKOUT
 
@@ -52,10 +54,10 @@ def write_copies(place, keys, counts, *, shards, salt, look_up, row_group=7):
     return _groups(np.sort(counts)), digests
 
 
-def write(directory, keys, counts, *, shards, salt):
+def write(directory, keys, counts, *, shards, salt, row_group=7):
     """The files of a series that a cluster wrote."""
     place = directory / "place"
-    groups, digests = write_copies(place, keys, counts, shards=shards, salt=salt, look_up=SALT)
+    groups, digests = write_copies(place, keys, counts, shards=shards, salt=salt, look_up=SALT, row_group=row_group)
     register_parts(directory, place.as_uri(), groups, digests, keys.dtypes, durable=False)
     return SeriesFiles(groups, CountsInParts(directory / "parts", SALT))
 
@@ -228,3 +230,50 @@ def test_a_round_that_cannot_look_up_is_drawn_again_as_it_was(tmp_path, monkeypa
     first, again, last, other = (round_.new.values for round_ in drawn)
     assert first.size and first.tolist() == again.tolist() == last.tolist() != other.tolist()
     assert not list((tmp_path / "s").rglob("unfinished"))
+
+
+# Levels in scrambled order, one of them twice; thresholds at which keys without a count are published too.
+ROUNDS = [("1/5", 4.0), ("1", 2.0), ("1/20", 7.0), ("1/2", 2.5), ("1/5", 3.0)]
+COUNTS = np.repeat([0, 1, 4], [40_000, 12_000, 12_000])
+
+
+def outcomes(published, noisy):
+    """By cell: its true count, in which rounds it was published, and its noisy counts, 0 where it was not."""
+    return np.column_stack([COUNTS, published.T, np.where(published, noisy, 0.0).T])
+
+
+def test_rounds_have_the_joint_law_of_dense_ones(tmp_path, monkeypatch):
+    """Keys with and without a count, drawn before and not, as in a mechanism that draws every cell.
+
+    Noise of a scale 10 % off, and one round with noise of its own, are noticed.
+    """
+    rng = seeded(3)
+    cells = np.flatnonzero(COUNTS)
+    files = write(tmp_path, pl.DataFrame({"key_0": cells}), COUNTS[cells], shards=3, salt=SALT[::-1], row_group=1000)
+    monkeypatch.setattr(State, "series_files", lambda self, record: files)
+    told = pl.DataFrame({"key": [0], "count": [1]})
+    series = sh.create(
+        ":memory:", sh.Counts(told), name="v", key="key", max_keys=1, domain=sh.Integers(COUNTS.size), seed=1
+    )
+    published, noisy = np.zeros((len(ROUNDS), COUNTS.size), bool), np.zeros((len(ROUNDS), COUNTS.size))
+    for i, (level, threshold) in enumerate(ROUNDS):
+        rows = series.release(f"r{i}", level=level, threshold=threshold).frame
+        published[i, rows["key"]], noisy[i, rows["key"]] = True, rows["noisy_count"]
+    dense = [dense_releases(Gaussian(), COUNTS, ROUNDS, rng=rng) for _ in range(2)]
+    scaled = dense_releases(Gaussian(sensitivity=1.1), COUNTS, ROUNDS, rng=rng)
+    redrawn = [np.where((np.arange(len(ROUNDS)) == 1)[:, np.newaxis], dense[1][at], dense[0][at]) for at in (0, 1)]
+    found = outcomes(published, noisy)
+    for law, is_right in ((dense[0], True), (scaled, False), (redrawn, False)):
+        other = outcomes(law[1], COUNTS + law[0])
+        p_values = [stats.two_sample_outcomes(found[:, :6].astype(int), other[:, :6].astype(int))]
+        p_values += [
+            stats.two_sample_vectors(
+                *(part[(part[:, 0] == count) & part[:, 1:6].any(axis=1), 1:] for part in (found, other))
+            )
+            for count in (0, 1, 4)
+        ]
+        if is_right:
+            for p_value in p_values:
+                stats.assert_consistent(p_value, "rounds of counts in parts")
+        else:
+            stats.assert_detected(min(p_values), "noise that is not that of one path")

@@ -157,6 +157,18 @@ def before_after(result: Result) -> str:
     return "\n".join(said)
 
 
+def domains(result: Result) -> str:
+    """How many keys are published, whatever could have occurred."""
+    rows = [
+        [row["domain"], f"{row['threshold']:.1f}", f"{row['published']:,.0f} ± {row['standard_error']:.1f}"]
+        for row in result["rows"]
+    ]
+    return (
+        f"{result['log']} at ρ = {result['level']} with {result['max_keys']} keys a unit; means of {result['runs']} "
+        "runs with their standard errors.\n\n" + table(["domain", "threshold", "keys published"], rows)
+    )
+
+
 def bounding(result: Result) -> str:
     """What bounding costs, both ways, and how near to the best the private choice of the bound comes."""
     rows = [

@@ -16,7 +16,7 @@ from typing import Any
 
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
-from _sections_compared import before_after, bounding, dense_sparse, lossless, peers, planned
+from _sections_compared import before_after, bounding, dense_sparse, domains, lossless, peers, planned
 from _sections_grown import floor, noise, people, pipeline, profiles, running, scale
 from _sections_workload import sensitivity, workload_error, workload_speed
 
@@ -270,6 +270,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "sql_front": ("SQL over Python", sql_front),
     "start": ("Time to start", start),
     "real_logs": ("Real logs", real_logs),
+    "domains": ("Which domain serves", domains),
     "bounding": ("Keep or share, and the choice of the bound", bounding),
     "planned": ("Plans beside what happened", planned),
 }

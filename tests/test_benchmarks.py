@@ -18,6 +18,7 @@ SCRIPTS = {
     "round_arithmetic": ["--runs", "2", "--cells", "2000", "--level", "0.01"],
     "domain_size": ["--runs", "2", "--cells", "400", "800", "--published", "100", "--false-keys", "50"],
     "bounding": ["--runs", "2"],
+    "domains": ["--runs", "2"],
     "before_after": ["--runs", "1", "--rows", "50", "--many", "30", "--waiting", "2"],
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],
@@ -64,7 +65,7 @@ SCRIPTS = {
 }
 
 MANY_PROCESSES = {"dense_sparse", "lossless", "profiles", "scale", "spark"}
-NO_TARGET = {"floor", "profiles", "real_logs"}
+NO_TARGET = {"domains", "floor", "profiles", "real_logs"}
 
 
 def run(script: str, *arguments: str) -> None:

@@ -100,7 +100,7 @@ class PeriodicSeries:
             on_other_period: "error" or "drop", for rows of another period or without a time; `progress` is told
                 whether there were any, and never how many. Needs `time`.
             engine: "auto", "polars" or "duckdb".
-            memory_limit: Such as "4GB"; rows then go to disk.
+            memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
             threads: At most this many.
             progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
             who: Asks for it, kept in the ledger; the user of the operating system by default.

@@ -95,7 +95,7 @@ class RunningSeries(StoredSeries):
             source: The log of the step, as for `create`; counts made elsewhere are refused. It may be empty.
             step: From 1, in order.
             engine: "auto", "polars" or "duckdb"; which pairs are kept is the same with all.
-            memory_limit: Such as "4GB"; rows then go to disk.
+            memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
             threads: At most this many.
             progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
             who: Asks for it, kept in the ledger; the user of the operating system by default.

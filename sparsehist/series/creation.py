@@ -150,7 +150,7 @@ def create(
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
             counts stay; the ledger and later releases say so. Never accepts another declaration or query.
         engine: "auto", "polars" or "duckdb".
-        memory_limit: Such as "4GB"; rows then go to disk.
+        memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
         counts_directory: For a Spark frame with more keys than this machine should hold: a directory or URL that

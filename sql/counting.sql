@@ -8,7 +8,6 @@
 -- in:  view pairs (place, number, unit, key), distinct pairs, those of a unit under one number; macro salted_hash
 --      $most_keys (bigint), $salt (blob)
 -- out: kept (boolean), by place
-
 with source as (
     select place, number, key, salted_hash($salt, unit, key) as hash
     from pairs
@@ -28,7 +27,6 @@ order by place;
 -- Distinct (unit, key) pairs with how many rows each has.
 -- in:  view log (unit, key)
 -- out: temp table pairs (unit, key, rows)
-
 create temp table pairs as
 with source as (
     select unit, key
@@ -43,7 +41,6 @@ group by unit, key;
 -- Every key of the log once, nulls among them.
 -- in:  table pairs (unit, key, rows)
 -- out: key
-
 with source as (
     select key
     from pairs
@@ -59,7 +56,6 @@ from source;
 --      $largest (bigint): of how many keys
 -- out: max_keys; pairs_cut: the share of all pairs that is cut; keep_bias, share_bias: the root mean square over the
 --      largest keys, in counts; by max_keys
-
 with usable as (
     select distinct pairs.unit, judged.cell
     from pairs
@@ -119,7 +115,6 @@ order by short.max_keys;
 --      $max_keys (bigint)
 -- out: rule, rows, units, keys, pairs: how many of each it touches (bigint, null where it has no meaning);
 --      keys are distinct, a pair is a unit and a cell
-
 with source as (
     select pairs.unit, pairs.key, pairs.rows, judged.verdict, judged.cell
     from pairs
@@ -171,7 +166,6 @@ order by place;
 -- The hash by which a cluster sorts the keys that there are.
 -- in:  view texts (text): of each key its columns, a NUL before each; $salt (varchar), hexadecimal
 -- out: hash (bigint): the first 60 bits of a SHA-256, in the order of the view
-
 with source as (
     select text
     from texts

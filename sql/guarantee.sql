@@ -3,35 +3,34 @@
 
 -- name: guarantee_tree
 -- The tree of a query as DuckDB itself reads it; nothing of it is run.
--- in: $query, one SELECT statement
+-- in:  $query, one SELECT statement
 -- out: one row, tree (JSON): {"error": false, "statements": [{"node": …}]} or {"error": true, "error_message": …}
 select json_serialize_sql($query, skip_null := true, skip_empty := true, skip_default := false) as tree;
 
 
 -- name: guarantee_text
 -- A tree written as SQL again.
--- in: $tree, JSON as guarantee_tree makes it
+-- in:  $tree, JSON as guarantee_tree makes it
 -- out: one row, query
 select json_deserialize_sql($tree::json) as query;
 
 
 -- name: guarantee_plan
 -- The plan DuckDB's binder makes of a query, before it is optimized; nothing of it is run.
--- in: $query, one SELECT statement
+-- in:  $query, one SELECT statement
 -- out: one row, plan (JSON): {"error": false, "plans": [{"type": …}]} or {"error": true, "error_message": …}
 select json_serialize_plan($query, skip_null := true, skip_empty := true, skip_default := false, optimize := false) as plan;
 
 
 -- name: guarantee_value
 -- A value that is bound, as text, and its type.
--- in: $value
+-- in:  $value
 -- out: one row: written, kind
 select $value::varchar as written, typeof($value) as kind;
 
 
 -- name: guarantee_functions
 -- The functions DuckDB brings along, and whether one depends on its arguments alone.
--- in: nothing
 -- out: name, type (scalar, aggregate, macro, …), consistent
 select
     function_name as name,
@@ -45,7 +44,6 @@ order by all;
 
 -- name: guarantee_macros
 -- Macros and what they are written as.
--- in: nothing
 -- out: function_name, macro_definition
 select
     function_name,
@@ -56,7 +54,6 @@ where not internal and macro_definition is not null;
 
 -- name: guarantee_views
 -- Views of all databases, frames that were registered among them.
--- in: nothing
 -- out: database_name, schema_name, view_name, sql, usual (whether names in it are looked up where a query's are)
 select
     database_name,
@@ -70,7 +67,7 @@ where not internal;
 
 -- name: guarantee_named
 -- Tables and views of one name, whatever their database and schema.
--- in: $name, in lower case
+-- in:  $name, in lower case
 -- out: one row each
 select database_name from duckdb_tables() where lower(table_name) = $name
 union all
@@ -79,14 +76,12 @@ select database_name from duckdb_views() where lower(view_name) = $name and not 
 
 -- name: guarantee_variables
 -- Variables of a connection.
--- in: nothing
 -- out: name
 select name from duckdb_variables();
 
 
 -- name: guarantee_hidden
 -- Whether there is what a plan shows the value of alone: variables, and ENUMs, whose values a function of types tells.
--- in: nothing
 -- out: one row: variables, enums (booleans)
 select
     exists(select 1 from duckdb_variables()) as variables,
@@ -96,7 +91,6 @@ select
 
 -- name: guarantee_settings
 -- Settings that say what a query means: whether several rows of a query in parentheses are an error, which texts are alike.
--- in: nothing
 -- out: one row: one_row, collation
 select
     current_setting('scalar_subquery_error_on_multiple_rows') as one_row,

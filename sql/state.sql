@@ -8,10 +8,6 @@
 -- Set on every connection, before anything is read. A commit is on the disk when it returns (`extra` synchronises the
 -- directory of the rollback journal too), what is deleted is overwritten, nothing is spilled to files, and a file that
 -- was tampered with runs no code and is looked at twice.
---
--- in:  nothing
--- out: nothing
-
 pragma synchronous = extra;
 pragma journal_mode = delete;
 pragma secure_delete = on;
@@ -22,10 +18,6 @@ pragma cell_size_check = on;
 
 -- name: settings_in_memory
 -- As above, for a store that nobody needs after a power cut.
---
--- in:  nothing
--- out: nothing
-
 pragma synchronous = off;
 pragma journal_mode = memory;
 pragma secure_delete = on;
@@ -36,10 +28,6 @@ pragma cell_size_check = on;
 
 -- name: create_tables
 -- The tables of a new state, made in one transaction.
---
--- in:  nothing
--- out: nothing
-
 begin immediate;
 
 create table store (                   -- one row
@@ -167,37 +155,27 @@ commit;
 
 -- name: insert_store
 -- The one row that says which store this is.
---
 -- in:  $format_version, $store_id, $directory, $home, $anchor, $created
--- out: nothing
-
 insert into store values ($format_version, $store_id, 0, $directory, $home, $anchor, $created);
 
 
 -- name: read_store
 -- Which store this is and how far it has come.
---
--- in:  nothing
 -- out: format_version, store_id, generation, directory, home, anchor
-
 select format_version, store_id, generation, directory, home, anchor from store;
 
 
 -- name: raise_generation
 -- Claim the next generation; no row is changed when somebody else did so first.
---
 -- in:  $seen: the generation this transaction builds on
--- out: nothing; changes 1 or 0 rows
-
+-- out: changes 1 or 0 rows
 update store set generation = generation + 1 where generation = $seen;
 
 
 -- name: take_place
 -- Make a place the home of the store: the next generation, perhaps in another directory.
---
 -- in:  $seen: the generation before, $directory, $home: absolute path, $anchor
--- out: nothing; changes 1 or 0 rows
-
+-- out: changes 1 or 0 rows
 update store
 set generation = generation + 1, directory = $directory, home = $home, anchor = $anchor
 where generation = $seen;
@@ -205,65 +183,45 @@ where generation = $seen;
 
 -- name: insert_publication
 -- Remember a directory with a public ledger that knows this store.
---
 -- in:  $directory: absolute path
--- out: nothing
-
 insert or ignore into publication values ($directory);
 
 
 -- name: read_publications
 -- Where the store is known.
---
--- in:  nothing
 -- out: directory
-
 select directory from publication;
 
 
 -- name: insert_copy
 -- Remember where a copy of the store is begun, or where a cluster is to write the counts of a series.
---
 -- in:  $place: absolute path, or URL for a cluster
--- out: nothing
-
 insert or ignore into copy values ($place);
 
 
 -- name: read_copies
 -- Where copies of the store were begun since it was last opened, and where clusters write for no series yet.
---
--- in:  nothing
 -- out: place
-
 select place from copy;
 
 
 -- name: forget_copy
 -- No longer look for what a dead run left there.
---
 -- in:  $place
--- out: nothing
-
 delete from copy where place = $place;
 
 
 -- name: insert_population
 -- Make a population known, once.
---
 -- in:  $name, $created
--- out: nothing
-
 insert or ignore into population values ($name, $created);
 
 
 -- name: insert_series
 -- Register a series, unless its name is taken.
---
 -- in:  $series_id, $name, $population, $declaration (JSON), $salt, $made_from (JSON), $created, $unit, $max_keys,
 --      $unverified, $source
--- out: nothing; changes 1 or 0 rows
-
+-- out: changes 1 or 0 rows
 insert into series
 select
     $series_id, $name, $population, $declaration, $salt, $made_from, null, $created, null, $unit, $max_keys,
@@ -273,11 +231,9 @@ where not exists (select 1 from series where name = $name and dropped is null);
 
 -- name: read_series
 -- The series that were not dropped, in order of creation.
---
 -- in:  $name, or null for all
 -- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created, source (of a running series
 --      the one of its steps that says least)
-
 select
     series_id,
     name,
@@ -302,10 +258,7 @@ order by created, rowid;
 
 -- name: forget_series
 -- Take the secrets of a series out of its row; what it spent stays.
---
 -- in:  $series_id, $dropped
--- out: nothing
-
 update series
 set declaration = null, salt = null, made_from = null, accepted = null, dropped = $dropped
 where series_id = $series_id;
@@ -313,28 +266,19 @@ where series_id = $series_id;
 
 -- name: accept_source
 -- Remember that a series was accepted to stand whatever has become of its log.
---
 -- in:  $series_id
--- out: nothing
-
 update series set accepted = 'any log' where series_id = $series_id;
 
 
 -- name: forget_files
 -- No longer vouch for the files of a series.
---
 -- in:  $series_id
--- out: nothing
-
 delete from file where series_id = $series_id;
 
 
 -- name: forget_rounds
 -- No longer vouch for the noise of a series, and keep of its releases what was published, not what was asked for.
---
 -- in:  $series_id
--- out: nothing
-
 update release
 set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
 where series_id = $series_id;
@@ -342,46 +286,31 @@ where series_id = $series_id;
 
 -- name: write_anew
 -- Write the whole file anew, so that no byte of what was deleted or moved stays in it.
---
--- in:  nothing
--- out: nothing
-
 vacuum;
 
 
 -- name: check_whole
 -- Look for damage in the whole file.
---
--- in:  nothing
 -- out: one row, 'ok' if there is none
-
 pragma integrity_check (1);
 
 
 -- name: insert_file
 -- Vouch for a file of a series, or for an attachment of one of its noise paths.
---
 -- in:  $series_id, $name, $size, $digest, $path_id or null
--- out: nothing
-
 insert into file values ($series_id, $name, $size, $digest, $path_id);
 
 
 -- name: read_files
 -- The files beside the rounds, by name.
---
 -- in:  $series_id
 -- out: path_id (null for those of the series itself), name, size, digest
-
 select path_id, name, size, digest from file where series_id = $series_id order by name;
 
 
 -- name: read_registered_files
 -- Every series and every file the state vouches for; anything else beside them was left by a run that died.
---
--- in:  nothing
 -- out: series_id, name (null for the series itself, which may have no files yet)
-
 select series_id, null as name from series where dropped is null
 union all
 select series_id, name from file
@@ -391,10 +320,8 @@ select series_id, file from release where file is not null;
 
 -- name: insert_path
 -- Open a noise path.
---
 -- in:  $series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap
 -- out: path_id
-
 insert into path (series_id, kind, workload, strategy, family, integer_noise, cap)
 values ($series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap)
 returning path_id;
@@ -402,10 +329,8 @@ returning path_id;
 
 -- name: read_paths
 -- The noise paths of a series, in order.
---
 -- in:  $series_id
 -- out: path_id, kind, workload, strategy, family, integer_noise
-
 select path_id, kind, workload, strategy, family, integer_noise
 from path
 where series_id = $series_id
@@ -414,21 +339,16 @@ order by path_id;
 
 -- name: read_path
 -- Whose noise path this is and of which kind its noise is.
---
 -- in:  $path_id
 -- out: series_id, kind, integer_noise
-
 select series_id, kind, integer_noise from path where path_id = $path_id;
 
 
 -- name: insert_release
 -- Record a release and vouch for the file of its round.
---
 -- in:  $generation, $path_id, $series_id, $name, $level (exact text), $spends, $threshold, $request (JSON),
 --      $metadata (JSON), $round, $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new,
 --      $n_empty, $step or null
--- out: nothing
-
 insert into release values (
     $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $round,
     $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty, $step
@@ -437,10 +357,8 @@ insert into release values (
 
 -- name: read_releases
 -- What was released on a noise path, in order.
---
 -- in:  $path_id
 -- out: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
-
 select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
 from release
 where path_id = $path_id
@@ -449,10 +367,8 @@ order by generation;
 
 -- name: read_release
 -- The release of a name, on whichever noise path of a series.
---
 -- in:  $series_id, $name
 -- out: at most one row: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
-
 select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
 from release
 where series_id = $series_id and name = $name;
@@ -460,10 +376,8 @@ where series_id = $series_id and name = $name;
 
 -- name: read_rounds
 -- The rounds of a noise path and the files that hold them, in order.
---
 -- in:  $path_id
 -- out: spends, file, size, digest, n_past, n_new, n_empty
-
 select spends, file, size, digest, n_past, n_new, n_empty
 from release
 where path_id = $path_id
@@ -473,10 +387,8 @@ order by generation;
 -- name: read_past
 -- The levels spent on a noise path in the order in which they first were, with the lowest threshold of each; of
 -- running counts the steps and levels.
---
 -- in:  $path_id
 -- out: level (exact text), threshold, step or null
-
 select level, min(threshold) as threshold, step
 from release
 where path_id = $path_id
@@ -486,19 +398,15 @@ order by min(generation);
 
 -- name: insert_step
 -- Record what was appended to a running series, unless that step was.
---
 -- in:  $series_id, $step, $digest, $unit_kind, $appended
--- out: nothing; changes 1 or 0 rows
-
+-- out: changes 1 or 0 rows
 insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
 
 
 -- name: read_steps
 -- What was appended to a running series, in order.
---
 -- in:  $series_id
 -- out: step, digest (null once pairs are erased), unit_kind, source (as the event of the step says)
-
 with told as materialized (
     select
         details ->> 'step' - 1 as step,
@@ -520,51 +428,37 @@ order by step.step;
 
 -- name: forget_digests
 -- No longer recognise what was appended to a series.
---
 -- in:  $series_id
--- out: nothing
-
 update step set digest = null where series_id = $series_id;
 
 
 -- name: forget_file
 -- No longer vouch for one file of a series.
---
 -- in:  $series_id, $name
--- out: nothing
-
 delete from file where series_id = $series_id and name = $name;
 
 
 -- name: read_finished
 -- Whether nothing more can be appended to a running series.
---
 -- in:  $series_id
 -- out: at most one row: 1
-
 select 1 from event where series_id = $series_id and what = 'finish series' limit 1;
 
 
 -- name: read_round_ids
 -- The random ids of all rounds ever committed, those of dropped series included.
---
--- in:  nothing
 -- out: round
-
 select round from release;
 
 
 -- name: read_ledger
 -- What was spent, by noise path, dropped series included.
---
--- in:  nothing
 -- out: series, series_id, population, path_id, kind, workload, strategy, family,
 --      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
 --      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
 --      that the last one's is the largest), first_generation, unit, max_keys,
 --      unverified (whether the query of the log was declared to go unchecked), source (of a running series the one
 --      of its steps that says least: 'unchecked source' comes after 'checked query', and both after an empty one)
-
 with spent as (
     select
         path_id,
@@ -616,11 +510,8 @@ order by path.path_id;
 
 -- name: insert_event
 -- Append to the ledger of events.
---
 -- in:  $generation: after this transaction, $happened, $who, $what, $series_id, $path_id, $level (exact text or null),
 --      $population, $release, $reason, $details (JSON or null)
--- out: nothing
-
 insert into event
 values (
     null, $generation, $happened, $who, $what, $series_id, $path_id, $level, $population, $release, $reason, $details
@@ -629,11 +520,8 @@ values (
 
 -- name: read_events
 -- Who did what, when, in order.
---
--- in:  nothing
 -- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
 --      details (JSON)
-
 select
     event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
     event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,
@@ -645,11 +533,8 @@ order by event.number;
 
 -- name: read_limit_events
 -- Who declared which limit, when, in order: the events that a release is held against.
---
--- in:  nothing
 -- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
 --      details (JSON)
-
 select
     event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
     event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,

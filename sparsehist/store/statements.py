@@ -1,8 +1,8 @@
 """The SQL statements the package runs, by name: a handful of files, each with many of them.
 
-In a file every statement begins with a line `-- name: …`, says below it what goes in and what comes out, and ends
-where the next one begins. A name stands for one statement, whatever file it is in. A file without such a line is one
-statement, named like the file.
+In a file every statement begins with a line `-- name: …`, says below it what goes in and what rows come out, and
+ends where the next one begins. A name stands for one statement, whatever file it is in. A file without such a line is
+one statement, named like the file.
 """
 
 from __future__ import annotations

@@ -7,11 +7,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 done or already done, 2 bad input, 3 refused, 4 store in use.
-
-    Args:
-        arguments: Words after the program's name; those of the process by default.
-    """
+    """Run a command and exit: 0 done or already done, 2 bad input, 3 refused, 4 store in use."""
     try:
         from sparsehist.cli.entry import exit_with
 

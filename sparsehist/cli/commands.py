@@ -47,11 +47,7 @@ def of_any_kind(store: Store, name: str) -> Series | RunningSeries:
 
 
 def check_place(store: Path, wait: float) -> None:
-    """Refuse a store that would end with the command, and a time that is none.
-
-    Raises:
-        DeclarationError: If the store is in memory, or `wait` is negative or not a number.
-    """
+    """Refuse a store that would end with the command, and a time that is none."""
     if str(store) == ":memory:":
         raise DeclarationError("a store in memory ends with the command: name a directory")
     checked_wait(wait)
@@ -138,22 +134,7 @@ def release_series(
     estimates: bool = False,
     **asked: Any,
 ) -> Answer:
-    """Make or read a release of a series, write it where that is asked, and show it.
-
-    Args:
-        store: Directory of the store.
-        series: Name of the series.
-        name: Of the release.
-        of_workload: Whether it is of a workload, not of the cells.
-        step: Of a running series.
-        what: Is counted, of a running series.
-        out: File to write.
-        sign: Private key to sign it with.
-        head: Rows to show.
-        wait: Seconds to wait for the store.
-        estimates: Whether to show and write best estimates beside the noisy counts.
-        asked: What a release of its kind is asked with.
-    """
+    """Make or read a release of a series, write it where that is asked, and show it."""
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     _check_destination(store, out, sign)  # before anything is drawn
@@ -392,11 +373,7 @@ def _end_of_log(opened: Store, declared: Declaration) -> str:
 
 
 def confirm(question: str, answer: str, warning: str = "") -> None:
-    """Ask on the terminal.
-
-    Raises:
-        DeclarationError: If there is no terminal, or the answer is another one.
-    """
+    """Ask on the terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise DeclarationError(f"{warning}Nothing brings back a dropped series: give --yes to confirm")
     sys.stderr.write(question)

@@ -85,18 +85,7 @@ font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asia
 
 
 def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = None) -> Answer:
-    """Release the shipped log three times and show what came out.
-
-    Args:
-        directory: Where to leave store and releases.
-        plot: Also draw the releases; needs the extra `plots`.
-        picture: An SVG file for what is printed.
-
-    Raises:
-        NameTakenError: If the directory holds something that is no demo.
-        NotFoundError: If the extra, or the directory of the picture, is missing.
-        DeclarationError: If the picture is no SVG file.
-    """
+    """Release the shipped log three times and show what came out."""
     if picture is not None:
         checked_output("--picture writes SVG", picture, (".svg",))
     if plot:
@@ -198,14 +187,7 @@ def _prepare(directory: Path) -> None:
 def shown_demo(
     released: Sequence[Release], rows: pl.DataFrame, directory: Path, *, cost: str
 ) -> list[RenderableType]:
-    """Lay out the demonstration.
-
-    Args:
-        released: In the order they were made.
-        rows: From `side_by_side`, with the catalogue's title; null where the catalogue has no such key.
-        directory: Where the files are.
-        cost: What the ledger of the store shows, exact text.
-    """
+    """Lay out the demonstration."""
     about = _about(released[0])
     size = _power(int(about.domain_size or 0))
     return [
@@ -316,11 +298,7 @@ def _power(size: int) -> str:
 
 
 def save_picture(shown: Sequence[RenderableType], path: Path) -> None:
-    """Write what would be printed on a terminal of 100 columns.
-
-    Raises:
-        StoreError: If the file cannot be written.
-    """
+    """Write what would be printed on a terminal of 100 columns."""
     console = Console(
         width=PIPED_WIDTH, record=True, force_terminal=True, file=StringIO(), highlight=False, emoji=False
     )

@@ -158,11 +158,7 @@ def _without_json(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _logging(words: list[str]) -> list[str]:
-    """Take --log-level out, wherever it stands before a `--`, and send the package's log to stderr.
-
-    Raises:
-        DeclarationError: If it names no level.
-    """
+    """Take --log-level out, wherever it stands before a `--`, and send the package's log to stderr."""
     end = words.index("--") if "--" in words else len(words)
     place = next((i for i in range(end) if words[i].partition("=")[0] == _LOG_LEVEL), None)
     if place is None:

@@ -67,18 +67,7 @@ def converse(
     aid: str = WRITING,
     tables: Callable[[], pl.DataFrame] | None = None,
 ) -> None:
-    """Read statements and run them, until the user leaves.
-
-    Args:
-        run: Runs statements and describes what they did.
-        words: What Tab completes; asked anew after each statement.
-        title: What the prompt is open on.
-        aid: What .help prints.
-        tables: What .tables lists.
-
-    Raises:
-        NotFoundError: If prompt_toolkit is not installed.
-    """
+    """Read statements and run them, until the user leaves; `words`, which Tab completes, are asked anew for each."""
     from rich.console import Console
 
     session = _prompt_session(words)

@@ -88,14 +88,9 @@ def exact_text(value: Any) -> str:
 
 
 def blocks(table: Table, console: Console, width: int) -> Iterator[Table]:
-    """Cut a table into tables of all its rows that fit a width.
+    """Cut a table whose columns have a least width into tables of all its rows that fit a width.
 
     A column that does not fit by itself is folded.
-
-    Args:
-        table: Whose columns have a least width.
-        console: Where it is to be drawn.
-        width: In characters.
     """
     options = console.options.update(width=10 * (width + sum(column.min_width or 0 for column in table.columns)))
     first = 0

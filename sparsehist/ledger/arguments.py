@@ -16,11 +16,7 @@ _Value = TypeVar("_Value")
 
 
 def checked_name(what: str, name: str) -> str:
-    """Return the name of a series, release or population if it is one.
-
-    Raises:
-        DeclarationError: If it is not; the message carries it.
-    """
+    """Return the name of a series, release or population if it is one."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeclarationError(
             f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {name!r}"
@@ -29,11 +25,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or a reason that goes into the ledger for good, if it is fit for it.
-
-    Raises:
-        DeclarationError: If it is empty, long, or holds what does not print.
-    """
+    """Return a name or a reason that goes into the ledger for good, if it is fit for it."""
     if text is None and not needed:
         return None
     fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
@@ -45,11 +37,7 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
 
 
 def checked_number(what: str, value: float) -> float:
-    """Return a finite number.
-
-    Raises:
-        DeclarationError: If it is not a finite number.
-    """
+    """Return a finite number."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -60,40 +48,21 @@ def checked_number(what: str, value: float) -> float:
 
 
 def checked_wait(wait: float) -> float:
-    """Return a number of seconds to wait.
-
-    Raises:
-        DeclarationError: If it is negative or not a number.
-    """
+    """Return a number of seconds to wait."""
     if not (isinstance(wait, int | float) and wait >= 0):  # not a number is not above 0 either
         raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {wait!r}")
     return wait
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    """Return one of the values allowed.
-
-    Raises:
-        DeclarationError: If it is another one.
-    """
+    """Return one of the values allowed."""
     if value not in allowed or not isinstance(value, type(allowed[0])):
         raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
 
 
 def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
-    """Return a file that can be written; asked before anything is done for it.
-
-    Args:
-        what: What asks for it, such as "--out".
-        target: The file.
-        endings: What its name may end in.
-
-    Raises:
-        DeclarationError: If it ends in something else, or is a directory.
-        NotFoundError: If its directory does not exist.
-        StoreError: If its directory cannot be written.
-    """
+    """Return a file that can be written; asked before anything is done for it."""
     directory = target.absolute().parent
     if target.suffix not in endings:
         raise DeclarationError(f"{what}: the file must end in {' or '.join(endings)}, got {str(target)!r}")

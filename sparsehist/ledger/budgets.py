@@ -182,22 +182,7 @@ def budget(
     poisson: EpsilonDelta | None = None,
     opens: bool = False,
 ) -> Budget:
-    """Read a budget and fix its route and split.
-
-    Args:
-        rho: Limit on the sum in zCDP.
-        epsilon: Instead: limit on epsilon at `delta`.
-        delta: At which epsilon holds; or, beside rho, what open domains may spend.
-        route: One of `ROUTES`; by default rho, pure for a delta of 0, else exact Gaussian.
-        order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
-        delta_open: Of delta, for open domains; a quarter of it if there are any, else nothing.
-        delta_slack: Of delta, for numerical slack; a quarter of it.
-        poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
-        opens: Whether the population has open domains.
-
-    Raises:
-        DeclarationError: If it is no budget, or leaves room for nothing.
-    """
+    """Read a budget, given as for `Store.set_budget`, and fix its route and split."""
     if (rho is None) == (epsilon is None):
         raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
     if route is not None and route not in ROUTES:
@@ -319,13 +304,7 @@ class Limits:
                 self.finished.add(event["population"])
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
-        """The cap of a series, declared with it and raised since.
-
-        Args:
-            series_id: The series.
-            declared: None where it was created without.
-            first_release: Generation of its first release; None where there is none.
-        """
+        """The cap of a series, declared with it and raised since."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, _not_above)
 

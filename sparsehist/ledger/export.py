@@ -85,12 +85,7 @@ _PUBLIC = 0o666  # less the umask of whoever exports
 
 
 def checked_target(target: Path) -> Path:
-    """Return a place for an export.
-
-    Raises:
-        InputError: If its suffix is neither, or anything but an export stands there.
-        NotFoundError: If its directory does not exist.
-    """
+    """Return a place for an export."""
     checked_output("an exported ledger", target, _JSON + _PARQUET)
     if (target.exists() or target.is_symlink()) and not _is_export(target):
         raise InputError(f"{target} exists and is no exported ledger: name another file, or move that one away first")

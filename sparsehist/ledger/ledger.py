@@ -199,12 +199,7 @@ class Ledger:
     # What is allowed.
 
     def check(self, release: Spending) -> None:
-        """Refuse a release beyond the cap of its series or the budget of its population.
-
-        Raises:
-            CapExceededError: If the sum over the series' paths would exceed its cap.
-            BudgetExceededError: If the population would exceed its budget.
-        """
+        """Refuse a release beyond the cap of its series or the budget of its population."""
         known = self._path(release.series_id, release.path)
         budget: Budget | None = self.limits.budget(known.population).now
         if release.level > (known.finest or _NOTHING):
@@ -217,21 +212,7 @@ class Ledger:
     def check_series(
         self, name: str, population: str, family: str, *, is_open: bool, of_period: bool = False
     ) -> None:
-        """Refuse a series that the budget of its population could never charge, or that costs of periods leave out.
-
-        Args:
-            name: Of the series.
-            population: Of the series.
-            family: Of its noise.
-            is_open: Whether its domain is.
-            of_period: Whether it is that of a period.
-
-        Raises:
-            BudgetExceededError: If it could not; names a route that could.
-            DeclarationError: If the costs of the population are those of periods, and the series is none.
-            NameTakenError: If its name is that of a log in periods, or belongs to the periods of one.
-            RefusedError: If the period was released before and dropped, or the log in periods is finished.
-        """
+        """Refuse a series that its population's budget could never charge, or whose name or period is taken."""
         if of_period:
             self._check_period(name, population)
         else:
@@ -254,11 +235,7 @@ class Ledger:
             )
 
     def check_budget(self, population: str, budget: Budget) -> None:
-        """Refuse a budget that cannot charge what its population holds.
-
-        Raises:
-            DeclarationError: If it cannot; names a route that could.
-        """
+        """Refuse a budget that cannot charge what its population holds."""
         for path in self.of_population(population):
             if budget.filter_for(path.law) is None and (path.dropped is None or path.releases):
                 raise DeclarationError(
@@ -267,11 +244,7 @@ class Ledger:
                 )
 
     def check_raised_cap(self, series_id: str) -> None:
-        """Refuse to raise a cap that has been charged whole.
-
-        Raises:
-            BudgetExceededError: If the budget's route charged the series its cap at its first release.
-        """
+        """Refuse to raise a cap that has been charged whole."""
         cells = self.of_series(series_id)[0]
         budget: Budget | None = self.limits.budget(cells.population).now
         charges = None if budget is None else budget.filter_for(cells.law)
@@ -284,8 +257,7 @@ class Ledger:
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
         """The largest level that a path may be released at now, as far as noise goes, rounded down to 12 digits.
 
-        Returns:
-            None where nothing limits; 0 where no level is allowed. What was released already stays allowed.
+        None where nothing limits; 0 where no level is allowed. What was released already stays allowed.
         """
         known = self._path(series_id, path)
         others, cap = self._others(known), self.limits.cap(series_id, known.cap).now
@@ -303,8 +275,7 @@ class Ledger:
     def largest_equal_cap(self, population: str, family: str, max_keys: int, times: int) -> Fraction | None:
         """The largest cap, rounded down to 12 digits, that so many further series of a population may have alike.
 
-        Returns:
-            None where nothing limits; 0 where there is none.
+        None where nothing limits; 0 where there is none.
         """
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
@@ -318,11 +289,7 @@ class Ledger:
         return charges.largest_of_equal(room, law, times, max_keys, earlier=earlier)
 
     def remaining(self, population: str) -> Fraction | None:
-        """What is left of a budget in the currency of its route, its share for Poisson noise apart.
-
-        Returns:
-            None where nothing limits; at least 0.
-        """
+        """What is left of a budget on its route, Poisson noise's share apart; None where nothing limits."""
         budget: Budget | None = self.limits.budget(population).now
         if budget is None:
             return None
@@ -342,11 +309,7 @@ class Ledger:
         return max(float(room), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name for what is no period where a log in periods, or a series of its periods, is called so.
-
-        Raises:
-            NameTakenError: If it is; names the log.
-        """
+        """Refuse a name for what is no period where a log in periods, or a series of its periods, is called so."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
                 raise NameTakenError(
@@ -443,10 +406,7 @@ class Ledger:
     def _borne(self, population: str, each: Mapping[str, Fraction], without: str | None = None) -> Fraction:
         """What one who is protected bears of what each series adds: of periods, the costliest that he can be in.
 
-        Args:
-            population: Of the series.
-            each: By series.
-            without: A series left out, of which he is taken to bear the cost.
+        A series left out (`without`) is one of which he is taken to bear the cost.
         """
         others = [value for series_id, value in each.items() if series_id != without]
         rule = self.limits.periods.get(population)
@@ -610,20 +570,7 @@ def check_release(
     name: str | None = None,
     who: str | None = None,
 ) -> None:
-    """Refuse a release beyond a limit of a store, and note that among its events.
-
-    Args:
-        state: Held.
-        ledger: Of that state.
-        release: What it would add.
-        path_id: Of its noise path; None for one about to be opened.
-        name: Of the release, for the ledger.
-        who: Asked for it, for the ledger.
-
-    Raises:
-        CapExceededError: If the sum over the series' paths would exceed its cap.
-        BudgetExceededError: If the population would exceed its budget.
-    """
+    """Refuse a release beyond a limit of a store, and note that among its events."""
     try:
         ledger.check(release)
     except RefusedError as refusal:

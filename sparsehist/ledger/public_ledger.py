@@ -20,22 +20,7 @@ Entry = dict[str, Any]
 
 
 def publish(directory: Path, entry: Entry, key: Ed25519PrivateKey | None = None) -> dict[str, str] | None:
-    """Add a release to the public ledger of a directory; the same round again is already there.
-
-    Args:
-        directory: Where the release is written; it exists.
-        entry: store, series, release, level, noise, threshold, generation, round and digest (of the content, see
-            `signatures`): public parameters only.
-        key: To sign with.
-
-    Returns:
-        Its signature: `previous`, `key` and `signature`; None if it has none.
-
-    Raises:
-        StoreError: If the place cannot be written, or holds a file of that name that is no such ledger.
-        StoreRolledBackError: If the ledger shows another release of this generation.
-        SignatureError: If the other entries of this store are signed and this one is not, or the other way round.
-    """
+    """Add a release to the public ledger of a directory, unless it is there; its signature, if there is a key."""
     with editing_ledger(directory) as stores:
         store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
         listed: list[Entry] = store["releases"]

@@ -86,15 +86,7 @@ def encoded(value: object) -> bytes:
 
 
 def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of the canonical encoding of a release.
-
-    Args:
-        frame: Its rows.
-        metadata: Values that JSON has.
-
-    Raises:
-        InputError: If the type of a column has no canonical form.
-    """
+    """SHA-256, in hex, of the canonical encoding of a release."""
     try:
         digest = hashlib.sha256(encoded(["sparsehist release", FORMAT, metadata]))
     except (TypeError, UnicodeEncodeError):
@@ -117,16 +109,7 @@ def sign_entry(entry: Mapping[str, Any], previous: str, key: Ed25519PrivateKey) 
 
 
 def verify_entry(entry: Mapping[str, Any], signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
-    """Check the signature of an entry; its digest.
-
-    Args:
-        entry: What is signed, "store" included.
-        signed: "previous", "key" and "signature", as anybody may have written them.
-        keys: Those that are trusted.
-
-    Raises:
-        SignatureError: If it is not signed by one of these keys, or something else was signed.
-    """
+    """Check the signature of an entry, "store" included; its digest."""
     held = signed if isinstance(signed, Mapping) else {}
     previous = held.get("previous")
     if not isinstance(previous, str):
@@ -141,19 +124,7 @@ def seal_chain(store_id: str, entries: int, last: str, key: Ed25519PrivateKey) -
 
 
 def verify_chain(store_id: str, held: Mapping[str, Any], keys: Sequence[Ed25519PublicKey]) -> set[str]:
-    """Check what a public ledger says of a store: every entry, their order, and that none is missing.
-
-    Args:
-        store_id: Of the store.
-        held: Its "releases" and its "chain".
-        keys: Those that are trusted.
-
-    Returns:
-        The digests of the contents listed.
-
-    Raises:
-        SignatureError: If an entry is unsigned, altered, out of order or missing.
-    """
+    """Check every entry of a store in a public ledger, their order, and that none is missing; digests of contents."""
     previous, listed = FIRST, set()
     for number, release in enumerate(held["releases"], start=1):
         entry = {name: value for name, value in release.items() if name not in SIGNED} | {"store": store_id}
@@ -202,11 +173,7 @@ def make_keys(path: str | os.PathLike[str]) -> Path:
 
 
 def private_key(given: PrivateKey) -> Any:
-    """The key to sign with: one of `cryptography`, or that of a PEM file.
-
-    Raises:
-        SignatureError: If the file is no such key, others may read it, or it stands in a store.
-    """
+    """The key to sign with: one of `cryptography`, or that of a PEM file."""
     kind = _ed25519().Ed25519PrivateKey
     key: Any = given
     if isinstance(key, kind):
@@ -228,11 +195,7 @@ def private_key(given: PrivateKey) -> Any:
 
 
 def public_keys(given: PublicKeys) -> list[Ed25519PublicKey]:
-    """The keys a caller trusts: of `cryptography`, or PEM files; one or several.
-
-    Raises:
-        SignatureError: If there is none, or a file is no such key.
-    """
+    """The keys a caller trusts: of `cryptography`, or PEM files; one or several."""
     kind = _ed25519().Ed25519PublicKey
     several: Any = given
     if isinstance(given, str | os.PathLike | kind):

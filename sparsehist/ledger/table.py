@@ -51,31 +51,7 @@ def ledger_rows(
     short: bool = False,
     every_period: bool = False,
 ) -> list[Row]:
-    """Add up what was spent.
-
-    Args:
-        ledger: Of a store.
-        delta: At which epsilon is shown.
-        series: Only rows of that series and of its population.
-        since: Only paths and series released since that time (UTC), and their populations; ISO text or a date.
-        short: Populations and everybody only.
-        every_period: Also the series of each period; else one row for all of them, that of their population, unless
-            `series` names one.
-
-    Returns:
-        Rows of scope "path" (its finest level), "series" (the sum over its paths), "population" (the sum over its
-        series) and "everybody" (the most that one person may bear: the sum over populations, but for those
-        declared disjoint). `level` is exact text in `currency` ("rho" of zCDP, "epsilon" of pure DP), null where
-        nothing was spent or currencies are mixed; `cost` is rho, which pure DP implies too, null where a
-        guarantee has none (Poisson, Skellam). `epsilon` holds at `delta`, delta_infinity and numerical slack
-        included, whatever the noise, by the best of all routes: ex post, for what did happen; null where no epsilon
-        does. `cap` and `budget` are the limits in force, `remaining` what they leave, `limit_at_first_release` the
-        one that stood then, and `standing` says whether it was kept ("ex ante") or came later or was raised
-        ("ex post").
-
-    Raises:
-        DeclarationError: If delta is not from 0 up to 1, or since is no time.
-    """
+    """Add up what was spent, as `Store.ledger` gives it; `every_period` adds the series of each period."""
     after = None if since is None else _time(since)
     rows: list[Row] = []
     of_series: dict[str, list[Spent]] = defaultdict(list)

@@ -43,9 +43,6 @@ class Period:
         """Whether a row is in it, by a column of days, moments or steps; false where that is missing.
 
         Moments with a time zone are taken by the clock of that zone, text by the date it begins with.
-
-        Raises:
-            DataError: If the column is none of these.
         """
         value = pl.col(column)
         if isinstance(self.first, int):
@@ -72,16 +69,7 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
 
 
 def span_of(period: str, named: str | date | int) -> Period:
-    """The period of a name, or the one that a day is in.
-
-    Args:
-        period: "day", "week" (ISO, from Monday), "month", or a whole number of steps as text.
-        named: "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; or, where periods are
-            steps, a number from 1.
-
-    Raises:
-        DeclarationError: If there is no such period.
-    """
+    """The period of a name, or the one that a day is in, as `PeriodicSeries.add` takes them."""
     try:
         found = _steps(int(period), named) if period.isdecimal() else _days(period, named)
     except ValueError:

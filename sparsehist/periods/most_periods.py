@@ -36,11 +36,7 @@ class FirstPeriods:
         return f"FirstPeriods({self._population!r}, most_periods={self._most})"
 
     def begin(self, state: State) -> None:
-        """Read who counted in how many periods.
-
-        Raises:
-            RefusedError: If that was erased for one of them.
-        """
+        """Read who counted in how many periods."""
         records = periods_of(state, self._population)
         gone = [path for path in Ledger.of(state).of_population(self._population) if path.dropped and path.releases]
         if gone or any(_file(record) is None for record in records):
@@ -58,11 +54,7 @@ class FirstPeriods:
         self._full = counted.group_by("unit").len().filter(pl.col("len") >= self._most).select("unit")
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
-        """The pairs of units, of these columns, that count in this period.
-
-        Raises:
-            DataError: If units are of another kind than before.
-        """
+        """The pairs of units, of these columns, that count in this period."""
         units, kind = comparable_units(pairs["unit"], columns)
         pairs = pairs.with_columns(units.alias("unit"))
         if self._kind and kind and kind != self._kind:
@@ -77,11 +69,7 @@ class FirstPeriods:
         return pairs
 
     def check(self, state: State) -> None:
-        """Refuse to commit what was chosen before another period was added.
-
-        Raises:
-            StoreInUseError: If one was.
-        """
+        """Refuse to commit what was chosen before another period was added."""
         if [record.series_id for record in periods_of(state, self._population)] != self._seen:
             raise StoreInUseError(
                 f"a period of {self._population!r} was added or dropped meanwhile, and units of both may count in "

@@ -31,12 +31,7 @@ _HASHED_AT_ONCE = 1 << 16
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
     """Bring units to whole numbers or text, and say what kind they are: those of two kinds are never compared.
 
-    Args:
-        units: All of one dtype.
-        columns: Where they came from: tuples, written as text, if there are several.
-
-    Returns:
-        The units, and their kind; empty where there are no units.
+    Tuples of several columns come as text. Without units the kind is empty.
     """
     compared, kind = _compared(units)
     if units.len() and not isinstance(columns, str) and len(columns) > 1:
@@ -94,14 +89,7 @@ class Day:
 
 
 def added(day: Day, files: StepFiles, max_keys: int, salt: bytes) -> Added:
-    """Choose the pairs of a step that count.
-
-    Args:
-        day: The step.
-        files: The steps before.
-        max_keys: Keys that a unit may count towards over all steps.
-        salt: Of the series.
-    """
+    """Choose the pairs of a step that count."""
     unit_numbers, new_texts, new_hashes = _numbered(day, files)
     day, words = _in_order(day, spread(unit_numbers, salt))
     numbers = files.known_keys.find(day.pairs.keys, day.key_hashes)

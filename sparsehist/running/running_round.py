@@ -245,13 +245,7 @@ def past_of(state: State, record: SeriesRecord, totals: Totals) -> list[tuple[in
 def running_metadata(
     declaration: Declaration, request: RunningRequest, past: list[tuple[int, Fraction, float]]
 ) -> RunningMetadata:
-    """Choose the threshold and say what a release will be: a function of public parameters only.
-
-    Args:
-        declaration: Of the series.
-        request: With a step and a level.
-        past: Totals of the same kind and levels released so far, each with the lowest effective threshold.
-    """
+    """Choose the threshold and say what a release will be: a function of public parameters only."""
     totals = request.what or Totals(RUNNING, present(declaration.steps))
     if declaration.domain.is_open and totals.workload is not None:
         raise DeclarationError(
@@ -318,11 +312,7 @@ def open_path(
 
 
 def at_step(cells: CellRequest, step: int | None, what: str | None, steps: int) -> RunningRequest:
-    """The same request of a running count, or of another total.
-
-    Raises:
-        DeclarationError: If the series has no such step, or no such total ends there.
-    """
+    """The same request of a running count, or of another total."""
     given = {field.name: getattr(cells, field.name) for field in fields(cells)}
     totals = None if what is None else Totals(what, steps)
     if step is not None:
@@ -333,11 +323,7 @@ def at_step(cells: CellRequest, step: int | None, what: str | None, steps: int) 
 
 
 def checked_step(step: int, steps: int) -> int:
-    """A step of a series, from 1.
-
-    Raises:
-        DeclarationError: If it is none.
-    """
+    """A step of a series, from 1."""
     if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step <= steps:
         raise DeclarationError(f"step must be a whole number from 1 to {steps}, got {step!r}")
     return step

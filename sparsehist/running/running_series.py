@@ -393,11 +393,7 @@ def create_running(
 
 
 def declare_running(*, steps: int, **declared: Any) -> Declaration:
-    """Check the parameters of a running series.
-
-    Raises:
-        DeclarationError: If one of them is wrong; the message carries its value.
-    """
+    """Check the parameters of a running series."""
     if declared.get("unit") is None:
         raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
     return replace(declare(**declared, noise="gaussian"), steps=_checked_steps(steps))

@@ -38,11 +38,7 @@ def sealed(parts: Sequence[memoryview]) -> list[memoryview | bytes]:
 
 
 def _whole(path: Path) -> NDArray[np.uint8]:
-    """Map the content of such a file into memory, if it is as it was written.
-
-    Raises:
-        StoreDamagedError: If it is not.
-    """
+    """Map the content of such a file into memory, if it is as it was written."""
     with disk_errors(path):
         content = np.asarray(np.memmap(path, np.uint8, "r"))
     if content[-16:-8].tobytes() != _SEAL:  # written before there were checksums
@@ -135,18 +131,10 @@ class PairRun:
 def look_up(
     runs: Sequence[PairRun], units: WordArray, sizes: IndexArray, keys: IntArray, max_keys: int
 ) -> tuple[IntArray, BoolArray]:
-    """Look pairs up that stand side by side by unit.
+    """Look pairs up that stand side by side by unit; `keys` are their numbers, negative for new ones.
 
-    Args:
-        runs: Of the steps before.
-        units: Ascending; shape (n,).
-        sizes: How many pairs each has; shape (n,).
-        keys: Number of the key of each pair, negative for a new one; shape (pairs,).
-        max_keys: Keys a unit may count towards: what those that have as many ask for need not be looked at.
-
-    Returns:
-        How many pairs of each unit counted, shape (n,), at least `max_keys` if it is not less; and which pairs are
-        in a run, shape (pairs,), right for units that have fewer.
+    Returns how many pairs of each unit counted, at least `max_keys` if it is not less, shape (n,); and which pairs
+    are in a run, shape (pairs,), right for units that have fewer: what others ask for is not looked at.
     """
     used, known = np.zeros(units.size, np.int64), np.zeros(keys.size, bool)
     firsts = np.cumsum(sizes) - sizes

@@ -69,11 +69,7 @@ class Totals:
         return None if self.text == RUNNING or read is None else int(read[2] or 1)
 
     def row(self, step: int) -> int:
-        """The number of a total, from 0, given its last step, from 1.
-
-        Raises:
-            DeclarationError: If no block ends at the step.
-        """
+        """The number of a total, from 0, given its last step, from 1."""
         if self.width is None or self.text.startswith("windows"):
             return step - 1
         if step % self.width and step != self.steps:
@@ -88,20 +84,11 @@ class Totals:
         return row * self.width, min((row + 1) * self.width, self.steps) - 1
 
     def noise(self, max_keys: int) -> StepNoise:
-        """Of one key over all totals.
-
-        Raises:
-            DeclarationError: If it has negative covariances.
-        """
+        """Of one key over all totals."""
         return _noise(self, max_keys)
 
     def counts(self, rows: Sequence[int], running_at: Callable[[list[int]], IntArray]) -> IntArray:
-        """True totals; shape (rows, keys).
-
-        Args:
-            rows: Ascending.
-            running_at: Running counts at some steps, ascending: shape (steps, keys).
-        """
+        """True totals of some rows, ascending, from running counts at some steps, ascending; shape (rows, keys)."""
         spans = [self.span(row) for row in rows]
         steps = sorted({last for _, last in spans} | {first - 1 for first, _ in spans if first})
         running, place = running_at(steps), {step: i for i, step in enumerate(steps)}

@@ -88,11 +88,7 @@ def requested(
     delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check what can be checked without a store.
-
-    Raises:
-        DeclarationError: If a parameter is wrong; the message carries its value.
-    """
+    """Check what can be checked without a store."""
     if threshold is not None and false_keys is not None:
         raise DeclarationError("give threshold= or false_keys=, not both")
     if delta is not None and not (threshold is None and false_keys is None):
@@ -136,16 +132,8 @@ def cell_metadata(
 ) -> CellMetadata:
     """Choose the threshold and say what a release will be.
 
-    Args:
-        declaration: Of the series.
-        request: With a level.
-        past: Levels spent so far, each with the lowest effective threshold it was released at.
-        spent: The delta_infinity that the last of them stated; computed where it is not given.
-
-    Raises:
-        LevelError: If noise at the level does not share a grid with counts.
-        ThresholdError: If the threshold would let too many empty cells through; says which would do.
-        BudgetExceededError: If the delta of an open domain has no room for it.
+    `past` has the lowest effective threshold of each level spent; `spent` is the delta_infinity that the last release
+    stated, computed where it is not given.
     """
     family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
     check_std(declaration, level, family.std(level))
@@ -184,14 +172,7 @@ def _grid(family: Family, level: Fraction) -> float:
 
 
 def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> tuple[str, bool]:
-    """The guarantee of a release in words, and whether a delta in it is an upper bound.
-
-    Args:
-        declaration: Of the series.
-        level: Of the release.
-        metadata: What `cell_metadata` said of it.
-        past: Levels spent before it, each with the lowest effective threshold it was released at.
-    """
+    """The guarantee of a release in words, and whether a delta in it is an upper bound."""
     family, opens = declaration.family_in_units, declaration.domain.is_open
     # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
     stated = max([level, *(known for known, _ in past)]) if opens else level
@@ -219,15 +200,10 @@ def check_std(declaration: Declaration, level: Fraction, std: float) -> None:
 def closed_parameters(
     family: Family, domain: Domain, request: CellRequest, still_lazy: Callable[[float], float | None], unit: int = 1
 ) -> dict[str, Any]:
-    """The threshold by the expected number of false keys.
+    """The threshold by the expected number of false keys; `unit` multiplies counts for the noise.
 
-    Args:
-        family: The noise of a cell.
-        domain: Its domain.
-        request: With a level.
-        still_lazy: For an effective threshold at which all empty cells had to be drawn, the largest share of them
-            that a release could let through instead; else None.
-        unit: What counts are multiplied by for the noise.
+    `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
+    that a release could let through instead; else None.
     """
     if request.delta is not None:
         raise DeclarationError(
@@ -267,18 +243,7 @@ def closed_parameters(
 
 
 def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, unit: int = 1) -> dict[str, Any]:
-    """The threshold by what is left of the series' delta, and what is left then.
-
-    Args:
-        domain: Of the series.
-        request: With a level.
-        before: What releases so far have left of the delta.
-        unit: What counts are multiplied by for the noise.
-
-    Raises:
-        DeclarationError: If false keys were asked for: there are none.
-        BudgetExceededError: If delta has no room for the request; says which threshold would do.
-    """
+    """The threshold by what is left of the series' delta, and what is left of that then."""
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "

@@ -61,14 +61,6 @@ class Shares:
     is that of max_keys = l. Counts are whole numbers of 64ths throughout. A unit with more than `most_keys` keys is
     cut to that many first: δ of an open domain and the slack rest on how many cells one unit can touch.
 
-    Args:
-        max_keys: Keys with which a unit still counts in full; l.
-        most_keys: Keys a unit may have at most, at least max_keys.
-        norm: Of the noise's sensitivity.
-
-    Raises:
-        DeclarationError: If most_keys is less than max_keys, or so large that its weight is 0.
-
     Example:
         >>> Shares(4, 100, "l2").weights([1, 4, 5, 16, 100]).tolist()
         [64, 64, 57, 32, 12]
@@ -274,19 +266,7 @@ def check_alike(
     *,
     remedy: str = "use another name",
 ) -> None:
-    """Refuse to declare what is there already, unless it is to be reused and declared alike.
-
-    Args:
-        name: What there is, in words.
-        stored: Its declaration, as it is stored.
-        declared: The declaration asked for, likewise.
-        if_exists: "error" or "reuse".
-        remedy: What to do where they differ.
-
-    Raises:
-        NameTakenError: If it is not to be reused.
-        SeriesDiffersError: If declarations differ; says in what.
-    """
+    """Refuse to declare what is there already (`name`, in words), unless it is to be reused and is declared alike."""
     fields = [field for field in {**stored, **declared} if stored.get(field) != declared.get(field)]
     made = [_told(field, stored.get(field)) for field in fields if field != "source"]
     if if_exists == "error":
@@ -344,11 +324,7 @@ def declare(
     portable: bool = False,
     chosen_by_looking: str | None = None,
 ) -> Declaration:
-    """Check the parameters of a new series.
-
-    Raises:
-        DeclarationError: If one of them is wrong; the message carries its value.
-    """
+    """Check the parameters of a new series."""
     from sparsehist.counting.contract import checked_key_types  # which loads the engines
 
     columns = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
@@ -433,12 +409,7 @@ def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:
 
 
 def checked_noise(noise: NoiseChoice, max_keys: int) -> str:
-    """The text by which a series stores its noise: a name of the package's own, or module:qualname.
-
-    Raises:
-        DeclarationError: If it is not registered, could not be found again, has another sensitivity than
-            max_keys implies, or lacks something that drawing lazily needs; the message says what.
-    """
+    """The text by which a series stores its noise: a name of the package's own, or module:qualname."""
     if isinstance(noise, str):
         load_family(noise, max_keys)
         return noise
@@ -453,11 +424,7 @@ def checked_noise(noise: NoiseChoice, max_keys: int) -> str:
 
 
 def name_of_choice(noise: type | Family) -> str:
-    """The text that stands for a class or an instance; a class of your own is registered.
-
-    Raises:
-        DeclarationError: If another process would not find the class under that text.
-    """
+    """The text that stands for a class or an instance; a class of your own is registered."""
     found = noise if isinstance(noise, type) else type(noise)
     return name_of(found) or register(found)
 
@@ -467,9 +434,6 @@ def load_family(name: str, max_keys: int) -> Family:
 
     A class of your own has a classmethod `for_histogram(max_keys)`, which knows what a unit that adds at most 1
     in each of max_keys cells means for its sensitivity.
-
-    Raises:
-        DeclarationError: If it is not registered, is no family, or cannot be drawn lazily.
     """
     family = _own(name, max_keys) if ":" in name else family_named(name, max_keys)
     if not family.monotone:

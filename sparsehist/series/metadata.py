@@ -257,11 +257,7 @@ def shared(declaration: Declaration) -> dict[str, Any]:
 
 
 def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata | InteractiveMetadata:
-    """Read what `as_dict` gave.
-
-    Raises:
-        InputError: If something is missing or of another type.
-    """
+    """Read what `as_dict` gave."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     given: dict[str, Any] = {}
     for field in fields(record):

@@ -390,13 +390,7 @@ def _write_state(
 
 
 def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
-    """Read a state back and check its digest.
-
-    Raises:
-        NotFoundError: If there is no such file.
-        StoreDamagedError: If it was truncated or altered.
-        InputError: If it is another kind of file, or of another family.
-    """
+    """Read a state back and check its digest."""
     if not path.is_file():
         raise NotFoundError(f"there is no file {path}")
     with disk_errors(path), path.open("rb") as file:

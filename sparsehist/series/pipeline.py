@@ -120,21 +120,7 @@ ANSWER = "/"
 def release(
     held: Held, request: Request, open_path: Opener, *, who: str | None, generator: MakeGenerator
 ) -> Published:
-    """Give the release of that name, or make it.
-
-    Args:
-        held: The series.
-        request: What was asked.
-        open_path: Of the kind of release that was asked for.
-        who: Asked for it, for the ledger.
-        generator: Makes the randomness of a new release; one that exists needs none.
-
-    Raises:
-        NameTakenError: If the name stands for another request or for a release of another kind.
-        NotFoundError: If there is no such release, and the request says too little to make one.
-        CapExceededError: If the sum over the paths of the series would exceed its cap.
-        BudgetExceededError: If the population would exceed its budget.
-    """
+    """Give the release of that name, which needs no generator, or make it."""
     found = find(held, request)
     if found is not None:
         known, made = found
@@ -202,11 +188,7 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
 
 
 def find(held: Held, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
-    """The release that was asked for and its noise path, if it was made.
-
-    Raises:
-        NameTakenError: If the name stands for a release of another kind, or for another request.
-    """
+    """The release that was asked for and its noise path, if it was made."""
     made = held.state.release_named(held.record, request.name)
     if made is None:
         return None

@@ -393,12 +393,7 @@ def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Bu
 def checked_levels(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
 ) -> list[Fraction | EpsilonDelta]:
-    """Candidate levels, exact and each once.
-
-    Raises:
-        DeclarationError: If there are none.
-        LevelError: If one is no level.
-    """
+    """Candidate levels, exact and each once."""
     many = isinstance(levels, Iterable) and not isinstance(levels, str)
     given: list[Any] = list(levels) if many else [levels]  # type: ignore[arg-type]
     exact = list(dict.fromkeys(map(level_or_goal, given)))

@@ -72,14 +72,9 @@ class StoreOnDisk:
     series: Path
 
     def hand_out(self, metadata: Mapping[str, Any], target: Path | None) -> int | None:
-        """Give a release that exists where its table need not be made: the file it was written to serves.
+        """Give a release where its table need not be made: the file it was written to serves.
 
-        Args:
-            metadata: Of the release.
-            target: Where it is to stand, in a file with metadata; None for nowhere.
-
-        Returns:
-            Its number of rows; None if it has to be made.
+        Returns its number of rows, or None if it has to be made; without `target` nothing is written.
         """
         receipt = Receipt.find(self.series, str(metadata["round"]))
         if receipt is None or target is None:
@@ -594,18 +589,7 @@ class WorkloadRelease(Release):
 
 
 def check_target(what: str, target: Path, store: Path | None) -> None:
-    """Refuse a file that cannot be written, before a release is made for it.
-
-    Args:
-        what: What asks for it, such as "--out".
-        target: The file.
-        store: Directory of the store.
-
-    Raises:
-        DeclarationError: If its name does not end in a format there is, or it is a directory or inside the store.
-        NotFoundError: If its directory does not exist.
-        StoreError: If its directory cannot be written.
-    """
+    """Refuse a file that cannot be written, before a release is made for it."""
     try:
         checked_output(what, target, _FILES)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -626,13 +610,8 @@ def check_estimates(path: str | os.PathLike[str], *, estimates: bool) -> None:
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:
     """Refuse a place where anything stands but the same release.
 
-    Args:
-        target: Where a release is to be written.
-        metadata: What is known of that release: of its store, series, name and generation, as far as given.
-        content: The bytes of a file that says nothing of itself, such as CSV; None where they are not known yet.
-
-    Raises:
-        InputError: If a directory, a file of another kind or another release stands there.
+    `metadata` is what is known of it; `content` the bytes of a file that says nothing of itself, such as CSV, or None
+    where they are not known yet.
     """
     if target.is_dir():
         raise InputError(f"{target} is a directory: name a file in it")
@@ -692,12 +671,7 @@ def read(
 
 
 def read_signed(source: Path) -> tuple[Release, object]:
-    """Read a release, and what stands there as its signature; whether it is one was not looked at.
-
-    Raises:
-        NotFoundError: If there is no such file.
-        InputError: If it is a directory, or no release.
-    """
+    """Read a release, and what stands there as its signature; whether it is one was not looked at."""
     if source.is_dir():
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
@@ -718,11 +692,7 @@ def read_signed(source: Path) -> tuple[Release, object]:
 
 
 def check_signature(source: Path, release: Release, signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
-    """Check the signature of a file; the digest of its content.
-
-    Raises:
-        SignatureError: If it is not signed by one of these keys, or was changed after.
-    """
+    """Check the signature of a file; the digest of its content."""
     try:
         digest = content_digest(release.frame, release.metadata)
         verify_entry(_as_entry(release.metadata, digest), signed, keys)
@@ -750,17 +720,7 @@ def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
 def _with_intervals(
     frame: pl.DataFrame, metadata: Mapping[str, Any], *, confidence: float, simultaneous: bool
 ) -> pl.DataFrame:
-    """Add the columns low and high to the rows of a release; see `Release.intervals`.
-
-    Args:
-        frame: Published rows.
-        metadata: Of the release.
-        confidence: Of each interval, or of all together; strictly between 0 and 1.
-        simultaneous: Whether it is that of all together.
-
-    Raises:
-        DeclarationError: If the confidence does not lie strictly between 0 and 1.
-    """
+    """Add the columns low and high to the rows of a release; see `Release.intervals`."""
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not (number and 0 < confidence < 1):
         raise DeclarationError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
@@ -775,11 +735,7 @@ def _with_intervals(
 def _with_columns(
     frame: pl.DataFrame, metadata: Mapping[str, Any], names: tuple[str, ...], law: Callable[..., Sequence[Any]]
 ) -> pl.DataFrame:
-    """Add columns that the law of the published counts gives, one by one.
-
-    Raises:
-        InputError: If a key column has one of their names.
-    """
+    """Add columns that the law of the published counts gives, one by one."""
     taken = [name for name in names if name in frame.columns]
     if taken:
         raise InputError(f"a key column is called {taken[0]!r}, as a column to be added: rename it in the log")

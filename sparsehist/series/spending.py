@@ -77,11 +77,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 
 
 def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Request:
-    """The request with its level, and with what an open domain may take of delta.
-
-    Raises:
-        DeclarationError: If no level keeps to what was asked.
-    """
+    """The request with its level, and with what an open domain may take of delta."""
     goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
     if goal is not None and declaration.domain.is_open:
         # Twice, as a release takes half of what there is.
@@ -93,12 +89,7 @@ def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Req
 def spending(
     ledger: Ledger, series_id: str, declaration: Declaration, path: PathName, request: _Request, metadata: Metadata
 ) -> Spending:
-    """What a release would add to the ledger.
-
-    Raises:
-        LevelError: If numerical slack alone would break what was asked.
-        BudgetExceededError: If its open domain would.
-    """
+    """What a release would add to the ledger."""
     release = Spending(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
     if request.goal is not None:
         before = max(known.delta_infinity for known in ledger.of_series(series_id))
@@ -127,19 +118,7 @@ def of_all_periods(ledger: Ledger, declaration: Declaration, release: Spending) 
 def cell_release(
     ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past
 ) -> tuple[CellMetadata, Spending]:
-    """The public parameters of a release of cells, and what it would add to the ledger.
-
-    Args:
-        ledger: Before it.
-        series_id: Of the series.
-        declaration: Of the series.
-        request: With a level, or a goal that stands for one.
-        past: Levels of the cells spent so far, each with the lowest effective threshold it was released at.
-
-    Raises:
-        InputError: If it cannot be served.
-        BudgetExceededError: If the delta of an open domain has no room for it.
-    """
+    """The public parameters of a release of cells, and what it would add to the ledger."""
     exact = settled(ledger, declaration, request)
     metadata = cell_metadata(declaration, exact, past)
     return metadata, spending(ledger, series_id, declaration, CELLS, exact, metadata)
@@ -150,9 +129,6 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
     Under a budget it is reckoned by the budget's route and split, so that a fresh budget of the same (epsilon, delta)
     serves it.
-
-    Raises:
-        DeclarationError: If no level does.
     """
     law, budget = law_of(declaration.noise), _budget(ledger, declaration)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise

@@ -485,11 +485,7 @@ os.register_at_fork(before=_before, after_in_child=_in_child)
 
 
 def _refuse_in_broken_child() -> None:
-    """Refuse to work in a process that was forked while Polars was running.
-
-    Raises:
-        StoreError: Saying how to start processes instead.
-    """
+    """Refuse to work in a process that was forked while Polars was running."""
     if _lost:
         raise StoreError(
             "this process was forked after Polars had started its threads, which a fork does not carry over; "
@@ -499,12 +495,7 @@ def _refuse_in_broken_child() -> None:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """Give a function that is told the name of each phase as it begins.
-
-    Args:
-        progress: A function of your own; True to show phases on stderr, False never, None on a terminal only; in a
-            notebook both in its output.
-    """
+    """Give a function that is told the name of each phase as it begins; `progress` is that of `create`."""
     if callable(progress):
         yield progress
     elif progress in (True, None) and hasattr(getattr(builtins, "get_ipython", lambda: None)(), "kernel"):

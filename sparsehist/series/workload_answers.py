@@ -63,11 +63,7 @@ _ADDED = ("consistent", "consistent_error")
 
 
 def check_noise(family: Family) -> None:
-    """Refuse noise that has no workloads.
-
-    Raises:
-        DeclarationError: If its family is for histograms only.
-    """
+    """Refuse noise that has no workloads."""
     if sensitivity_norm(family) is None or not is_dataclass(family):
         raise DeclarationError(
             f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
@@ -83,11 +79,7 @@ def measures_reals(strategy: Strategy) -> bool:
 
 
 def family_for(family: Family, strategy: Strategy, size: float) -> Family:
-    """The family of a series with the sensitivity of a strategy, `size`: of the noise on R·x.
-
-    Raises:
-        DeclarationError: If the family has no workloads, or is of integers and R·x is not.
-    """
+    """The family of a series with the sensitivity of a strategy, `size`: of the noise on R·x."""
     check_noise(family)
     if not family.integer:
         larger = size * (1.0 + _CHARGE if measures_reals(strategy) else 1.0)
@@ -104,10 +96,6 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """The step to which the noise of each cell is rounded before it is weighed; None where answers get theirs.
 
     It divides 1, so that counts may be added afterwards.
-
-    Args:
-        strategy: A = L·R.
-        noise_std: Standard deviation of each entry of Z, in counts.
     """
     if strategy.workload.integral or strategy.keeps != "cells":
         return None
@@ -125,15 +113,6 @@ def check_spread(strategy: Strategy, least: float, largest: float) -> None:
     """Refuse real weights whose answers cannot get noise of their own.
 
     Either some get so much more noise than others that these share no grid, or they are computed in single precision.
-
-    Args:
-        strategy: A = L·R.
-        least: Variance of the query with the least noise.
-        largest: Variance of the query with the most.
-
-    Raises:
-        DeclarationError: If the standard deviations differ by more than 2**30, or an operator rounds more than
-            doubles do.
     """
     weighed = strategy.keeps == "cells" or measures_reals(strategy)
     if strategy.workload.integral or weighed:
@@ -170,14 +149,7 @@ def noisy_answers(
 ) -> AnswerArray:
     """A·x + L·Z for every listed query, on the grid; shape (queries,).
 
-    Args:
-        family: The noise.
-        strategy: A = L·R.
-        noise: The state of the level. Secret.
-        cells: x. Secret.
-        grid: Step of the answers.
-        by_cell: What `cell_grid` gave when the release was made.
-        measured: What `measured_grid` gave then.
+    `by_cell` and `measured` are what `cell_grid` and `measured_grid` gave when the release was made.
     """
     workload = strategy.workload
     if by_cell is not None:
@@ -202,11 +174,7 @@ def noisy_cells(family: Family, strategy: Strategy, noise: NoiseArray, cells: Ce
 
 
 def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
-    """Read the declared steps, in the order they are done.
-
-    Raises:
-        DeclarationError: If one is unknown.
-    """
+    """Read the declared steps, in the order they are done."""
     given = {steps} if isinstance(steps, str) else set(steps)
     unknown = sorted(map(repr, given - set(STEPS)))
     if unknown:
@@ -215,11 +183,7 @@ def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_possible(workload: Workload, steps: tuple[str, ...]) -> None:
-    """Refuse steps that this workload has no use for, before anything is spent.
-
-    Raises:
-        DeclarationError: If answers may rightly be negative, or there are too many cells to solve for.
-    """
+    """Refuse steps that this workload has no use for, before anything is spent."""
     if "non_negative" in steps and not workload.non_negative:
         raise DeclarationError(f"answers of {workload.describe()} may be negative: its matrix has negative entries")
     if "consistent" in steps and workload.explicit and workload.n_cells > _LARGEST_SOLVED:
@@ -230,17 +194,10 @@ def check_possible(workload: Workload, steps: tuple[str, ...]) -> None:
 
 
 def post_process(workload: Workload, answers: FloatArray, std: FloatArray, steps: tuple[str, ...]) -> FloatArray:
-    """Make listed answers consistent, non-negative or both.
+    """Make listed answers, of standard deviations `std`, consistent, non-negative or both; shape (queries,).
 
-    Args:
-        workload: What was asked.
-        answers: Noisy answers; shape (queries,).
-        std: Their standard deviations; shape (queries,).
-        steps: "consistent": the answers that some histogram gives, nearest in least squares weighted by the
-            deviations; "non_negative": none below 0; both: those that a histogram without negative counts gives.
-
-    Returns:
-        Shape (queries,).
+    "consistent" answers are those that some histogram gives, nearest in least squares weighted by the deviations;
+    "non_negative" ones are none below 0; both, those of a histogram without negative counts.
     """
     if "consistent" in steps:
         return _nearest_histogram(workload, answers, std, non_negative="non_negative" in steps)
@@ -251,13 +208,6 @@ def post_process_cells(counts: FloatArray, steps: tuple[str, ...]) -> FloatArray
     """The same for the vector of cells of a workload that is not listed: what it answers is consistent already.
 
     Without negative counts its prefix sums rise: the nearest rising ones are taken.
-
-    Args:
-        counts: One noisy count a cell; shape (cells,).
-        steps: As for `post_process`.
-
-    Returns:
-        Shape (cells,).
 
     Example:
         >>> post_process_cells(np.array([3.0, -1.0, 2.0]), ("non_negative",)).tolist()

@@ -34,12 +34,7 @@ def column_sizes(domain: Domain) -> tuple[int, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """What numbers the keys of a column, as a caller writes them: integers, text, or dates as text.
-
-    Args:
-        domain: Of the column.
-        name: Of the column.
-    """
+    """What numbers the keys of a column, as a caller writes them: integers, text, or dates as text."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -77,15 +72,8 @@ def _numbers(column: Domain, keys: pl.DataFrame) -> IntArray:
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
     """Say what each row of answers is about, in keys instead of numbers.
 
-    Args:
-        queries: As the workload gives them: low and high cells of ranges, a number for each key column (-1 where
-            the query sums over it), or the number of the query.
-        domain: Of the series.
-        names: Of its key columns.
-
-    Returns:
-        low and high, or the key columns (null where the query sums over one; name_low and name_high where it asks
-        for ranges of one), or the number of the query.
+    That is low and high; or the key columns, null where the query sums over one, name_low and name_high where it asks
+    for ranges of one; or the number of the query.
     """
     columns = key_domains(domain)
     if set(queries) == {"low", "high"}:

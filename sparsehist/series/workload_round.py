@@ -93,12 +93,7 @@ def requested(
     strategy: str | Strategy,
     post_processing: str | Iterable[str] | None,
 ) -> WorkloadRequest:
-    """Check what can be checked without a store.
-
-    Raises:
-        DeclarationError: If a parameter is wrong, or the workload does not fit the domain.
-        LevelError: If the level is no level.
-    """
+    """Check what can be checked without a store."""
     if declaration.most_keys is not None:
         raise DeclarationError(
             f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): "
@@ -274,11 +269,7 @@ class Price(NamedTuple):
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Compute the price of a strategy in a series.
-
-    Raises:
-        DeclarationError: If the series' noise has no workloads, or the workload asks nothing.
-    """
+    """Compute the price of a strategy in a series."""
     check_noise(declaration.family)
     if sensitivity_norm(declaration.family) == "l2":
         size, reached = strategy.sensitivity(declaration.max_keys)
@@ -289,11 +280,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 def workload_metadata(
     declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price
 ) -> WorkloadMetadata:
-    """Everything about a release that is known before anything is drawn.
-
-    Raises:
-        LevelError: If answers and noise at the level share no grid.
-    """
+    """Everything about a release that is known before anything is drawn."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
@@ -370,11 +357,7 @@ def _variances(strategy: Strategy) -> tuple[float, float]:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
-    """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to.
-
-    Raises:
-        DeclarationError: If the noise has no workloads, or no strategy measures whole numbers for discrete noise.
-    """
+    """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to."""
     check_noise(declaration.family)
     pure = sensitivity_norm(declaration.family) == "l1"
     if not declaration.family.integer:

@@ -40,11 +40,7 @@ def write_format(store: Path, store_id: str, *, durable: bool) -> None:
 
 
 def is_store(store: Path) -> bool:
-    """Whether there is a store at a place, whole or damaged.
-
-    Raises:
-        StoreError: If the place may not be looked into.
-    """
+    """Whether there is a store at a place, whole or damaged."""
     with disk_errors(store):
         return any((store / name).is_file() for name in (_FORMAT, STATE, _BEFORE_0_1))
 
@@ -58,22 +54,13 @@ def store_id_at(place: Path) -> str | None:
 
 
 def check_is_store(store: Path) -> None:
-    """Refuse what is no store.
-
-    Raises:
-        NotFoundError: If there is nothing, or something else.
-    """
+    """Refuse what is no store."""
     if not is_store(store):
         raise NotFoundError(f"no store at {store}; make one with `sparsehist create`")
 
 
 def check_format(store: Path) -> None:
-    """Refuse a store of another version, or one without its state file.
-
-    Raises:
-        StoreVersionError: If another version wrote it.
-        StoreDamagedError: If it does not say which, or a file is missing.
-    """
+    """Refuse a store of another version, or one without its state file."""
     if (store / _BEFORE_0_1).exists() and not (store / STATE).exists():
         raise StoreVersionError(
             f"store {store} was made before sparsehist 0.1 and keeps its state in DuckDB, which is no longer read: "
@@ -125,16 +112,7 @@ def make_locked(directory: Path) -> int:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> list[Path]:
-    """Remove directories of this user's whose makers died, each while its lock is held.
-
-    Args:
-        parent: Where they are; it may hold much else.
-        begins: How their names begin.
-        ends: How their names end.
-
-    Returns:
-        What was removed.
-    """
+    """Remove directories of this user's whose makers died, each while its lock is held; returns what was removed."""
     removed = []
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  names alone, of many files perhaps
         if not (name.startswith(begins) and name.endswith(ends)):
@@ -184,11 +162,7 @@ def remove_dead_buildings(place: Path) -> list[Path]:
 
 @contextmanager
 def spill_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A private directory for what is of the log; when a run dies in it, the next one removes it.
-
-    Args:
-        parent: Where; the system's place for temporary files if None.
-    """
+    """A private directory for what is of the log; when a run dies in it, the next one removes it."""
     clear_spill()
     directory = (parent or Path(tempfile.gettempdir())) / f"{_SPILL_NAME}{secrets.token_hex(8)}"
     lock = make_locked(directory)
@@ -218,9 +192,7 @@ def clear_spill() -> None:
 def leftovers(store: Path, registered: Collection[tuple[str, str | None]]) -> list[Path]:
     """What no commit vouches for: series and rounds of runs that died, and series dropped by one.
 
-    Args:
-        store: Its directory; locked.
-        registered: What stays, as (series, file name), None for the directory of the series.
+    `registered` are pairs of series and file name, None for the directory of the series.
     """
     known = set(registered)
     series = {series_id for series_id, _ in known}
@@ -251,14 +223,6 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
     Every entry opens the file anew, so that two threads exclude each other like two processes. A child made
     by a fork inside the block cannot give the lock away.
-
-    Args:
-        path: In the store; made if it was deleted.
-        wait: How long to try, in seconds.
-
-    Raises:
-        StoreInUseError: If somebody else still holds it.
-        NotFoundError: If the store is no longer there.
     """
     owner = os.getpid()
     descriptor = _locked_descriptor(path, time.monotonic() + wait)

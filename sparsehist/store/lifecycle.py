@@ -40,17 +40,7 @@ from sparsehist.store.witnesses import CLAIMS, MARK_SUFFIX, Anchor
 
 
 def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True) -> None:
-    """Make an empty store: a directory nobody else can read, there at once or not at all.
-
-    Args:
-        path: Where; nothing may be there yet but an empty directory.
-        anchor: A directory on another machine or disk that is to know how far the store has come.
-        durable: False for a store that nobody needs after a power cut.
-
-    Raises:
-        NameTakenError: If something is there.
-        StoreError: If the place cannot be written.
-    """
+    """Make an empty store: a directory nobody else can read, there at once or not at all."""
     _check_is_free(path)
     path = path.resolve()
     building, lock = _start_building(path)

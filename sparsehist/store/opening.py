@@ -69,17 +69,8 @@ class StoreIdentity:
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterator[State]:
     """Lock and open a store for the length of a block; nothing of it is kept afterwards.
 
-    Args:
-        path: Its directory.
-        wait: How long to wait for whoever holds it, in seconds.
-        durable: False for a store that nobody needs after a power cut: no synchronisation, no marks.
-
-    Raises:
-        NotFoundError: If there is no store.
-        StoreInUseError: If it is held by another thread or process.
-        StoreVersionError: If another version wrote it.
-        StoreDamagedError: If a file is missing, truncated or altered.
-        StoreRolledBackError: If it is older than what was published from it, or a copy.
+    One that is damaged, a copy, or older than what was published from it is refused. What is not `durable` need not
+    survive a power cut: no synchronisation, no marks.
     """
     path = path.resolve()
     with held(path, wait=wait, durable=durable) as database:
@@ -115,14 +106,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
 
 @contextmanager
 def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
-    """Lock a store and connect to its state.
-
-    Raises:
-        NotFoundError: If there is no store.
-        StoreInUseError: If it is held by another thread or process.
-        StoreVersionError: If another version wrote it.
-        StoreDamagedError: If a file is missing.
-    """
+    """Lock a store and connect to its state."""
     check_is_store(path)
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
@@ -163,11 +147,7 @@ def _remove_copies(database: Database) -> list[Path]:
 
 
 def _remove_written(path: Path, database: Database) -> tuple[list[Path], list[str]]:
-    """Remove what clusters wrote for runs that died.
-
-    Returns:
-        What was removed, and the URLs of what is left: opening a store waits for no other machine.
-    """
+    """Remove what clusters wrote for runs that died; what that was, and what is left: opening waits for nobody."""
     removed: list[Path] = []
     left: list[str] = []
     for (text,) in database.rows("read_copies"):
@@ -253,12 +233,8 @@ def stands_elsewhere(path: Path, identity: StoreIdentity) -> bool:
 def check_is_newest(path: Path, identity: StoreIdentity, *, anchored: bool = True) -> None:
     """Refuse a store that forgot something: it would draw again what is already out.
 
-    A mark that its own adoption or move raised, before a run died, is no witness against it.
-
-    Args:
-        path: Its directory.
-        identity: Which store it says it is.
-        anchored: Whether its anchor is asked, too, and not about to be replaced.
+    A mark that its own adoption or move raised, before a run died, is no witness against it. Its anchor is not asked
+    where it is about to be replaced.
     """
     token = _own_token(path)
     seen = {
@@ -288,13 +264,6 @@ def take_place(
 
     It is the next generation, so that every other copy is shut out wherever a mark, a public ledger or the anchor can
     be reached. A run that dies in between is made up for by the next: what it noted is known by its token.
-
-    Args:
-        path: The directory.
-        database: Its state.
-        identity: Which store it is; checked.
-        what: "move store" or "adopt store".
-        anchor: A new one.
     """
     generation = identity.generation + 1
     token = _own_token(path) or _new_token(path)

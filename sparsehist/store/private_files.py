@@ -24,11 +24,7 @@ LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:
-    """Read a whole file that anybody may have put there; does not wait for a pipe, and reads no device.
-
-    Raises:
-        OSError: If it cannot be read, is no regular file, or holds more bytes than that.
-    """
+    """Read a whole file that anybody may have put there; OSError if it is none, without waiting for a pipe."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file")
     # What is swapped for a pipe in between must not keep us waiting either.
@@ -40,12 +36,7 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
 
 
 def read_json(path: Path, *, at_most: int = LARGEST_JSON) -> Any:
-    """Read a JSON file that anybody may have put there.
-
-    Raises:
-        OSError: As `read_regular`.
-        ValueError: If it is not JSON, or nested too deeply.
-    """
+    """Read a JSON file that anybody may have put there; OSError as `read_regular`, ValueError if it is none."""
     try:
         return json.loads(str(read_regular(path, at_most=at_most), "utf-8"))
     except RecursionError:

@@ -186,15 +186,7 @@ class SeriesFiles:
 
     @classmethod
     def open(cls, directory: Path, record: Registered) -> SeriesFiles:
-        """Open the files of a series.
-
-        Args:
-            directory: Of the series.
-            record: Says which files there have to be, and holds the salt.
-
-        Raises:
-            StoreDamagedError: If one is missing or truncated.
-        """
+        """Open the files of a series."""
         paths = {file.name: check_file(directory, file) for file in record.files}
         if GROUPS not in paths or not ({PARTS} <= set(paths) or {COUNTS, SUPPORT} <= set(paths)):
             raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
@@ -213,25 +205,11 @@ class SeriesFiles:
         return "SeriesFiles()"
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """The keys at some positions.
-
-        Args:
-            positions: Of nonzero cells, in any order; shape (n,).
-
-        Returns:
-            Columns key_0 …; n rows in the order asked, sharing no memory with any other key.
-        """
+        """The keys at some positions, in the order asked, sharing no memory with any other key."""
         return self._stored.rows(np.asarray(positions, dtype=np.int64))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Where keys stand among the counts.
-
-        Args:
-            keys: Columns key_0 … of the same types; n rows.
-
-        Returns:
-            Shape (n,); -1 for keys without a count.
-        """
+        """Where keys stand among the counts; -1 for those without a count."""
         found = np.full(keys.height, -1, dtype=np.int64)
         keys = keys.select(self._stored.columns)
         for asked, position in self._stored.candidates(keys):

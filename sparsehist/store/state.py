@@ -177,11 +177,7 @@ class State:
         return Tracked(position, count)
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
-        """The tracked cells that are empty.
-
-        Returns:
-            Columns cell (its number), key_0 …, in the order of cells.
-        """
+        """The tracked cells that are empty: columns cell (its number), key_0 …, in the order of cells."""
         import pyarrow as pa
 
         history = self._history(path_id)
@@ -200,19 +196,7 @@ class State:
         return keys.insert_column(0, pl.Series("cell", cell, dtype=pl.Int64))
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
-        """The noise of the tracked cells of a path, or of a workload, at a level it has spent.
-
-        Args:
-            path_id: The noise path.
-            level: Exact; of running counts step and level.
-            n_tracked: How many cells the caller believes are tracked; of a workload the size of its state.
-
-        Returns:
-            By cell number, shape (n_tracked,); float64, or int64 for integer families. Secret.
-
-        Raises:
-            NotFoundError: If the level was never spent.
-        """
+        """The noise of a path's tracked cells, or of a workload, at a level it has spent, by cell number. Secret."""
         history = self._history(path_id)
         if n_tracked != history.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
@@ -246,15 +230,7 @@ class State:
         return out
 
     def commit_series(self, record: NewSeries) -> int:
-        """Register a series whose files are in place.
-
-        Returns:
-            The path id of its cells.
-
-        Raises:
-            NameTakenError: If a series of that name exists.
-            StoreDamagedError: If a file is not there at its full size.
-        """
+        """Register a series whose files are in place; returns the path of its cells."""
         directory = self.path / SERIES / record.series_id
         if self._durable:
             for place in (directory, directory.parent):
@@ -263,16 +239,7 @@ class State:
             return committing.commit_series(self._database, directory, record, self.generation, now())
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round: afterwards, and only then, may it be published.
-
-        Returns:
-            The new generation.
-
-        Raises:
-            NameTakenError: If any path of the series has a release of that name.
-            StoreInUseError: If somebody else committed meanwhile; nothing was written.
-            StoreError: If the disk refused; nothing was written.
-        """
+        """Commit a round: afterwards, and only then, may it be published. Returns the new generation."""
         path = record.path_id
         if isinstance(path, NewPath):
             directory = self.path / SERIES / path.series_id
@@ -284,12 +251,7 @@ class State:
         return self.generation
 
     def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
-        """Append to a running series.
-
-        Raises:
-            StoreInUseError: If somebody else committed meanwhile; nothing was written.
-            StoreError: If the disk refused; nothing was written.
-        """
+        """Append to a running series."""
         with self._committing("step %d of series %s appended", step.step + 1, record.name):
             committing.commit_step(self._database, record.directory, record.path_id, step, self.generation, now())
         self._remove(record, step.replaced)
@@ -310,22 +272,14 @@ class State:
                 sync_directory(record.directory)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
-        """Write a file for a path about to be opened; removed unless a round commits with it.
-
-        Args:
-            record: The series.
-            suffix: Of its name, such as ".npz".
-            parts: What it holds; secret or not, nobody else can read it.
-        """
+        """Write a file for a path about to be opened; removed unless a round commits with it."""
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, *parts, durable=self._durable)
 
     def drop_series(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Remove a series and its secrets; what it spent stays in the ledger.
 
-        Raises:
-            NotFoundError: If there is no such series.
-            StoreError: If what a cluster wrote elsewhere could not be erased; the series is gone all the same.
+        If what a cluster wrote elsewhere cannot be erased, the series is gone all the same.
         """
         record = self.series(name)
         if record is None:
@@ -349,11 +303,7 @@ class State:
                 ) from None
 
     def verify(self) -> None:
-        """Look for damage in the state, and compare every registered file with its digest; reads all of them.
-
-        Raises:
-            StoreDamagedError: Naming the first file that is missing, truncated or altered.
-        """
+        """Look for damage in the state, and compare every registered file with its digest; reads all of them."""
         if self._database.rows("check_whole") != [("ok",)]:
             raise StoreDamagedError(f"{self.path / STATE} was altered; restore the store from a backup")
         for record in self.all_series():
@@ -366,22 +316,11 @@ class State:
                     verify_file(record.directory, file)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """What was spent, one row for each noise path, dropped series included.
-
-        Returns:
-            series, series_id, population, path_id, kind, workload, strategy, family, level (the finest spent,
-            exact text), n_releases, cap (exact text, as declared), first_release, last_release,
-            numerical_slack, dropped (UTC), delta_infinity, first_generation, unit, max_keys, unverified.
-        """
+        """What was spent, one row for each noise path, dropped series included."""
         return ledger_rows(self._database.rows("read_ledger"))
 
     def events(self) -> list[dict[str, Any]]:
-        """Who did what, when, in order.
-
-        Returns:
-            number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
-            reason, details (JSON).
-        """
+        """Who did what, when, in order."""
         return event_rows(self._database.rows("read_events"))
 
     def limit_events(self) -> list[dict[str, Any]]:
@@ -389,12 +328,7 @@ class State:
         return event_rows(self._database.rows("read_limit_events"))
 
     def declare(self, what: str, **said: Any) -> None:
-        """Record a limit or another declaration; an older copy of the store is refused from then on.
-
-        Args:
-            what: "set budget", "raise cap" or "declare disjoint".
-            said: who, series_id, population, level, reason, details: as `insert_event` has them.
-        """
+        """Record a limit or another declaration; an older copy of the store is refused from then on."""
         with self._committing("declared: %s", what):
             committing.declare(self._database, self.generation, now(), what, **said)
 
@@ -405,11 +339,7 @@ class State:
             committing.record_refusal(self._database, self.generation, now(), **asked)
 
     def record_publication(self, directory: Path) -> None:
-        """Remember a directory whose public ledger will know this store; before anything is published there.
-
-        Raises:
-            StoreRolledBackError: If the ledger knows rounds of this store that it has forgotten itself.
-        """
+        """Remember a directory whose public ledger will know this store; before anything is published there."""
         known = {round_id for (round_id,) in self._database.rows("read_round_ids")}
         if not published_rounds(directory, self.store_id) <= known:
             raise StoreRolledBackError(
@@ -427,11 +357,7 @@ class State:
             self._database.change("insert_copy", place=str(place))
 
     def erase_left(self) -> list[str]:
-        """Erase what opening did not reach for; says where that was.
-
-        Raises:
-            StoreError: Naming the first place that cannot be reached.
-        """
+        """Erase what opening did not reach for; says where that was."""
         erased = []
         while self.left:
             erase_parts(self.left[0], begun=False)
@@ -456,11 +382,7 @@ class State:
                 committing.accept_source(self._database, record.series_id, self.generation, now(), who=who)
 
     def check_anchor(self, directory: str | os.PathLike[str] | None) -> None:
-        """Refuse a store that is not anchored where somebody takes it to be.
-
-        Raises:
-            DeclarationError: If it has another anchor, or none.
-        """
+        """Refuse a store that is not anchored where somebody takes it to be."""
         anchored = None if self._anchor is None else self._anchor.directory
         if directory is not None and Path(directory).resolve() != anchored:
             raise DeclarationError(
@@ -483,12 +405,7 @@ class State:
 
     @contextmanager
     def _committing(self, told: str, *parts: object) -> Iterator[None]:
-        """Claim the next generation before it is committed, and raise what guards against old copies afterwards.
-
-        Args:
-            told: To the log, once it is committed.
-            parts: Of that: names and declared parameters.
-        """
+        """Claim the next generation before it is committed, and raise what guards against old copies afterwards."""
         if self._anchor is not None:
             self._anchor.claim(self.generation + 1, self.path)
         yield

@@ -16,12 +16,6 @@ _NAME = "-- name: "
 def statement(name: str) -> str:
     """Return one statement.
 
-    Args:
-        name: What stands after `-- name:`, such as "count_first".
-
-    Returns:
-        Its text, header comment and all.
-
     Example:
         >>> "order by place" in statement("count_first")
         True

@@ -49,25 +49,12 @@ _BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
-    """Derive the salt for one purpose from the secret of a series; one tells nothing of another.
-
-    Args:
-        purpose: BOUNDING, ORDER or LOOK_UP.
-        secret: What the store keeps.
-    """
+    """Derive the salt for one purpose from the secret of a series; one tells nothing of another."""
     return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes) -> WordArray:
-    """Hash every row of a frame.
-
-    Args:
-        keys: Columns of strings, bytes, integers, booleans or dates, without nulls; n rows.
-        salt: Secret.
-
-    Returns:
-        Shape (n,), uint64.
-    """
+    """Hash every row: columns of strings, bytes, integers, booleans or dates, without nulls; shape (n,)."""
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
     for column in keys.iter_columns():
@@ -141,13 +128,7 @@ def _finish(state: WordArray, seed: np.uint64) -> WordArray:
 
 
 def write_support(directory: Path, hashes: WordArray, *, durable: bool) -> RegisteredFile:
-    """Write the hashes of the rows 0 … k−1, sorted.
-
-    Args:
-        directory: Of the series.
-        hashes: Shape (k,).
-        durable: Whether to wait for the disk.
-    """
+    """Write the hashes of the rows 0 … k−1, sorted."""
     ordered, positions = sort_with_positions(hashes)
     header = np.array([_MAGIC, HASH_VERSION, len(hashes), positions.itemsize], dtype="<u8")
     target = AtomicFile(directory / SUPPORT, durable=durable)

@@ -57,11 +57,7 @@ _NO_MARK = Mark(-1)
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """What is noted at a place about a store.
-
-    Raises:
-        StoreDamagedError: If the file is no mark; it is never guessed around, since it guards against rollback.
-    """
+    """What is noted at a place about a store; never guessed, as it guards against rollback."""
     return _read_marks(mark_path(store)).get(store_id, _NO_MARK)
 
 
@@ -123,21 +119,12 @@ class Anchor(NamedTuple):
         return self.directory / f"sparsehist-{self.store_id}.anchor"
 
     def begin(self, generation: int) -> None:
-        """Anchor a store here from now on.
-
-        Raises:
-            StoreError: If the directory is not there or cannot be written.
-        """
+        """Anchor a store here from now on."""
         with _locked(self.directory):
             self._write(generation, secrets.token_hex(16))
 
     def check(self, generation: int, store: Path) -> str:
-        """Refuse a store that is behind, unless it is its own claim that is ahead; who claimed last.
-
-        Raises:
-            StoreError: If the anchor cannot be read: it is never guessed around.
-            StoreRolledBackError: If another copy went on.
-        """
+        """Refuse a store that is behind, unless it is its own claim that is ahead; who claimed last."""
         reached, claim = self._read()
         if reached > generation and not (reached == generation + 1 and claim in _claims(store)):
             raise StoreRolledBackError(
@@ -147,11 +134,7 @@ class Anchor(NamedTuple):
         return claim
 
     def claim(self, generation: int, store: Path) -> None:
-        """Claim a generation for the commit that follows.
-
-        Raises:
-            StoreRolledBackError: If another copy did so first.
-        """
+        """Claim a generation for the commit that follows."""
         with _locked(self.directory):
             last, new = self.check(generation - 1, store), secrets.token_hex(16)
             # Both: a run that dies before the second file is written is the last to have claimed.
@@ -182,11 +165,7 @@ def _claims(store: Path) -> list[str]:
 
 @contextmanager
 def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
-    """What the public ledger of a directory says of each store, to be changed; written when the block is left.
-
-    Raises:
-        StoreError: If the place cannot be written, or holds a file of that name that is no such ledger.
-    """
+    """What the public ledger of a directory says of each store, to be changed; written when the block is left."""
     path = directory / LEDGER_NAME
     with _locked(directory):
         ledger = _read_ledger(path)
@@ -255,19 +234,14 @@ def _digest(text: str) -> str:
 def published_generation(directory: Path, store_id: str) -> int:
     """The newest generation of a store that a directory knows of; -1 where there is no ledger, or none to be read.
 
-    Raises:
-        StoreError: If what stands there is no ledger: it may have known of a newer one.
+    What stands there and is no ledger is refused: it may have known of a newer one.
     """
     store = _known_of(directory, store_id)
     return -1 if store is None else int(store["generation"])
 
 
 def published_rounds(directory: Path, store_id: str) -> set[str]:
-    """The rounds of a store that a directory knows of.
-
-    Raises:
-        StoreError: If what stands there is no ledger.
-    """
+    """The rounds of a store that a directory knows of."""
     store = _known_of(directory, store_id)
     return set() if store is None else {release["round"] for release in store["releases"]}
 

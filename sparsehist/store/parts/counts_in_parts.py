@@ -64,19 +64,7 @@ def register_parts(
     *,
     durable: bool,
 ) -> RegisteredFile:
-    """Check what a cluster wrote and note down which files there are.
-
-    Args:
-        directory: Of the series, in the store.
-        place: Directory or URL that holds `counts` and `support`.
-        groups: The groups of equal count, as the cluster sees them in what it wrote.
-        digests: SHA-256 of each file by its name, which tells it from all others.
-        dtypes: Of the key columns.
-        durable: Whether to wait for the disk.
-
-    Raises:
-        StoreError: If rows are missing or there twice, or do not stand in order.
-    """
+    """Check what a cluster wrote, and note down which files there are; `digests` by their names."""
     with _reading(place):
         counts, edges = _listed(place, COUNTS, "count", digests)
         support, hashes = _listed(place, SUPPORT, HASH, digests)
@@ -193,11 +181,7 @@ class CountsInParts:
             yield np.repeat(asked[some], counts), starts + rows
 
     def check(self) -> None:
-        """Compare names and sizes of the files with what is known of them: before a round draws anything.
-
-        Raises:
-            StoreError: If they differ, or the place cannot be read.
-        """
+        """Compare names and sizes of the files with what is known of them: before a round draws anything."""
         from pyarrow import fs
 
         with _reading(self._place):
@@ -219,11 +203,7 @@ class CountsInParts:
                         raise _altered(self._place)
 
     def erase(self) -> None:
-        """Remove the files; where they are gone already, nothing is left to do.
-
-        Raises:
-            StoreError: If some stay, or what they lay in is gone too: a disk may be out of reach.
-        """
+        """Remove the files; where they are gone already, nothing is left to do."""
         erase_parts(self._place)
 
     def _none(self, columns: Sequence[str]) -> pl.DataFrame:
@@ -270,12 +250,7 @@ class CountsInParts:
 def erase_parts(place: str, *, begun: bool = True) -> None:
     """Remove what a cluster wrote, whole or not; where it is gone already, nothing is left to do.
 
-    Args:
-        place: Directory or URL.
-        begun: Whether it wrote for sure: then what the place lies in has to be there.
-
-    Raises:
-        StoreError: If something stays, or what it lay in is gone too: a disk may be out of reach.
+    If it wrote for sure (`begun`), what the place lies in has to be there: a disk may be out of reach.
     """
     from pyarrow import fs
 

@@ -24,11 +24,7 @@ class UnfinishedRound:
     """The round of a series that is being drawn, or was, and was not committed."""
 
     def __init__(self, state: State, record: SeriesRecord, name: str, request: dict[str, Any]) -> None:
-        """Find the round that was not finished, if there is one.
-
-        Raises:
-            StoreError: If it is another one than is asked for.
-        """
+        """Find the round that was not finished, if there is one."""
         self._path, self._durable = record.directory / UNFINISHED, state.durable
         self._asked = json.loads(json.dumps({"name": name, "request": request}))
         self._key: str | None = None

@@ -279,8 +279,8 @@ def _profile(
             spill = spills.enter_context(spill_directory(state.spill))
         pairs = list_pairs(
             source, unit=present(first.unit), key=first.key, domain=first.domain,
-            salt=secrets.token_bytes(SALT_BYTES), on_null=first.on_null,  # type: ignore[arg-type]
-            on_outside=first.on_outside, temporary_directory=spill, progress=report, **counted,  # type: ignore[arg-type]
+            salt=secrets.token_bytes(SALT_BYTES), on_null=first.on_null,
+            on_outside=first.on_outside, temporary_directory=spill, progress=report, **counted,
         )  # fmt: skip
     names = key_names(first.domain.columns)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))

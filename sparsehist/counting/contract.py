@@ -192,15 +192,11 @@ class CountedKeys:
 
 @dataclass(frozen=True)
 class CountRequest:
-    """What to count, checked as far as it can be without reading the log.
+    """What to count, as for `request`, checked as far as it can be without reading the log.
 
     Attributes:
         unit: Column of the unit; of a unit that is a tuple, the one column its parts are written into.
         unit_parts: Columns of the log that name the unit.
-        weights: What a unit adds to each of its keys, in parts of a count, falling, with the most keys it may add it
-            to. The first is a whole count; a unit with more keys than the last has keeps so many.
-        portable: Whether keys are kept in the order that every engine knows (`counting/tuples.py`).
-        note: Told what bounding met.
     """
 
     unit: str | None
@@ -249,12 +245,12 @@ def request(
     max_keys: int,
     domain: Domain,
     salt: bytes,
-    on_null: Choice,
-    on_outside: Choice,
-    memory_limit: str | int | None,
-    threads: int | None,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
     temporary_directory: Path,
-    progress: Callable[[str], None] | None,
+    progress: Callable[[str], None] | None = None,
     key_types: Mapping[str, str] | None = None,
     watch: Callable[[Any], Any] | None = None,
     weights: Sequence[tuple[int, int]] | None = None,
@@ -262,6 +258,30 @@ def request(
     note: Callable[[Bounding], None] | None = None,
 ) -> CountRequest:
     """Check the declared parameters of a count.
+
+    Args:
+        unit: Column of the unit: text, whole numbers, dates or the like, not floating point; or several that name it
+            together. None for Counts.
+        key: Column or columns of the key, as many as the domain has.
+        max_keys: Distinct keys a unit may have.
+        domain: Where the keys belong.
+        salt: 16 secret random bytes.
+        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
+        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
+        memory_limit: Rows wait on disk; the distinct keys, which stay in memory, may take so much: bytes, or a text
+            such as "4GB". Half of what there is if None.
+        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
+        temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
+        progress: Called with the name of each phase as it begins.
+        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
+            "integer" or "text" (of whole numbers, booleans, decimals and text).
+        watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
+        weights: Where units with more than max_keys keys count towards all of them: what a unit adds to each of its
+            keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
+            these parts.
+        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
+            same on each for one salt.
+        note: Told what bounding met.
 
     Raises:
         DeclarationError: If one is wrong; the message carries its value.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import polars as pl
 
 from sparsehist.counting import with_duckdb, with_polars, with_spark
 from sparsehist.counting.contract import (
     Bounding,
-    Choice,
     CountedKeys,
     CountRequest,
     Counts,
@@ -23,7 +20,7 @@ from sparsehist.counting.contract import (
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.memory import available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
-from sparsehist.domain.base import Domain, key_names
+from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError
 
 Engine = Literal["auto", "polars", "duckdb"]
@@ -50,24 +47,10 @@ class CountingEngine(Protocol):
 def count_keys(
     source: object,
     *,
-    unit: str | Sequence[str] | None,
-    key: Sequence[str],
-    max_keys: int,
-    domain: Domain,
-    salt: bytes,
-    on_null: Choice = "error",
-    on_outside: Choice = "error",
-    weights: Sequence[tuple[int, int]] | None = None,
     engine: Engine = "auto",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    temporary_directory: Path,
-    progress: Callable[[str], None] | None = None,
-    key_types: Mapping[str, str] | None = None,
-    watch: Callable[[Log], Log] | None = None,
-    portable: bool = False,
     may_be_empty: bool = False,
     write_to: WritePlace | None = None,
+    **declared: Any,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
@@ -84,30 +67,10 @@ def count_keys(
     Args:
         source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
             DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
-        unit: Column of the unit: text, whole numbers, dates or the like, not floating point; or several that name it
-            together. None for Counts.
-        key: Column or columns of the key, as many as the domain has.
-        max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong.
-        salt: 16 secret random bytes.
-        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
-        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
-        weights: Where units with more than max_keys keys count towards all of them: what a unit adds to each of its
-            keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
-            these parts.
         engine: "auto", "polars" or "duckdb".
-        memory_limit: Rows wait on disk; the distinct keys, which stay in memory, may take so much: bytes, or a text
-            such as "4GB". Half of what there is if None.
-        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
-        temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
-        progress: Called with the name of each phase as it begins.
-        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
-            "integer" or "text" (of whole numbers, booleans, decimals and text).
-        watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
-        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
-            same on each for one salt.
         may_be_empty: Whether a log without a row that counts is taken.
         write_to: Where Spark writes the counts; they come back if None.
+        declared: What to count, as for `request`.
 
     Returns:
         Distinct keys with their number of units.
@@ -127,24 +90,7 @@ def count_keys(
         [('a', 2), ('b', 1)]
     """
     met: list[Bounding] = []
-    wanted = request(
-        unit=unit,
-        key=key,
-        max_keys=max_keys,
-        domain=domain,
-        salt=salt,
-        on_null=on_null,
-        on_outside=on_outside,
-        weights=weights,
-        memory_limit=memory_limit,
-        threads=threads,
-        temporary_directory=temporary_directory,
-        progress=progress,
-        key_types=key_types,
-        watch=watch,
-        portable=portable,
-        note=met.append,
-    )
+    wanted = request(note=met.append, **declared)
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
     chosen, log = _opened(source, wanted, engine)
@@ -161,32 +107,12 @@ def count_keys(
     return CountedKeys(frame, chosen.name(), met[-1] if met else None)
 
 
-def list_pairs(
-    source: object,
-    *,
-    unit: str | Sequence[str],
-    key: Sequence[str],
-    domain: Domain,
-    salt: bytes,
-    on_null: Choice,
-    on_outside: Choice,
-    engine: Engine,
-    memory_limit: str | int | None,
-    threads: int | None,
-    temporary_directory: Path,
-    progress: Callable[[str], None],
-    key_types: Mapping[str, str] | None = None,
-    watch: Callable[[Log], Log] | None = None,
-) -> UnitPairs:
+def list_pairs(source: object, *, engine: Engine, **declared: Any) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without a bound.
 
     Arguments and errors are those of `count_keys`, but the source may be empty and no `Counts`.
     """
-    wanted = request(
-        unit=unit, key=key, max_keys=_UNBOUNDED, domain=domain, salt=salt, on_null=on_null,
-        on_outside=on_outside, memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory,
-        progress=progress, key_types=key_types, watch=watch,
-    )  # fmt: skip
+    wanted = request(max_keys=_UNBOUNDED, **declared)
     chosen, log = _opened(source, wanted, engine)
     return chosen.kept_pairs(log, wanted)
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
+from sparsehist.counting.in_memory.codes import plain, plain_dtype
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns, unpacked
+from sparsehist.counting.memory import available_memory
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
-from sparsehist.counting.with_duckdb import load, open_session
 from sparsehist.domain.base import Domain
 from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
+from sparsehist.guarantee.extensions import draw_no_progress
+from sparsehist.store.layout import spill_directory
+from sparsehist.store.statements import statement
+from sparsehist.threads import cores
+
+if TYPE_CHECKING:
+    import duckdb
 
 SCHEMA = {
     "rule": pl.String,
@@ -81,19 +90,10 @@ def check_log(
         ['log', 'null or empty key', 'unit above max_keys', 'counted']
     """
     return checked(
-        source,
-        unit=unit,
-        key=key,
-        max_keys=max_keys,
-        domain=domain,
-        on_null=on_null,
-        on_outside=on_outside,
-        memory_limit=memory_limit,
-        threads=threads,
-        temporary_directory=temporary_directory,
-        key_types=key_types,
+        source, unit=unit, key=key, max_keys=max_keys, domain=domain, on_null=on_null, on_outside=on_outside,
+        memory_limit=memory_limit, threads=threads, temporary_directory=temporary_directory, key_types=key_types,
         progress=progress,
-    ).rules
+    ).rules  # fmt: skip
 
 
 class Checked(NamedTuple):
@@ -114,57 +114,29 @@ class Checked(NamedTuple):
 def checked(
     source: object,
     *,
-    unit: str | Sequence[str] | None,
-    key: Sequence[str],
-    max_keys: int,
     domain: Domain | str,
+    temporary_directory: Path | None = None,
     bounds: Sequence[int] = (),
     largest_keys: int = 500,
-    on_null: Choice = "error",
-    on_outside: Choice = "error",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    temporary_directory: Path | None = None,
-    key_types: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    **declared: Any,
 ) -> Checked:
-    """Run the rules of `check_log`, and price bounds of units where some are given.
+    """Run the rules of `check_log`, whose arguments these are, and price bounds of units where some are given.
 
     Args:
-        source: The log; this and what follows as for `check_log`.
-        unit: As there.
-        key: As there.
-        max_keys: As there.
-        domain: As there.
+        source: The log.
+        domain: Where the keys belong, or its text.
+        temporary_directory: Where spill goes; the system's if None.
         bounds: For which max_keys to tell the bias.
         largest_keys: Of how many keys, the largest ones.
-        on_null: As there.
-        on_outside: As there.
-        memory_limit: As there.
-        threads: As there.
-        temporary_directory: As there.
-        key_types: As there.
-        progress: As there.
+        declared: The other arguments of `check_log`.
 
     Returns:
         The rules, and for each bound: max_keys, pairs_cut (the share of all pairs of a unit and a key), keep_bias and
         share_bias (root mean square over the largest keys, in counts).
     """
     domain = Domain.parse(domain) if isinstance(domain, str) else domain
-    wanted = request(
-        unit=unit,
-        key=key,
-        max_keys=max_keys,
-        domain=domain,
-        salt=bytes(SALT_BYTES),
-        on_null=on_null,
-        on_outside=on_outside,
-        memory_limit=memory_limit,
-        threads=threads,
-        temporary_directory=Path(temporary_directory or tempfile.gettempdir()),
-        progress=progress,
-        key_types=key_types,
-    )
+    spill = Path(temporary_directory or tempfile.gettempdir())
+    wanted = request(domain=domain, salt=bytes(SALT_BYTES), temporary_directory=spill, **declared)
     if isinstance(domain, Product) and domain.names != wanted.key:
         raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
     if isinstance(source, Counts):
@@ -186,23 +158,63 @@ def _measured(
     log: Log, wanted: CountRequest, bounds: Sequence[int], largest_keys: int
 ) -> tuple[list[Measured], list[str], pl.DataFrame | None]:
     """Run the rules; rows, units, keys and pairs that each touches, the columns with keys outside, and the bias."""
-    with engine_errors(log.label, log), open_session(wanted) as session:
-        load(session, log, wanted)
-        session.run("check_pairs")
+    with engine_errors(log.label, log), _loaded(log, wanted) as connection:
+        connection.execute(statement("check_pairs"))
         wanted.report("placing keys")
-        keys = session.read("check_keys")["key"]
+        keys = connection.sql(statement("check_keys")).pl()["key"]
         judged, outside = _judged(keys, wanted)
-        session.connection.register("judged", judged)
+        connection.register("judged", judged)
         wanted.report("counting")
-        found = session.run("check_rules", max_keys=wanted.max_keys).fetchall()
+        found = connection.execute(statement("check_rules"), {"max_keys": wanted.max_keys}).fetchall()
         bias = None
         if bounds:
-            session.connection.register("bounds", pl.DataFrame({"max_keys": sorted(set(bounds))}))
-            bias = session.read("check_bias", largest=largest_keys)
+            connection.register("bounds", pl.DataFrame({"max_keys": sorted(set(bounds))}))
+            bias = connection.sql(statement("check_bias"), params={"largest": largest_keys}).pl()
     measured = [
         (rule, *(None if number is None else int(number) for number in numbers)) for _, rule, *numbers in found
     ]
     return measured, outside, bias
+
+
+@contextmanager
+def _loaded(log: Log, wanted: CountRequest) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of our own, within the limits asked for, with the view log (unit, key), to be read once.
+
+    An empty unit is null; a key of several columns is a struct. Polars reads the log: DuckDB would guess at the
+    dialect of a CSV file, take names that differ in case for one, and columns from names of folders.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    unit, *key = wanted.columns
+    columns = [_exact(name, log.dtypes[name]).alias(f"key_{i}") for i, name in enumerate(key)]
+    of_unit = plain(unit, log.dtypes[unit])
+    if plain_dtype(log.dtypes[unit]) == pl.String:
+        of_unit = pl.when(of_unit != "").then(of_unit)
+    selected = [of_unit.alias("unit"), (pl.struct(columns) if len(key) > 1 else columns[0]).alias("key")]
+    empty = pl.DataFrame(schema={name: log.dtypes[name] for name in wanted.columns}).select(selected).to_arrow()
+    frames: Iterator[pl.DataFrame]
+    if log.kind == "stream":
+        frames = (batch.select(selected) for batch in log.batches(wanted.columns))
+    else:
+        frames = log.lazy(wanted.columns).select(selected).collect_batches(maintain_order=False)
+    batches = (batch for frame in frames for batch in frame.to_arrow().to_batches())
+    with spill_directory(wanted.temporary_directory) as directory, duckdb.connect(":memory:") as connection:
+        settings = {
+            "temp_directory": str(directory),
+            "preserve_insertion_order": False,
+            "memory_limit": wanted.memory_limit or f"{available_memory() // 2}B",
+            "threads": wanted.threads or cores(),
+        }
+        draw_no_progress(connection)
+        for setting, value in settings.items():
+            connection.execute(f"set {setting} = $value", {"value": value})
+        connection.register("log", pa.RecordBatchReader.from_batches(empty.schema, batches))
+        yield connection
+
+
+def _exact(name: str, dtype: pl.DataType) -> pl.Expr:
+    return pl.col(name).cast(pl.String) if dtype in (pl.Categorical, pl.Enum) else pl.col(name)
 
 
 def _judged(keys: pl.Series, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:

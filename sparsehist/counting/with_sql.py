@@ -328,9 +328,8 @@ def counting_sql(
     keys = (key,) if isinstance(key, str) else tuple(key)
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     wanted = request(
-        unit=parts, key=keys, max_keys=max_keys, domain=domain, salt=salt, on_null="drop", on_outside="drop",
-        memory_limit=None, threads=None, temporary_directory=Path(), progress=None, portable=True,
-    )  # fmt: skip
+        unit=parts, key=keys, max_keys=max_keys, domain=domain, salt=salt, temporary_directory=Path(), portable=True
+    )
     told = dict(unit_types or {})
     if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
         raise DeclarationError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
@@ -125,7 +125,7 @@ class RunningSeries(StoredSeries):
             pairs = list_pairs(
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
                 salt=record.salt,
-                on_null=cast(Choice, declaration.on_null), on_outside=cast(Choice, declaration.on_outside),
+                on_null=declaration.on_null, on_outside=declaration.on_outside,
                 key_types=dict(declaration.key_types), engine=engine, memory_limit=memory_limit, threads=threads,
                 temporary_directory=spill, progress=report,
             )  # fmt: skip

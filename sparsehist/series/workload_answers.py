@@ -32,17 +32,15 @@ from sparsehist.series.workload_keys import column_sizes, key_domains
 from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload import (
     Cells,
-    Kronecker,
     MatrixWorkload,
     Strategy,
-    Union,
     Workload,
     answers_of_state,
     cells_of_state,
     strategy_named,
 )
 from sparsehist.workload.agreed import Measured, agree, measured
-from sparsehist.workload.queries.linear_queries import AnswerArray
+from sparsehist.workload.queries.linear_queries import AnswerArray, Composite
 from sparsehist.workload.strategies.optimised import Optimised
 
 if TYPE_CHECKING:
@@ -132,8 +130,8 @@ def check_spread(strategy: Strategy, least: float, largest: float) -> None:
 
 
 def _precise(workload: Workload) -> bool:
-    if isinstance(workload, Union | Kronecker):
-        return all(map(_precise, workload.parts if isinstance(workload, Union) else workload.factors))
+    if isinstance(workload, Composite):
+        return all(map(_precise, workload.parts))
     return not isinstance(workload, MatrixWorkload) or workload.precise
 
 

@@ -14,7 +14,7 @@ from sparsehist.errors import DeclarationError, DomainError, NotFoundError
 from sparsehist.store import SeriesFiles
 from sparsehist.typing import IntArray
 from sparsehist.workload import Cells
-from sparsehist.workload.queries.of_keys import KeyNumbers
+from sparsehist.workload.queries.linear_queries import KeyNumbers
 
 _NUMBERED = 2**63
 """A column of so many values, such as text, has no numbers for them."""

@@ -39,7 +39,6 @@ from sparsehist.series.workload_answers import (
 from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.store import NewPath, NewRound, PathRecord
 from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, strategy_named
-from sparsehist.workload.queries.of_keys import with_cells
 
 _COLUMNS = ("noisy_answer", "std")
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
@@ -117,7 +116,7 @@ def requested(
     steps = None if post_processing is None else checked_steps(post_processing)
     if asked is not None:
         numbers = list(map(numbers_of, key_domains(declaration.domain), declaration.key))
-        asked = with_cells(asked.with_names(declaration.key), numbers).for_domain(column_sizes(declaration.domain))
+        asked = asked.of_series(declaration.key, numbers).for_domain(column_sizes(declaration.domain))
         check_possible(asked, steps or ())
     read = None if level is None else level_or_goal(level)
     return WorkloadRequest(

@@ -19,13 +19,7 @@ _NEGLIGIBLE = 1e-10
 
 
 class Measured(NamedTuple):
-    """Answers with noise: values = rows·x + noise.
-
-    Attributes:
-        rows: One row a query, of its weights on the cells; shape (queries, cells).
-        values: In counts; shape (queries,).
-        covariance: Of the noise; shape (queries, queries).
-    """
+    """Answers (queries,) with noise of this covariance: values = rows·x + noise, with weights (queries, cells)."""
 
     rows: FloatArray
     values: FloatArray
@@ -33,25 +27,14 @@ class Measured(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What all answers together say.
-
-    Attributes:
-        values: In the place of the noisy ones; shape (queries,).
-        errors: Their standard deviations; shape (queries,).
-    """
+    """What all answers together say in the place of the noisy ones, and standard deviations; shape (queries,)."""
 
     values: FloatArray
     errors: FloatArray
 
 
 def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
-    """A release of a workload: L·Z has the covariance noise_std²·L·Lᵀ.
-
-    Args:
-        strategy: A = L·R.
-        values: One a listed query; or one a cell, where the workload lists none.
-        noise_std: Of the entries of Z.
-    """
+    """A release of a workload, one value a listed query or else a cell: L·Z has the covariance noise_std²·L·Lᵀ."""
     unit = np.eye(strategy.n_noise)
     if strategy.workload.explicit:
         rows, spread = strategy.workload.apply(np.eye(strategy.workload.n_cells)), strategy.noise_answers(unit)

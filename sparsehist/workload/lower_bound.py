@@ -33,12 +33,7 @@ from sparsehist.workload.strategies.shared import Shared
 
 
 class LowerBound(NamedTuple):
-    """A lower bound, per query, for noise of variance Δ².
-
-    Attributes:
-        mean_squared_error: No factorization has a smaller one.
-        source: Which bound it is, in words.
-    """
+    """No factorization has a smaller mean squared error under noise of variance Δ², and which bound it is."""
 
     mean_squared_error: float
     source: str
@@ -93,7 +88,7 @@ def nuclear_norm(workload: Workload) -> float | None:
     if isinstance(workload, Total):
         return math.sqrt(workload.n)
     if isinstance(workload, Kronecker):
-        factors = [nuclear_norm(factor) for factor in workload.factors]
+        factors = [nuclear_norm(factor) for factor in workload.parts]
         return None if None in factors else math.prod(factor for factor in factors if factor is not None)
     if workload.n_cells <= LARGEST_GRAM:
         try:

@@ -28,7 +28,7 @@ STRATEGIES = [
     WeightedMarginals(PAIRS),
     Optimised(Ranges(4, [(0, 1), (1, 3)])),
     Optimised(Prefix(4), 60, 50),
-    KroneckerStrategy(PRODUCT, [Optimised(PRODUCT.factors[0]), IdentityStrategy(PRODUCT.factors[1])]),
+    KroneckerStrategy(PRODUCT, [Optimised(PRODUCT.parts[0]), IdentityStrategy(PRODUCT.parts[1])]),
     UnionStrategy(UNION, [Optimised(UNION.parts[0]), IdentityStrategy(UNION.parts[1])]),
 ]
 

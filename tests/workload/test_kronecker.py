@@ -77,7 +77,7 @@ def test_the_price_holds_for_every_unit(case):
 def test_many_cells_are_priced_well_below_the_worst():
     """300 cells of prefix sums by categories: both bounds within 6 %, far below 300 times one cell."""
     product = Kronecker(Prefix(2000), Prefix(64))
-    strategy = KroneckerStrategy(product, [IdentityStrategy(product.factors[0]), Optimised(product.factors[1])])
+    strategy = KroneckerStrategy(product, [IdentityStrategy(product.parts[0]), Optimised(product.parts[1])])
     stated = strategy.sensitivity(300)
     assert 0.94 * stated.l2 < stated.l2_lower <= stated.l2 < 150
 
@@ -138,7 +138,7 @@ def test_the_text_comes_back(text):
     ("make", "message"),
     [
         (Kronecker, "asks nothing"),
-        (lambda: Kronecker(Prefix(3), 4), "multiplies workloads"),
+        (lambda: Kronecker(Prefix(3), 4), "made of workloads"),
         (lambda: Kronecker(Prefix(2**20), Prefix(2**20)), "too many"),
         (lambda: Kronecker(Ranges(5000), Prefix(2)), "not listed"),
         (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "got"),

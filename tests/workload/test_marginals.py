@@ -288,7 +288,7 @@ def test_names_and_sizes_are_filled_in():
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):
-        return Marginals(*arguments, **named).with_names(names).for_domain(sizes)
+        return Marginals(*arguments, **named).of_series(names, []).for_domain(sizes)
 
     assert filled([["day", "country"], ["device"], []]).marginals == ((0, 1), (2,), ())
     assert filled(["device", "day"], 1).marginals == ((1,), (2,))
@@ -320,7 +320,7 @@ def test_names_and_sizes_are_filled_in():
         (lambda: Marginals({"a": 2}, [["b"]]), r"no column 'b'; the domain has columns \['a'\]"),
         (lambda: Marginals((2, 3), [0, 1]), "a marginal is a list"),
         (lambda: Marginals((2, 3), [[0.5]]), "name or a number"),
-        (lambda: Marginals([["a"]]).with_names(["b"]), "no column 'a'"),
+        (lambda: Marginals([["a"]]).of_series(["b"], []), "no column 'a'"),
         (lambda: Marginals([["a"]]).for_domain((2,)), "no column 'a'"),
         (lambda: Marginals(["a"], 1).for_domain((2,)), "names columns"),
         (lambda: Marginals(["a"], [[0]]), "only sizes"),

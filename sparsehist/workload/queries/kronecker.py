@@ -11,7 +11,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
+from sparsehist.workload.queries.linear_queries import AnswerArray, Composite, KeyNumbers, Workload
 from sparsehist.workload.queries.marginal_sums import marginal_sums
 from sparsehist.workload.queries.matrix import MatrixWorkload
 from sparsehist.workload.queries.rows_of_ranges import Identity, RangeRows, Ranges, Total
@@ -21,7 +21,7 @@ _MOST_QUERIES = 2**31
 _LARGEST_INTEGER = 2**20
 
 
-class Kronecker(Workload):
+class Kronecker(Composite):
     """All products of a query of the first workload, a query of the second and so on: A = A1 ⊗ A2 ⊗ ….
 
     Applied factor by factor, never written out. Columns under `Total` are summed over before anything else, so they
@@ -44,49 +44,40 @@ class Kronecker(Workload):
     word = "kronecker"
 
     def __init__(self, *factors: Workload) -> None:
-        super().__init__()
-        if not factors:
-            raise DeclarationError("kronecker() asks nothing; write kronecker(prefix(12), identity(5))")
-        for factor in factors:
-            if not isinstance(factor, Workload):
-                raise DeclarationError(f"kronecker() multiplies workloads, got {factor!r}")
-        self.factors = factors
+        super().__init__(*factors)
         # Of larger products no answer could be told to be exact without looking at the counts.
-        self.integral = all(factor.integral for factor in factors) and _largest_entry(self) <= _LARGEST_INTEGER
-        self.non_negative = all(factor.non_negative for factor in factors)
-        if not self._open():
+        self.integral = self.integral and _largest_entry(self) <= _LARGEST_INTEGER
+        if not any(factor.is_open for factor in factors):
             self._refuse_too_many()
 
     @property
     def listed(self) -> tuple[Workload, ...]:
         """The factors, all ranges as a list of them."""
-        return tuple(_listed(factor) for factor in self.factors)
+        return tuple(_listed(factor) for factor in self.parts)
 
     @property
     def columns(self) -> tuple[int, ...]:
-        return tuple(size for factor in self.factors for size in factor.columns)
+        return tuple(size for factor in self.parts for size in factor.columns)
 
     @property
     def n_queries(self) -> int:
-        return math.prod(factor.n_queries for factor in self.factors)
+        return math.prod(factor.n_queries for factor in self.parts)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = self.columns_of(x, self.n_cells)
-        return along_axes(
-            [factor.apply for factor in self.listed], [factor.n_cells for factor in self.factors], values
-        )
+        return along_axes([factor.apply for factor in self.listed], [factor.n_cells for factor in self.parts], values)
 
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
         weights = self.columns_of(y, self.n_queries)
         steps = [factor.apply_transposed for factor in self.listed]
-        return along_axes(steps, [factor.n_queries for factor in self.factors], weights)
+        return along_axes(steps, [factor.n_queries for factor in self.parts], weights)
 
     def answers(self, cells: Cells) -> AnswerArray:
         self.require_domain(cells.shape)
         kept = [factor for factor in self.listed if not isinstance(factor, Total)]
         columns: list[int] = []
         first = 0
-        for factor in self.factors:
+        for factor in self.parts:
             if not isinstance(factor, Total):
                 columns.extend(range(first, first + len(factor.columns)))
             first += len(factor.columns)
@@ -121,29 +112,20 @@ class Kronecker(Workload):
             before, first = before * factor.n_queries, first + len(factor.columns)
         return described
 
-    def arguments(self) -> str:
-        return ", ".join(map(str, self.factors))
-
-    def attachments(self) -> Mapping[str, bytes]:
-        return {digest: content for factor in self.factors for digest, content in factor.attachments().items()}
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
+        spans = zip(self.parts, self.spans(len(names)), strict=True)
+        return Kronecker(*(factor.of_series(names[at], numbers[at]) for factor, at in spans))
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         spans = self.spans(len(columns))
-        return Kronecker(*(factor.for_domain(columns[at]) for factor, at in zip(self.factors, spans, strict=True)))
+        return Kronecker(*(factor.for_domain(columns[at]) for factor, at in zip(self.parts, spans, strict=True)))
 
     def spans(self, columns: int) -> list[slice]:
-        """Which columns of a domain each factor asks about.
-
-        Raises:
-            DeclarationError: If the domain has another number of columns.
-        """
-        widths = [1 if _is_open(factor) else len(factor.columns) for factor in self.factors]
+        """Which columns of a domain each factor asks about; refuses a domain with another number of columns."""
+        widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(f"{self.describe()} asks about {sum(widths)} columns, the domain has {columns}")
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
-
-    def _open(self) -> bool:
-        return any(_is_open(factor) for factor in self.factors)
 
     def _refuse_too_many(self) -> None:
         if self.n_queries > _MOST_QUERIES:
@@ -158,15 +140,9 @@ class Kronecker(Workload):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply a linear map to each axis of a row-major table.
+    """Apply a linear map to each axis of a row-major table: of shape (length, m) to (other length, m).
 
-    Args:
-        steps: Maps of arrays of shape (length, m) to (other length, m), one for each axis.
-        lengths: Of the axes.
-        values: Shape (product of lengths,) or (product of lengths, m).
-
-    Returns:
-        Shape (product of other lengths,) or (product of other lengths, m).
+    The table has the shape (product of lengths,) or (product of lengths, m), and what is returned that of the others.
     """
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
@@ -180,7 +156,7 @@ def along_axes(
 def _largest_entry(workload: Workload) -> float:
     """Of an integral workload, in absolute value."""
     if isinstance(workload, Kronecker):
-        return math.prod(map(_largest_entry, workload.factors))
+        return math.prod(map(_largest_entry, workload.parts))
     if isinstance(workload, Union):
         return max(map(_largest_entry, workload.parts))
     if isinstance(workload, MatrixWorkload):
@@ -203,10 +179,3 @@ def _description(factor: Workload, first: int) -> dict[str, IntArray]:
         return {f"low_{first}": low, f"high_{first}": high}
     described = factor.queries() or {}
     return {f"{name}_{first}": numbers for name, numbers in described.items()}
-
-
-def _is_open(factor: Workload) -> bool:
-    try:
-        return not factor.columns
-    except DeclarationError:
-        return True

@@ -11,7 +11,8 @@ Each kind of workload makes itself known by its `word` when its class is defined
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +38,8 @@ _NOTATION = Notation(
 )
 
 Attachments = Mapping[str, bytes]
+KeyNumbers = Callable[[Sequence[Any]], IntArray]
+"""From keys of one column to the numbers of its cells, in the order of the domain; refuses what is no key."""
 
 
 class _Called(abc.ABCMeta):
@@ -106,10 +109,7 @@ class Workload(metaclass=_Called):
     @property
     def n_cells(self) -> int:
         """Number of columns of A: all cells of the domain, row-major."""
-        cells = 1
-        for length in self.columns:
-            cells *= length
-        return cells
+        return math.prod(self.columns)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -171,30 +171,38 @@ class Workload(metaclass=_Called):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        """Fill in a size that was left to the domain of the series, and refuse another domain.
-
-        Args:
-            columns: Number of values of each key column of the series.
-
-        Returns:
-            This workload, or it with sizes filled in.
+        """Fill in a size that was left to the domain of the series, given the number of values of each key column.
 
         Raises:
-            DeclarationError: If it does not fit.
+            DeclarationError: If the domain is another one.
         """
         self.require_domain(columns)
         return self
 
-    def with_names(self, names: Sequence[str]) -> Workload:  # noqa: ARG002  for workloads that name columns
-        """Fill in the names of the key columns of the series, for workloads that name some of them.
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  for some
+        """Put numbers in the place of the columns and keys of a series that this names.
 
         Args:
             names: Of all key columns, in the order of the domain.
+            numbers: For each of them, what numbers its keys.
 
         Raises:
-            DeclarationError: If a column is not among them.
+            DeclarationError: If there is no such column or key, or a range ends before it begins.
+
+        Example:
+            >>> letters = lambda keys: np.array(["abcd".index(key) for key in keys])
+            >>> str(Workload.parse("ranges(keys=[('a', 'b'), ('b', 'd')])").of_series(["letter"], [letters]))
+            'ranges([(0, 1), (1, 3)])'
         """
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its size is left to the domain of the series."""
+        try:
+            return not self.columns
+        except DeclarationError:
+            return True
 
     def require_domain(self, columns: tuple[int, ...]) -> None:
         """Refuse a domain with other columns than the workload asks about."""
@@ -252,23 +260,35 @@ class Workload(metaclass=_Called):
         return _workload(_NOTATION.read(text), attachments or {})
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
-        """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m).
-
-        Raises:
-            DeclarationError: If it is not of that shape.
-        """
+        """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
         values = np.asarray(x, np.float64)
         if values.ndim not in {1, 2} or values.shape[0] != length:
             raise DeclarationError(f"{self.describe()} of shape {self.shape} does not fit an array {values.shape}")
         return values
 
 
-def attached(attachments: Attachments, sha256: str) -> bytes:
-    """What the textual form names by its digest.
+class Composite(Workload):
+    """A workload made of others; of none it is refused."""
 
-    Raises:
-        DeclarationError: If it is not there.
-    """
+    def __init__(self, *parts: Workload) -> None:
+        if not parts:
+            raise DeclarationError(f"{self.word}() asks nothing; a workload has at least one query")
+        for part in parts:
+            if not isinstance(part, Workload):
+                raise DeclarationError(f"{self.word}() is made of workloads, got {part!r}")
+        self.parts = parts
+        self.integral = all(part.integral for part in parts)
+        self.non_negative = all(part.non_negative for part in parts)
+
+    def arguments(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+    def attachments(self) -> Attachments:
+        return {digest: content for part in self.parts for digest, content in part.attachments().items()}
+
+
+def attached(attachments: Attachments, sha256: str) -> bytes:
+    """What the textual form names by its digest; refuses one that is not there."""
     if sha256 not in attachments:
         raise DeclarationError(f"the content with sha256 {sha256!r} is not at hand: hand in the workload itself")
     return attachments[sha256]

@@ -29,11 +29,7 @@ _EXACT = 2**53
 
 
 def marginal_sums(cells: Cells, subsets: Sequence[Subset]) -> list[IntArray]:
-    """Sum counts over all cells that agree on some columns.
-
-    Args:
-        cells: Of a domain of any size. Secret.
-        subsets: Columns of each marginal, ascending; the empty one is the total.
+    """Sum counts (secret) over all cells that agree on some columns, for each subset of them, ascending.
 
     Returns:
         For each marginal an int64 array, one axis a column.

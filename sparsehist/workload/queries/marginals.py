@@ -12,7 +12,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
+from sparsehist.workload.queries.linear_queries import AnswerArray, KeyNumbers, Workload
 from sparsehist.workload.queries.marginal_sums import Subset, marginal_sums
 
 _MOST_MARGINALS = 100_000
@@ -147,13 +147,12 @@ class Marginals(Workload):
         number = f"k={self._k}" if self._k is not None else f"up_to={self._up_to}"
         return number if first is None else f"{first!r}, {number}"
 
-    def with_names(self, names: Sequence[str]) -> Workload:
-        """Take the names of the columns, in the order of the domain, for columns given by name."""
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  has no keys
         if self._sizes is not None or (self._among is None and self._listed is None):
             return self
         if self._among is not None:
-            (numbers,) = _numbers([self._among], names)
-            return Marginals([list(subset) for subset in self._all_of(numbers)])
+            (among,) = _numbers([self._among], names)
+            return Marginals([list(subset) for subset in self._all_of(among)])
         return Marginals([list(subset) for subset in _numbers(self._listed or (), names)])
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:

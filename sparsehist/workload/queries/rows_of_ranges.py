@@ -13,7 +13,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError, present
 from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, Workload, attached
+from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, KeyNumbers, Workload, attached
 
 # Longer lists of ranges are kept beside the text that names them.
 _RANGES_IN_TEXT = 32
@@ -259,6 +259,15 @@ class Ranges(RangeRows):
             raise DeclarationError(f"{self.describe()} names keys, which a domain of sizes {columns} does not")
         return Ranges(filled.columns[0], self._pairs) if filled is not self else self
 
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
+        if self.keys is None or len(names) != 1:
+            return self  # of several columns, `for_domain` says what to write
+        ends = numbers[0]([end for pair in self.keys for end in pair]).reshape(-1, 2)
+        backwards = np.flatnonzero(ends[:, 0] > ends[:, 1])
+        if backwards.size:
+            raise DeclarationError(f"{self.keys[backwards[0]]} ends before it begins, in the order of the domain")
+        return Ranges(ranges=ends)
+
     def _digest(self) -> str:
         return hashlib.sha256(present(self._pairs).astype("<i8").tobytes()).hexdigest()
 
@@ -268,22 +277,14 @@ LARGEST_LISTED = 4096
 
 
 def as_size(n: object, word: str) -> int:
-    """Read a number of cells.
-
-    Raises:
-        DeclarationError: If it is not an integer from 1 to 2**31.
-    """
+    """Read a number of cells, from 1 to 2**31."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
         raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {n!r}")
     return int(n)
 
 
 def as_key_pairs(keys: Sequence[tuple[Any, Any]]) -> tuple[tuple[int | str, int | str], ...]:
-    """Read ranges of keys; dates become text.
-
-    Raises:
-        DeclarationError: If they are no pairs of integers, texts or dates.
-    """
+    """Read ranges of keys, pairs of integers, texts or dates; dates become text."""
     pairs = list(keys) if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
@@ -301,11 +302,7 @@ def _as_key(end: Any) -> int | str:
 
 
 def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
-    """Read ranges, both ends included; shape (queries, 2).
-
-    Raises:
-        DeclarationError: If they are not ranges of n cells.
-    """
+    """Read ranges of n cells, both ends included; shape (queries, 2)."""
     given = np.asarray(ranges)
     if given.size == 0:
         raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")

@@ -9,11 +9,11 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Workload
+from sparsehist.workload.queries.linear_queries import AnswerArray, Composite, KeyNumbers, Workload
 from sparsehist.workload.queries.rows_of_ranges import RangeRows
 
 
-class Union(Workload):
+class Union(Composite):
     """The queries of several workloads, one after the other.
 
     Args:
@@ -30,18 +30,11 @@ class Union(Workload):
     word = "union"
 
     def __init__(self, *parts: Workload) -> None:
-        super().__init__()
-        if not parts:
-            raise DeclarationError("union() asks nothing; a workload has at least one query")
+        super().__init__(*parts)
         for part in parts:
-            if not isinstance(part, Workload):
-                raise DeclarationError(f"union() joins workloads, got {part!r}")
             if not part.explicit:
                 raise DeclarationError(f"{part.describe()} is not a list of queries and cannot be part of a union")
-        self.parts = parts
-        self.integral = all(part.integral for part in parts)
-        self.non_negative = all(part.non_negative for part in parts)
-        sizes = {part.columns for part in parts if not _is_open(part)}
+        sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
             raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")
         if sizes:
@@ -87,21 +80,8 @@ class Union(Workload):
             "query": np.concatenate([np.arange(size, dtype=np.int64) for size in sizes]),
         }
 
-    def arguments(self) -> str:
-        return ", ".join(map(str, self.parts))
-
-    def attachments(self) -> Mapping[str, bytes]:
-        return {digest: content for part in self.parts for digest, content in part.attachments().items()}
-
-    def with_names(self, names: Sequence[str]) -> Workload:
-        return Union(*(part.with_names(names) for part in self.parts))
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
+        return Union(*(part.of_series(names, numbers) for part in self.parts))
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         return Union(*(part.for_domain(columns) for part in self.parts))
-
-
-def _is_open(part: Workload) -> bool:
-    try:
-        return not part.columns
-    except DeclarationError:
-        return True

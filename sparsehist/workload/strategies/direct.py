@@ -17,16 +17,7 @@ _LARGEST_GRAM = 256
 
 
 class Direct(Strategy):
-    """Noise on every answer by itself: best for few queries that overlap little, such as the total.
-
-    Args:
-        workload: A list of queries.
-
-    Example:
-        >>> from sparsehist.workload import Total
-        >>> Direct(Total(1000)).sensitivity(5)
-        Sensitivity(l2=5.0, l2_lower=5.0)
-    """
+    """Noise on every answer by itself: best for few queries that overlap little, such as the total."""
 
     word = "direct"
     keeps: Kept = "noise"
@@ -66,11 +57,8 @@ class Direct(Strategy):
     def apply(self, x: ArrayLike) -> FloatArray:
         return self.workload.apply(x)
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
         return np.asarray(z, np.float64)
-
-    def state_answers(self, state: ArrayLike) -> FloatArray:
-        return np.asarray(state, np.float64)
 
     def query_variance(self) -> FloatArray:
         return np.ones(self.workload.n_queries)

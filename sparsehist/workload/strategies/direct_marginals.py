@@ -21,16 +21,6 @@ class DirectMarginals(Strategy):
 
     Marginals do not agree with one another, and the noise is that of their number; but R has integer entries, and
     under Laplace noise, where what counts is the L1 norm, little is lost against the residual basis, or nothing.
-
-    Args:
-        workload: Marginals with their columns known.
-
-    Raises:
-        DeclarationError: If the workload is not one of marginals.
-
-    Example:
-        >>> round(DirectMarginals(Marginals((2, 3, 4), 2)).sensitivity(1).l2 ** 2, 12)
-        3.0
     """
 
     word = "direct"
@@ -68,7 +58,7 @@ class DirectMarginals(Strategy):
         rows: FloatArray = (self.workload.apply(x).T / self._of_queries(self._scales)).T
         return rows
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
         answers: FloatArray = (np.asarray(z, np.float64).T * self._of_queries(self._scales)).T
         return answers
 
@@ -99,11 +89,6 @@ class WeightedMarginals(DirectMarginals):
     """The marginals as they are, each at the precision that makes the mean variance over all queries least.
 
     With variance s_S on the marginal over S, of n_S cells, Σ n_S·s_S is least at Σ 1/s_S = 1 for s_S ∝ 1/√n_S.
-
-    Example:
-        >>> direct = WeightedMarginals(Marginals((2, 30), 1))
-        >>> round(direct.sensitivity(1).l2, 12)
-        1.0
     """
 
     word = "weighted"

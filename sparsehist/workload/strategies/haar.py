@@ -12,36 +12,25 @@ from functools import lru_cache
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.hierarchical import squares_in_runs
 from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Sensitivity
+from sparsehist.workload.strategies.strategy import Sensitivity, along
 
 
 class Haar(Invertible):
     """The Haar wavelet, on the first n cells of a column of the next power of two.
 
-    Args:
-        workload: On one column.
-
-    Example:
-        >>> from sparsehist.workload import Ranges
-        >>> strategy = Haar(Ranges(6))
-        >>> strategy.n_noise, strategy.l1_sensitivity(2)
-        (8, 6.0)
-
     Source: Xiao, Wang and Gehrke 2010, without their weights.
     """
 
     word = "haar"
+    one_column = True
     integral = True
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
-        if len(workload.columns) != 1:
-            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
         self._depth = (workload.n_cells - 1).bit_length()
 
     @property
@@ -82,8 +71,7 @@ class Haar(Invertible):
         """The rows of R are orthogonal, so R⁻¹ is Rᵀ with columns divided by the sizes of the nodes."""
         sizes = np.concatenate([[1.0], *(np.full(2**level, 2.0**level) for level in range(self._depth))])
         image = self.apply(a)
-        scale = sizes / self.n_noise
-        return image * (scale if image.ndim == 1 else scale[:, np.newaxis])
+        return image * along(sizes / self.n_noise, image)
 
     def prefix_variances(self) -> FloatArray:
         return self.range_variances(np.zeros(self.workload.n_cells, np.int64), np.arange(self.workload.n_cells))

@@ -13,7 +13,7 @@ from sparsehist.errors import DeclarationError, present
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Kept, Sensitivity
+from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy, along
 
 
 def squares_in_runs(keys: int, run: int) -> int:
@@ -23,28 +23,17 @@ def squares_in_runs(keys: int, run: int) -> int:
 
 
 class Hierarchical(Invertible):
-    """A tree with the least-squares answers from all its nodes, in time linear in n.
-
-    Args:
-        workload: On one column.
-        branching: Children of a node, at least 2.
-
-    Example:
-        >>> from sparsehist.workload import Ranges
-        >>> strategy = Hierarchical(Ranges(256), branching=4)
-        >>> strategy.n_noise, strategy.l1_sensitivity(1)
-        (341, 5.0)
+    """A tree, of at least two children a node, with least-squares answers from all nodes in time linear in n.
 
     Source: Hay, Rastogi, Miklau and Suciu 2010, section 4, here for trees of any number of leaves.
     """
 
     word = "hierarchical"
+    one_column = True
     integral = True
 
     def __init__(self, workload: Workload, *, branching: int = 16) -> None:
         super().__init__(workload)
-        if len(workload.columns) != 1:
-            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
         if isinstance(branching, bool) or not isinstance(branching, int) or not 2 <= branching <= 2**31:
             raise DeclarationError(f"branching is a number of children, at least 2, got {branching!r}")
         self.branching = branching
@@ -82,25 +71,25 @@ class Hierarchical(Invertible):
         below = [noise[0]]
         for level, variance in enumerate(variances[1:], 1):
             weight = variance  # σ/(1 + σ), the share of the node's own noise
-            below.append(_times(noise[level], weight) + _times(self._totals(below[-1]), 1 - weight))
+            below.append(noise[level] * along(weight, z) + self._totals(below[-1]) * along(1 - weight, z))
         above = below[-1]
         for level in range(len(self.sizes) - 2, -1, -1):
             missing = above - self._totals(below[level])
-            above = below[level] + _times(self._spread(missing, level), self._shares(level, variances))
+            above = below[level] + self._spread(missing, level) * along(self._shares(level, variances), z)
         return above
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         variances = self._variances()
         above, below = np.asarray(a, np.float64), []
         for level in range(len(self.sizes) - 1):
-            to_parent = self._totals(_times(above, self._shares(level, variances)))
+            to_parent = self._totals(above * along(self._shares(level, variances), a))
             below.append(above - self._spread(to_parent, level))
             above = to_parent
         noise = [above]
         for level in range(len(self.sizes) - 1, 0, -1):
             weight = variances[level]
-            to_children = self._spread(_times(noise[-1], 1 - weight), level - 1)
-            noise[-1] = _times(noise[-1], weight)
+            to_children = self._spread(noise[-1] * along(1 - weight, a), level - 1)
+            noise[-1] = noise[-1] * along(weight, a)
             noise.append(below[level - 1] + to_children)
         return np.concatenate(noise[::-1])
 
@@ -156,11 +145,6 @@ class Tree(Hierarchical):
 
     L has no left inverse, so under Gaussian noise the answers of the listed queries are kept.
 
-    Example:
-        >>> from sparsehist.workload import Prefix
-        >>> Tree(Prefix(8)).query_variance()
-        array([1., 1., 2., 1., 2., 2., 3., 1.])
-
     Source: Dwork, Naor, Pitassi and Rothblum 2010; Chan, Shi and Song 2011.
     """
 
@@ -176,7 +160,9 @@ class Tree(Hierarchical):
     def name(self) -> str:
         return self.word
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
+    to_cells = Strategy.to_cells  # which refuses
+
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
         noise = self._split(np.asarray(z, np.float64))
         answers = np.zeros((self.workload.n_queries, *noise[0].shape[1:]))
         for level, chosen, nodes in self._nodes():
@@ -208,7 +194,3 @@ class Tree(Hierarchical):
             end[odd_end] -= 1
             low, end = low // 2, np.where(to_the_end & (low < end), (end + 1) // 2, end // 2)
         return taken
-
-
-def _times(values: FloatArray, factor: FloatArray) -> FloatArray:
-    return values * (factor if values.ndim == 1 else factor[:, np.newaxis])

@@ -9,6 +9,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.gram.panels import on_panels
+from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
@@ -26,6 +27,14 @@ class Invertible(Strategy):
 
     keeps: Kept = "cells"
 
+    one_column: bool = False
+    """Whether it serves workloads on one column alone."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        if self.one_column and len(workload.columns) != 1:
+            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
+
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
         """R·x."""
@@ -38,8 +47,8 @@ class Invertible(Strategy):
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         """The transpose of R⁺ on a; shape (cells,) to (n_noise,), or with columns."""
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
-        return self.solve(np.asarray(z, np.float64))
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        return self.solve(z)
 
     def query_variance(self) -> FloatArray:
         if isinstance(self.workload, Prefix):
@@ -108,13 +117,7 @@ class Invertible(Strategy):
 
 
 class IdentityStrategy(Invertible):
-    """Noise on every cell by itself; its columns are orthogonal, so the sensitivity is √l exactly.
-
-    Example:
-        >>> from sparsehist.workload import Prefix, Ranges
-        >>> IdentityStrategy(Ranges(4)).mean_variance(), IdentityStrategy(Ranges(4)).l1_sensitivity(9)
-        (2.0, 4.0)
-    """
+    """Noise on every cell by itself; its columns are orthogonal, so the sensitivity is √l exactly."""
 
     word = "identity"
     integral = True

@@ -22,43 +22,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.gram.written_out import LARGEST_GRAM, upper_sums
 from sparsehist.workload.queries.kronecker import Kronecker, along_axes
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import IdentityStrategy
-from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy import Combined, Kept, Sensitivity, Strategy
 
 
-class KroneckerStrategy(Strategy):
-    """A strategy for each factor of a product of workloads.
-
-    Args:
-        workload: A product, its columns known.
-        strategies: For each of `workload.listed` a strategy of it.
-
-    Raises:
-        DeclarationError: If the workload is no product, or a strategy is for another workload than its factor.
-
-    Example:
-        >>> from sparsehist.workload import Identity, Prefix
-        >>> both = Kronecker(Prefix(3), Identity(2))
-        >>> made = KroneckerStrategy(both, [IdentityStrategy(factor) for factor in both.listed])
-        >>> made.name, made.mean_variance(), made.sensitivity(4).l2
-        ('kronecker(identity, identity)', 2.0, 2.0)
-    """
+class KroneckerStrategy(Combined):
+    """A strategy for each factor of a product of workloads, one of `Kronecker.listed`."""
 
     word = "kronecker"
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
-        if not isinstance(workload, Kronecker):
-            raise DeclarationError(
-                f"a product of strategies answers a product of workloads, not {workload.describe()}"
-            )
-        if [strategy.workload for strategy in strategies] != list(workload.listed):
-            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its factors")
-        super().__init__(workload)
-        self.strategies = tuple(strategies)
+        super().__init__(workload, strategies)
         self.integral = all(strategy.integral for strategy in strategies)
         self.keeps: Kept = "answers"
         if all(strategy.keeps == "cells" for strategy in strategies):
@@ -66,9 +44,13 @@ class KroneckerStrategy(Strategy):
         elif self.n_noise <= workload.n_queries:
             self.keeps = "noise"
 
-    @property
-    def name(self) -> str:
-        return f"{self.word}({', '.join(strategy.name for strategy in self.strategies)})"
+    @staticmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        if not isinstance(workload, Kronecker):
+            raise DeclarationError(
+                f"a product of strategies answers a product of workloads, not {workload.describe()}"
+            )
+        return workload.listed
 
     @property
     def n_noise(self) -> int:
@@ -93,17 +75,8 @@ class KroneckerStrategy(Strategy):
         lengths = [strategy.workload.n_cells for strategy in self.strategies]
         return along_axes([strategy.apply for strategy in self.strategies], lengths, values)
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
-        noise = np.asarray(z, np.float64)
-        if self.keeps == "noise":
-            return noise
-        if self.keeps == "answers":
-            return self.noise_answers(noise)
-        return along_axes([strategy.to_state for strategy in self.strategies], self._rows(), noise)
-
-    def state_answers(self, state: ArrayLike) -> FloatArray:
-        kept = np.asarray(state, np.float64)
-        return self.noise_answers(kept) if self.keeps == "noise" else super().state_answers(kept)
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        return along_axes([strategy.to_cells for strategy in self.strategies], self._rows(), z)
 
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         steps = [strategy.noise_answers for strategy in self.strategies]
@@ -117,11 +90,6 @@ class KroneckerStrategy(Strategy):
 
     def mean_variance(self) -> float:
         return math.prod(strategy.mean_variance() for strategy in self.strategies)
-
-    def check(self, *, rng: Generator, probes: int = 3) -> None:
-        """Compare L·(R·x) with A·x factor by factor."""
-        for strategy in self.strategies:
-            strategy.check(rng=rng, probes=probes)
 
     def _rows(self) -> list[int]:
         return [strategy.n_noise for strategy in self.strategies]

@@ -52,11 +52,9 @@ _LEAST = 1e-8
 
 
 class Optimum(NamedTuple):
-    """What the fixed point found for a unit of one cell.
+    """Weights v of the fixed point, shape (cells,), 0 for cells that no query counts; and its bound from below.
 
-    Attributes:
-        weights: v; shape (cells,), 0 for cells that no query counts.
-        lower_bound: No factorization with columns of norm at most 1 has a smaller sum of variances.
+    No factorization with columns of norm at most 1 has a smaller sum of variances.
     """
 
     weights: FloatArray
@@ -64,11 +62,7 @@ class Optimum(NamedTuple):
 
 
 def one_cell_optimum(gram: FloatArray, *, steps: int = _STEPS) -> Optimum:
-    """Find the weights whose X is best for a unit of one cell.
-
-    Args:
-        gram: AᵀA; shape (cells, cells).
-        steps: Eigendecompositions to spend.
+    """Find the weights whose X is best for a unit of one cell, given AᵀA; each step is an eigendecomposition.
 
     Example:
         >>> round(one_cell_optimum(np.diag([4.0, 1.0])).lower_bound, 12)
@@ -99,17 +93,8 @@ class Optimised(Strategy):
         share: t in percent, the part of X that asks every cell by itself.
 
     Raises:
-        DeclarationError: If there are more than 512 cells, a parameter is no percentage, A is 0, or queries differ so
-            much in size that some would be lost in rounding.
-
-    Example:
-        >>> from sparsehist.workload import Ranges
-        >>> made = Optimised(Ranges(64))
-        >>> bound = one_cell_optimum(gram_of(Ranges(64)), steps=1).lower_bound  # of the singular values
-        >>> round(made.mean_variance() * Ranges(64).n_queries / bound, 3)
-        1.022
-        >>> Optimised.for_unit(Ranges(64), 5).name
-        'optimised(power=80, share=80)'
+        DeclarationError: If there are more cells, a parameter is no percentage, A is 0, or queries differ so much in
+            size that some would be lost in rounding.
     """
 
     word = "optimised"
@@ -134,15 +119,11 @@ class Optimised(Strategy):
         root = np.sqrt(values[kept])
         self._strategy = (vectors[:, kept] * root) @ vectors[:, kept].T
         self._inverse = (vectors[:, kept] / root) @ vectors[:, kept].T
-        self._complete = bool(kept.all())
-        self.keeps: Kept = "cells" if self._complete else "noise"
+        self.keeps: Kept = "cells" if kept.all() else "noise"
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Choose power and share for units of at most so many cells, by predicted error at the certified bound.
-
-        The name of what comes holds both, so that nothing is chosen again when it is read.
-        """
+        """Choose power and share for units of at most so many cells, by predicted error at the certified bound."""
         if max_keys == 1 or workload.n_cells > LARGEST:
             return cls(workload)
         gram = gram_of(workload)
@@ -182,14 +163,9 @@ class Optimised(Strategy):
         image: FloatArray = self._strategy @ self.workload.columns_of(x, self.n_noise)
         return image
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
-        noise = np.asarray(z, np.float64)
-        return self._inverse @ noise if self._complete else noise
-
     def to_cells(self, z: FloatArray) -> FloatArray:
         # Without a left inverse this is one of many vectors of cells, all with the same answers to the workload.
-        cells: FloatArray = self._inverse @ np.asarray(z, np.float64)
-        return cells
+        return np.asarray(self._inverse @ z)
 
     def query_variance(self) -> FloatArray:
         pieces = range(0, self.n_noise, _BLOCK)

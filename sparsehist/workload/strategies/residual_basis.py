@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -53,12 +54,9 @@ _PROBED = 2**16
 
 
 class Residuals(NamedTuple):
-    """The residuals of some marginals and what each of them costs and brings.
+    """The residuals of some marginals: their columns, of at least two values each; and what they cost and bring.
 
-    Attributes:
-        subsets: A, each a sorted tuple of columns, all of at least two values.
-        cost: p_A; shape (residuals,).
-        variance: Of one query of each marginal from each residual of unit noise; sparse (marginals, residuals).
+    `cost` is p_A. `variance`, sparse (marginals, residuals), is that of one query of each from each of unit noise.
     """
 
     subsets: tuple[Subset, ...]
@@ -96,12 +94,7 @@ def residuals_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> Residuals
 
 
 def least_mean(residuals: Residuals, weights: FloatArray) -> FloatArray:
-    """σ_A² that minimise Σ weight·variance over the marginals at cost 1; shape (residuals,).
-
-    Args:
-        residuals: Of the marginals.
-        weights: Positive, one a marginal; for the mean over queries the number of its cells.
-    """
+    """σ_A² that minimise Σ weight·variance over the marginals at cost 1; shape (residuals,)."""
     gain: FloatArray = residuals.variance.T @ weights
     squares: FloatArray = np.sqrt(residuals.cost / gain) * np.sqrt(residuals.cost * gain).sum()
     return squares
@@ -132,14 +125,6 @@ class ResidualBasis(Strategy):
     Args:
         workload: Marginals with their columns known.
         minimise: "mean", the variance averaged over all queries; or "largest", that of the worst query.
-
-    Raises:
-        DeclarationError: If the workload is not one of marginals.
-
-    Example:
-        >>> strategy = ResidualBasis(Marginals((2, 3, 4), 2))
-        >>> round(strategy.mean_variance(), 3), round(strategy.sensitivity(1).l2, 12)
-        (1.956, 1.0)
     """
 
     word = "residual"
@@ -208,19 +193,7 @@ class ResidualBasis(Strategy):
         return bound * (1.0 + _ROUNDING)
 
     def apply(self, x: ArrayLike) -> FloatArray:
-        everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
-        return self._centred(everything.apply(x), 1.0 / self._scales)
-
-    def to_state(self, z: ArrayLike) -> FloatArray:
-        noise = np.asarray(z, np.float64)
-        return self._rebuilt(noise) if self.keeps == "answers" else noise
-
-    def state_answers(self, state: ArrayLike) -> FloatArray:
-        kept = np.asarray(state, np.float64)
-        return kept if self.keeps == "answers" else self._rebuilt(kept)
-
-    def noise_answers(self, z: ArrayLike) -> FloatArray:
-        return self._rebuilt(np.asarray(z, np.float64))
+        return self._centred(self._everything.apply(x), 1.0 / self._scales)
 
     def query_variance(self) -> FloatArray:
         return np.repeat(self.marginal_variance(), self._asked.sizes)
@@ -240,33 +213,32 @@ class ResidualBasis(Strategy):
             return
         columns = tuple(rng.integers(0, min(size, 2**62), 100) for size in self._sizes)
         cells = Cells(self._sizes, columns, rng.integers(1, 1000, 100))
-        everything = Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
-        image = self._centred(everything.answers(cells).astype(np.float64), 1.0 / self._scales)
-        error = float(np.abs(self._rebuilt(image) - self._asked.answers(cells)).max())
+        image = self._centred(self._everything.answers(cells).astype(np.float64), 1.0 / self._scales)
+        error = float(np.abs(self.noise_answers(image) - self._asked.answers(cells)).max())
         if not error <= 1e-6 * float(cells.counts.sum()):
             raise DeclarationError(f"the strategy {self.name} does not factor {self.workload.describe()}")
 
-    def _blocks(self, rows: FloatArray) -> list[FloatArray]:
-        """Cut one number a row of R into residuals with one axis a column."""
-        pieces = np.split(rows, np.cumsum(self._lengths)[:-1])
-        return [
-            piece.reshape((*(self._sizes[column] for column in subset), *rows.shape[1:]))
-            for subset, piece in zip(self._residuals.subsets, pieces, strict=True)
-        ]
+    @cached_property
+    def _everything(self) -> Marginals:
+        """The marginals over the columns of the residuals."""
+        return Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
         """Centre every residual along its columns and scale it; shape as it came."""
         centred = []
-        for subset, block, scale in zip(self._residuals.subsets, self._blocks(rows), scales, strict=True):
+        for subset, block, scale in zip(self._residuals.subsets, self._everything.split(rows), scales, strict=True):
             table = block
             for axis in range(len(subset)):
                 table = table - table.mean(axis=axis, keepdims=True)
             centred.append((scale * table).reshape(-1, *rows.shape[1:]))
         return np.concatenate(centred)
 
-    def _rebuilt(self, noise: FloatArray) -> FloatArray:
-        """L·Z: every marginal from the residuals inside it; (n_noise,) to (queries,), or with columns."""
-        parts = dict(zip(self._residuals.subsets, self._blocks(self._centred(noise, self._scales)), strict=True))
+    def noise_answers(self, z: ArrayLike) -> FloatArray:
+        """L·Z: every marginal from the residuals inside it."""
+        noise = np.asarray(z, np.float64)
+        parts = dict(
+            zip(self._residuals.subsets, self._everything.split(self._centred(noise, self._scales)), strict=True)
+        )
         rebuilt = []
         for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):
             table = np.zeros((*(self._sizes[column] for column in marginal), *noise.shape[1:]))

@@ -27,12 +27,6 @@ class Shared(Invertible):
     Args:
         workload: On d cells, of any number of columns.
         common: Variance of the shared noise, times d; not negative. Zero is the identity.
-
-    Example:
-        >>> from sparsehist.workload import Identity
-        >>> strategy = Shared.for_unit(Identity(50), 50)
-        >>> round(strategy.common, 2), round(strategy.sensitivity(50).l2 ** 2 * strategy.mean_variance() / 50, 3)
-        (7.14, 0.326)
     """
 
     word = "shared"

@@ -26,7 +26,7 @@ from sparsehist.workload.gram.written_out import l1_by_columns
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Sensitivity
+from sparsehist.workload.strategies.strategy import Sensitivity, along
 
 _CHECKED_WHOLE = 2**16
 # Up to so many cells R is written out for its L1 norms, if a unit has so few of them.
@@ -47,26 +47,14 @@ class Spectral(Invertible):
         length: Length of the transform, at least n; by default the next one with small prime factors. Part of what
             the strategy is: columns beyond n are left out.
 
-    Raises:
-        DeclarationError: If the workload has several columns, or a parameter is out of range.
-
-    Example:
-        >>> from sparsehist.workload import Ranges
-        >>> strategy = Spectral(Ranges(256))
-        >>> round(strategy.mean_variance(), 2), strategy.sensitivity(1).l2
-        (8.42, 1.0)
-        >>> str(Spectral(Ranges(10**7), blend=4).name)
-        'spectral(blend=4, length=10001879)'
-
     Source: derived here.
     """
 
     word = "spectral"
+    one_column = True
 
     def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0, length: int | None = None) -> None:
         super().__init__(workload)
-        if len(workload.columns) != 1:
-            raise DeclarationError(f"the spectral strategy serves one column, {workload.describe()} has several")
         kind: type[SpectralKernel] = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
         if not (math.isfinite(blend) and 0 <= blend <= 2**31):
             raise DeclarationError(f"blend is a number from 0 to 2**31, got {blend!r}")
@@ -106,17 +94,17 @@ class Spectral(Invertible):
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
         scaled = np.zeros((self.kernel.length, *values.shape[1:]))
-        scaled[: self._cells] = values / _along(self._scales, values)
-        return _along(self.kernel.root_spectrum, values) * self.kernel.transform(scaled)
+        scaled[: self._cells] = values / along(self._scales, values)
+        return along(self.kernel.root_spectrum, values) * self.kernel.transform(scaled)
 
     def solve(self, z: FloatArray) -> FloatArray:
-        cells = self.kernel.transform_back(z / _along(self.kernel.root_spectrum, z))[: self._cells]
-        return cells * _along(self._scales, z)
+        cells = self.kernel.transform_back(z / along(self.kernel.root_spectrum, z))[: self._cells]
+        return cells * along(self._scales, z)
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         scaled = np.zeros((self.kernel.length, *a.shape[1:]))
-        scaled[: self._cells] = a * _along(self._scales, a)
-        return self.kernel.transform(scaled) / _along(self.kernel.root_spectrum, a)
+        scaled[: self._cells] = a * along(self._scales, a)
+        return self.kernel.transform(scaled) / along(self.kernel.root_spectrum, a)
 
     def prefix_variances(self) -> FloatArray:
         return self._prefix_variances
@@ -158,7 +146,3 @@ class Spectral(Invertible):
     @property
     def _scales(self) -> FloatArray:
         return self.kernel.scales[: self._cells]
-
-
-def _along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    return factor if values.ndim == 1 else factor[:, np.newaxis]

@@ -9,6 +9,7 @@ inverse: a coarser R·x + Z is a finer one plus independent noise W, so L times 
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -51,8 +52,8 @@ class Strategy(abc.ABC):
     Args:
         workload: A.
 
-    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `l1_sensitivity`, `apply` (R·x), `to_state` and
-    `query_variance`; where A is implicit also `range_variance`.
+    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `l1_sensitivity`, `apply` (R·x), `query_variance`
+    and either `to_cells` or `noise_answers`; where A is implicit also `range_variance`.
     """
 
     word: ClassVar[str]
@@ -84,14 +85,7 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Bound how far a unit with at most `max_keys` cells, each counted once, moves R·x.
-
-        Args:
-            max_keys: Most cells a unit can touch; at least 1.
-
-        Returns:
-            A bound from above, and one from below that says how loose it can be; finite and positive.
-        """
+        """Bound how far a unit with at most `max_keys` cells, each counted once, moves R·x; finite and positive."""
 
     @abc.abstractmethod
     def l1_sensitivity(self, max_keys: int) -> float:
@@ -101,30 +95,27 @@ class Strategy(abc.ABC):
     def apply(self, x: ArrayLike) -> FloatArray:
         """R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
 
-    @abc.abstractmethod
     def to_state(self, z: ArrayLike) -> FloatArray:
         """What is kept of Z under Gaussian noise, linear in Z; (n_noise,) to (state_size,), or with columns."""
+        noise = np.asarray(z, np.float64)
+        if self.keeps == "noise":
+            return noise
+        return self.to_cells(noise) if self.keeps == "cells" else self.noise_answers(noise)
 
     def state_answers(self, state: ArrayLike) -> FloatArray:
-        """L·Z from a state under Gaussian noise, for workloads that list their queries; shape (queries,).
-
-        Raises:
-            DeclarationError: If the queries are too many to be listed.
-        """
+        """L·Z from a state under Gaussian noise, for workloads that list their queries; shape (queries,)."""
         kept = np.asarray(state, np.float64)
-        if self.keeps == "answers":
-            return kept
-        return self.workload.apply(kept if self.keeps == "cells" else self.to_cells(kept))
+        if self.keeps == "noise":
+            return self.noise_answers(kept)
+        return self.workload.apply(kept) if self.keeps == "cells" else kept
 
-    def to_cells(self, z: FloatArray) -> FloatArray:
+    def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  some can
         """R⁻¹·Z where R has a left inverse; shape (cells,)."""
-        if self.keeps == "cells":
-            return self.to_state(z)
         raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
 
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         """L·Z, for workloads that list their queries; shape (n_noise,) to (queries,), or with columns."""
-        return self.state_answers(self.to_state(z))
+        return self.workload.apply(self.to_cells(np.asarray(z, np.float64)))
 
     @abc.abstractmethod
     def query_variance(self) -> FloatArray:
@@ -141,11 +132,7 @@ class Strategy(abc.ABC):
         return float(self.query_variance().mean())
 
     def check(self, *, rng: Generator, probes: int = 3) -> None:
-        """Compare L·(R·x) with A·x on random vectors.
-
-        Args:
-            rng: Randomness; nothing secret is involved.
-            probes: Number of vectors; one for more than 2**18 cells.
+        """Compare L·(R·x) with A·x on random vectors, one for more than 2**18 cells.
 
         Raises:
             DeclarationError: If L·R is not A beyond rounding, in any query.
@@ -174,3 +161,40 @@ class Strategy(abc.ABC):
 
     def __repr__(self) -> str:
         return f"<strategy {self.name} for {self.workload.describe()}>"
+
+
+class Combined(Strategy):
+    """A strategy for each part of a workload made of several.
+
+    Args:
+        workload: Its columns known.
+        strategies: For each of `parts_of(workload)` a strategy of it.
+
+    Raises:
+        DeclarationError: If the workload is of another kind, or a strategy for another workload than its part.
+    """
+
+    def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
+        if [strategy.workload for strategy in strategies] != list(self.parts_of(workload)):
+            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+        super().__init__(workload)
+        self.strategies = tuple(strategies)
+
+    @staticmethod
+    @abc.abstractmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        """The parts of a workload of the kind this answers."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.word}({', '.join(strategy.name for strategy in self.strategies)})"
+
+    def check(self, *, rng: Generator, probes: int = 3) -> None:
+        """Compare L·(R·x) with A·x part by part."""
+        for strategy in self.strategies:
+            strategy.check(rng=rng, probes=probes)
+
+
+def along(factor: FloatArray, values: FloatArray) -> FloatArray:
+    """One factor a row, in a shape that multiplies values with columns or without."""
+    return factor if values.ndim == 1 else factor[:, np.newaxis]

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 from sparsehist.errors import DeclarationError
 from sparsehist.text_form import Notation
-from sparsehist.workload.queries.kronecker import Kronecker
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.direct import Direct
 from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
 from sparsehist.workload.strategies.haar import Haar
@@ -20,7 +18,7 @@ from sparsehist.workload.strategies.optimised import Optimised
 from sparsehist.workload.strategies.residual_basis import ResidualBasis
 from sparsehist.workload.strategies.shared import Shared
 from sparsehist.workload.strategies.spectral import Spectral
-from sparsehist.workload.strategies.strategy import Strategy
+from sparsehist.workload.strategies.strategy import Combined, Strategy
 from sparsehist.workload.strategies.toeplitz import Banded, SquareRoot
 from sparsehist.workload.strategies.union_strategy import UnionStrategy
 
@@ -38,6 +36,7 @@ _MAKERS: dict[str, Callable[..., Strategy]] = {
     "tree": Tree,
     "weighted": WeightedMarginals,
 }
+_COMBINED: dict[str, type[Combined]] = {"kronecker": KroneckerStrategy, "union": UnionStrategy}
 _NOTATION = Notation(
     "strategy",
     "numbers and words",
@@ -47,12 +46,8 @@ _NOTATION = Notation(
 
 
 def check_strategy(text: str) -> None:
-    """Refuse the text of a strategy where there is none of that name; knows nothing of the workload.
-
-    Raises:
-        DeclarationError: If there is none.
-    """
-    _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", "kronecker", "union", *_MAKERS)))
+    """Refuse the text of a strategy where there is none of that name; knows nothing of the workload."""
+    _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
@@ -79,14 +74,12 @@ def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
 
 def _strategy(value: object, workload: Workload) -> Strategy:
     form = _NOTATION.form(value)
-    if form.name.lower() == "kronecker":
-        if not isinstance(workload, Kronecker) or len(form.values) != len(workload.listed):
-            raise DeclarationError(f"kronecker(…) has one strategy a factor of a product, not {workload.describe()}")
-        return KroneckerStrategy(workload, list(map(_strategy, form.values, workload.listed)))
-    if form.name.lower() == "union":
-        if not isinstance(workload, Union) or len(form.values) != len(workload.parts):
-            raise DeclarationError(f"union(…) has one strategy a part of a union, not {workload.describe()}")
-        return UnionStrategy(workload, list(map(_strategy, form.values, workload.parts)))
+    combined = _COMBINED.get(form.name.lower())
+    if combined is not None:
+        parts = combined.parts_of(workload)
+        if len(form.values) != len(parts):
+            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+        return combined(workload, list(map(_strategy, form.values, parts)))
     maker = _NOTATION.kind(form, _MAKERS)
     if form.values:
         raise DeclarationError(f"{form.name}(…): parameters are named, as in spectral(blend=4)")

@@ -24,27 +24,16 @@ _WINDOWS = 2**27
 
 
 class SquareRoot(Invertible):
-    """The square root of the prefix sums, plain or with columns scaled to norm 1.
-
-    Args:
-        workload: On one column.
-        scaled: Whether to scale the columns: a smaller error at one cell a unit.
-
-    Example:
-        >>> from sparsehist.workload import Prefix
-        >>> strategy = SquareRoot(Prefix(256))
-        >>> round(strategy.sensitivity(1).l2 ** 2 * strategy.mean_variance(), 2)
-        7.12
+    """The square root of the prefix sums, plain or with columns scaled to norm 1: a smaller error at one cell a unit.
 
     Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, for the plain one.
     """
 
     word = "square_root"
+    one_column = True
 
     def __init__(self, workload: Workload, *, scaled: bool = False) -> None:
         super().__init__(workload)
-        if len(workload.columns) != 1:
-            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
         self.scaled = bool(scaled)
         self._cells = workload.n_cells
 
@@ -108,18 +97,7 @@ class SquareRoot(Invertible):
 class Banded(SquareRoot):
     """The square root of the prefix sums with its coefficients cut off: for streams, in small state.
 
-    Args:
-        workload: On one column.
-        bands: Number of coefficients kept, from 1 (noise on every cell by itself) to n (the whole square root).
-
-    Example:
-        >>> import numpy as np
-        >>> from sparsehist.workload import Prefix
-        >>> strategy, z = Banded(Prefix(6), bands=3), np.arange(6.0)
-        >>> state, first = strategy.stream(strategy.beginning, z[:4])
-        >>> _, rest = strategy.stream(state, z[4:])
-        >>> bool(np.allclose(np.concatenate([first, rest]), strategy.noise_answers(z)))
-        True
+    The number of bands goes from 1 (noise on every cell by itself) to n (the whole square root).
 
     Source: Kalinin and Lampert 2024, for the banded square root.
     """
@@ -157,15 +135,7 @@ class Banded(SquareRoot):
         return np.zeros(self.bands)
 
     def stream(self, state: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Noise of the next prefix sums.
-
-        Args:
-            state: `beginning`, or what the last call returned; shape (bands,). Secret.
-            z: Fresh noise; shape (m,).
-
-        Returns:
-            The next state, and the noise of the next m prefix sums.
-        """
+        """The next state, and noise of the next prefix sums, from a state (secret, `beginning` at first) and z."""
         from scipy.signal import lfilter  # half a second, for streams only
 
         filter_state, total = state[:-1], state[-1]

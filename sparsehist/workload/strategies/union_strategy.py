@@ -14,42 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.union import Union
-from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy import Combined, Kept, Sensitivity, Strategy
 
 
-class UnionStrategy(Strategy):
+class UnionStrategy(Combined):
     """Every part of a union by a strategy of its own; parts do not learn from one another.
 
-    Args:
-        workload: A union, its columns known.
-        strategies: For each of its parts a strategy of it.
-
     Raises:
-        DeclarationError: If the workload is no union, a strategy is for another workload than its part, or a part
-            asks nothing.
-
-    Example:
-        >>> from sparsehist.workload import Identity, Total
-        >>> from sparsehist.workload.strategies.invertible import IdentityStrategy
-        >>> from sparsehist.workload.strategies.direct import Direct
-        >>> both = Union(Total(100), Identity(100))
-        >>> made = UnionStrategy(both, [Direct(both.parts[0]), IdentityStrategy(both.parts[1])])
-        >>> made.name, round(made.sensitivity(1).l2, 12), made.query_variance()[:2].round(3)
-        ('union(direct, identity)', 1.0, array([11. ,  1.1]))
+        DeclarationError: As for all that are combined, and if a part asks nothing.
     """
 
     word = "union"
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
-        if not isinstance(workload, Union):
-            raise DeclarationError(f"a union of strategies answers a union of workloads, not {workload.describe()}")
-        if [strategy.workload for strategy in strategies] != list(workload.parts):
-            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
-        super().__init__(workload)
-        self.strategies = tuple(strategies)
+        super().__init__(workload, strategies)
         norms = np.array([strategy.sensitivity(1).l2 for strategy in strategies])
         variances = np.array([strategy.mean_variance() * strategy.workload.n_queries for strategy in strategies])
         shares = np.sqrt(variances) * norms
@@ -58,9 +39,11 @@ class UnionStrategy(Strategy):
         self._factors = np.sqrt(shares / shares.sum()) / norms
         self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
 
-    @property
-    def name(self) -> str:
-        return f"{self.word}({', '.join(strategy.name for strategy in self.strategies)})"
+    @staticmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        if not isinstance(workload, Union):
+            raise DeclarationError(f"a union of strategies answers a union of workloads, not {workload.describe()}")
+        return workload.parts
 
     @property
     def n_noise(self) -> int:
@@ -80,14 +63,6 @@ class UnionStrategy(Strategy):
         rows = [factor * strategy.apply(x) for factor, strategy in zip(self._factors, self.strategies, strict=True)]
         return np.concatenate(rows)
 
-    def to_state(self, z: ArrayLike) -> FloatArray:
-        noise = np.asarray(z, np.float64)
-        return self.noise_answers(noise) if self.keeps == "answers" else noise
-
-    def state_answers(self, state: ArrayLike) -> FloatArray:
-        kept = np.asarray(state, np.float64)
-        return kept if self.keeps == "answers" else self.noise_answers(kept)
-
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         pieces = np.split(np.asarray(z, np.float64), np.cumsum([part.n_noise for part in self.strategies])[:-1])
         parts = zip(self._factors, self.strategies, pieces, strict=True)
@@ -103,8 +78,3 @@ class UnionStrategy(Strategy):
             strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in parts
         )
         return total / self.workload.n_queries
-
-    def check(self, *, rng: Generator, probes: int = 3) -> None:
-        """Compare L·(R·x) with A·x part by part."""
-        for strategy in self.strategies:
-            strategy.check(rng=rng, probes=probes)

@@ -1,14 +1,15 @@
-"""The transactions: registering a series, committing a round, forgetting a series."""
+"""The transactions: each claims a generation and ends with an event; those of new series and rounds stand here."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,7 +17,7 @@ from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
-from sparsehist.store.records import NewPath, NewRound, NewSeries, NewStep, RegisteredFile, Spot
+from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile, Spot
 from sparsehist.store.round_file import RoundShape, write_round
 from sparsehist.store.rows import PathHistory
 
@@ -24,17 +25,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_OF_EVENTS = ("series_id", "path_id", "level", "population", "release", "reason")
 _TOLD = ("unverified", "chosen_by_looking")
 """Of a declaration, what the event of its series repeats where it is there."""
 
 
-class _Spent(TypedDict):
-    """What the row of a release and its event have in common."""
-
-    path_id: int
-    series_id: str
-    generation: int
-    level: str
+@contextmanager
+def changing(database: Database, generation: int, when: int, what: str, **said: Any) -> Iterator[dict[str, Any]]:
+    """A transaction on top of a generation that ends with its event, to which the block may add."""
+    with database.transaction():
+        if not database.change("raise_generation", seen=generation):
+            raise StoreInUseError(
+                "the store was changed by somebody else meanwhile; nothing was written, begin again"
+            )
+        yield said
+        insert_event(database, when, what, generation=generation + 1, **said)
 
 
 def commit_series(database: Database, directory: Path, record: NewSeries, generation: int, when: int) -> int:
@@ -42,8 +47,9 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
     for file in record.files:
         check_file(directory, file)
     declaration = record.declaration
-    with database.transaction():
-        _claim(database, generation)
+    details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
+    said = {"who": record.who, "series_id": record.series_id, "details": details}
+    with changing(database, generation, when, "create series", **said) as event:
         database.change("insert_population", name=declaration["population"], created=when)
         unverified, unit = bool(declaration.get("unverified")), declaration.get("unit")
         inserted = database.change(
@@ -63,7 +69,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
         if not inserted:
             raise NameTakenError(f"a series {record.name!r} exists already")
         database.change("forget_copy", place=record.place)  # from here on it is not taken for a dead run's
-        _vouch(database, record.series_id, record.files)
+        vouch(database, record.series_id, record.files)
         ((path_id,),) = database.rows(
             "insert_path",
             series_id=record.series_id,
@@ -74,16 +80,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             integer_noise=record.integer_noise,
             cap=declaration.get("cap"),
         )
-        insert_event(
-            database,
-            when,
-            "create series",
-            generation=generation + 1,
-            who=record.who,
-            series_id=record.series_id,
-            path_id=path_id,
-            details={name: value for name in _TOLD if (value := declaration.get(name))} or None,
-        )
+        event["path_id"] = path_id
     return int(path_id)
 
 
@@ -117,15 +114,10 @@ def commit_round(
         durable=durable,
     )
     try:
-        with database.transaction():
-            _claim(database, generation)
-            spent = _Spent(
-                path_id=_opened(database, record.path_id),
-                series_id=series_id,
-                generation=generation + 1,
-                level=level_text(record.level),
-            )
-            _vouch(database, series_id, record.attachments, spent["path_id"])
+        spent = {"series_id": series_id, "level": level_text(record.level)}
+        with changing(database, generation, when, "release", **spent, who=record.who, release=record.name) as event:
+            event["path_id"] = path_id = _opened(database, record.path_id)
+            vouch(database, series_id, record.attachments, path_id)
             database.change(
                 "insert_release",
                 name=record.name,
@@ -144,96 +136,14 @@ def commit_round(
                 n_new=shape.n_new,
                 n_empty=shape.n_empty,
                 step=record.step,
+                generation=generation + 1,
+                path_id=path_id,
                 **spent,
             )
-            insert_event(database, when, "release", **spent, who=record.who, release=record.name)
     except StoreInUseError:
         for name in (target.name, *(file.name for file in record.attachments)):
             (history.directory / name).unlink(missing_ok=True)
         raise
-
-
-def commit_step(
-    database: Database, directory: Path, path_id: int, record: NewStep, generation: int, when: int
-) -> None:
-    """Append to a running series on top of a generation."""
-    series_id = directory.name
-    for file in record.files:
-        check_file(directory, file)
-    with database.transaction():
-        _claim(database, generation)
-        promise(
-            database.change(
-                "insert_step",
-                series_id=series_id,
-                step=record.step,
-                digest=record.digest,
-                unit_kind=record.unit_kind,
-                appended=when,
-            )
-            == 1,
-            "a step that was appended before",
-        )
-        _vouch(database, series_id, record.files, path_id)
-        _forget(database, series_id, record.replaced)
-        insert_event(
-            database,
-            when,
-            "append",
-            generation=generation + 1,
-            who=record.who,
-            series_id=series_id,
-            path_id=path_id,
-            details={"step": record.step + 1, "source": record.source},
-        )
-
-
-def finish_series(
-    database: Database, directory: Path, erased: Sequence[str], generation: int, when: int, *, who: str | None
-) -> None:
-    """Let nothing more be appended to a running series, and no longer vouch for the files that say who counted."""
-    with database.transaction():
-        _claim(database, generation)
-        database.change("forget_digests", series_id=directory.name)
-        _forget(database, directory.name, erased)
-        insert_event(database, when, "finish series", generation=generation + 1, who=who, series_id=directory.name)
-
-
-def forget_series(
-    database: Database, series_id: str, generation: int, when: int, *, who: str | None, reason: str | None
-) -> None:
-    """Take a series out of the tables, but for what it spent."""
-    with database.transaction():
-        _claim(database, generation)
-        database.change("forget_series", series_id=series_id, dropped=when)
-        for name in ("forget_files", "forget_rounds", "forget_digests"):
-            database.change(name, series_id=series_id)
-        insert_event(
-            database, when, "drop series", generation=generation + 1, who=who, series_id=series_id, reason=reason
-        )
-
-
-def declare(database: Database, generation: int, when: int, what: str, **said: Any) -> None:
-    """Record a limit or another declaration on top of a generation, and make its population known."""
-    with database.transaction():
-        _claim(database, generation)
-        if said.get("population") is not None:
-            database.change("insert_population", name=said["population"], created=when)
-        insert_event(database, when, what, generation=generation + 1, **said)
-
-
-def accept_source(database: Database, series_id: str, generation: int, when: int, *, who: str | None) -> None:
-    """Record that a series stands whatever has become of its log."""
-    with database.transaction():
-        _claim(database, generation)
-        database.change("accept_source", series_id=series_id)
-        insert_event(database, when, "accept changed source", generation=generation + 1, who=who, series_id=series_id)
-
-
-def record_refusal(database: Database, generation: int, when: int, **asked: Any) -> None:
-    """Record that something was refused; nothing that a later release depends on is changed."""
-    with database.transaction():
-        insert_event(database, when, "refuse", generation=generation, **asked)
 
 
 def insert_event(
@@ -243,39 +153,25 @@ def insert_event(
     *,
     generation: int,
     who: str | None = None,
-    series_id: str | None = None,
-    path_id: int | None = None,
-    level: str | None = None,
-    population: str | None = None,
-    release: str | None = None,
-    reason: str | None = None,
     details: Mapping[str, Any] | None = None,
+    **of: Any,
 ) -> None:
-    """Append to the ledger of events."""
+    """Append to the ledger of events; `of` are other columns of it."""
     database.change(
         "insert_event",
         generation=generation,
         happened=when,
         who=_user() if who is None else who,
         what=what,
-        series_id=series_id,
-        path_id=path_id,
-        level=level,
-        population=population,
-        release=release,
-        reason=reason,
         details=None if details is None else _as_text(details),
+        **dict.fromkeys(_OF_EVENTS) | of,
     )
 
 
-def _vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
+def vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
+    """Stand by files of a series from this transaction on."""
     for file in files:
         database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
-
-
-def _forget(database: Database, series_id: str, names: Sequence[str]) -> None:
-    for name in names:
-        database.change("forget_file", series_id=series_id, name=name)
 
 
 def _opened(database: Database, path: int | NewPath) -> int:
@@ -284,11 +180,6 @@ def _opened(database: Database, path: int | NewPath) -> int:
         return path
     ((path_id,),) = database.rows("insert_path", **asdict(path))
     return int(path_id)
-
-
-def _claim(database: Database, generation: int) -> None:
-    if not database.change("raise_generation", seen=generation):
-        raise StoreInUseError("the store was changed by somebody else meanwhile; nothing was written, begin again")
 
 
 def _shape(history: PathHistory, record: NewRound) -> tuple[list[Spot], RoundShape]:

@@ -33,7 +33,7 @@ from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE, last_change
 from sparsehist.store.parts.counts_in_parts import erase_parts, shown_place
-from sparsehist.store.private_files import disk_errors, sync_directory, verify_file, write_file
+from sparsehist.store.private_files import check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -252,16 +252,34 @@ class State:
 
     def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
         """Append to a running series."""
-        with self._committing("step %d of series %s appended", step.step + 1, record.name):
-            committing.commit_step(self._database, record.directory, record.path_id, step, self.generation, now())
+        for file in step.files:
+            check_file(record.directory, file)
+        details = {"step": step.step + 1, "source": step.source}
+        with self._changing("append", record, who=step.who, path_id=record.path_id, details=details):
+            inserted = self._database.change(
+                "insert_step",
+                series_id=record.series_id,
+                step=step.step,
+                digest=step.digest,
+                unit_kind=step.unit_kind,
+                appended=now(),
+            )
+            promise(inserted == 1, "a step that was appended before")
+            committing.vouch(self._database, record.series_id, step.files, record.path_id)
+            self._forget_files(record, step.replaced)
         self._remove(record, step.replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
-        """Let nothing more be appended to a running series, and erase some of its files."""
-        with self._committing("series %s finished", record.name):
-            committing.finish_series(self._database, record.directory, erased, self.generation, now(), who=who)
+        """Let nothing more be appended to a running series, and erase the files that say who counted."""
+        with self._changing("finish series", record, who=who):
+            self._database.change("forget_digests", series_id=record.series_id)
+            self._forget_files(record, erased)
         self._database.rows("write_anew")
         self._remove(record, erased)
+
+    def _forget_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
+        for name in names:
+            self._database.change("forget_file", series_id=record.series_id, name=name)
 
     def _remove(self, record: SeriesRecord, names: Sequence[str]) -> None:
         """Remove files that nothing vouches for any more; those that a kill leaves go with the next opening."""
@@ -285,8 +303,10 @@ class State:
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
         parts = parts_of(record)
-        with self._committing("series %s erased", name):
-            committing.forget_series(self._database, record.series_id, self.generation, now(), who=who, reason=reason)
+        with self._changing("drop series", record, who=who, reason=reason):
+            self._database.change("forget_series", series_id=record.series_id, dropped=now())
+            for forget in ("forget_files", "forget_rounds", "forget_digests"):
+                self._database.change(forget, series_id=record.series_id)
         # What was overwritten where it stood may have been moved before; a run that dies here leaves the directory,
         # by which the next opening sees that the file is to be written anew.
         self._database.rows("write_anew")
@@ -329,14 +349,15 @@ class State:
 
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on."""
-        with self._committing("declared: %s", what):
-            committing.declare(self._database, self.generation, now(), what, **said)
+        with self._changing(what, None, **said):
+            if said.get("population") is not None:
+                self._database.change("insert_population", name=said["population"], created=now())
 
     def record_refusal(self, **asked: Any) -> None:
         """Record what was refused, as far as the disk allows: the refusal itself must reach whoever asked."""
         _log("release %s refused", asked.get("release"))
-        with suppress(StoreError):
-            committing.record_refusal(self._database, self.generation, now(), **asked)
+        with suppress(StoreError), self._database.transaction():
+            committing.insert_event(self._database, now(), "refuse", generation=self.generation, **asked)
 
     def record_publication(self, directory: Path) -> None:
         """Remember a directory whose public ledger will know this store; before anything is published there."""
@@ -378,8 +399,8 @@ class State:
     def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
         """Record, once, that the series stands whatever has become of its log."""
         if not record.accepted:
-            with self._committing("a changed log of series %s accepted", record.name):
-                committing.accept_source(self._database, record.series_id, self.generation, now(), who=who)
+            with self._changing("accept changed source", record, who=who):
+                self._database.change("accept_source", series_id=record.series_id)
 
     def check_anchor(self, directory: str | os.PathLike[str] | None) -> None:
         """Refuse a store that is not anchored where somebody takes it to be."""
@@ -413,6 +434,16 @@ class State:
         self._histories.clear()
         self.note()
         _log(f"{told}, generation %d", *parts, self.generation)
+
+    @contextmanager
+    def _changing(self, what: str, record: SeriesRecord | None, **said: Any) -> Iterator[None]:
+        """A transaction that changes a series, or declares something, and its event."""
+        of = {} if record is None else {"series_id": record.series_id}
+        with (
+            self._committing("%s %s", what, "done" if record is None else f"of series {record.name} done"),
+            committing.changing(self._database, self.generation, now(), what, **of, **said),
+        ):
+            yield
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:

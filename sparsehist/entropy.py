@@ -14,22 +14,14 @@ import numpy as np
 
 
 def generator(key: int | None = None) -> np.random.Generator:
-    """Make a generator for one piece of work.
-
-    Args:
-        key: Of a piece of work that is done again because it was not finished; the operating system's if None.
-    """
+    """Make a generator for one piece of work; with the key of one that is done again because it was not finished."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(key=secrets.randbits(128) if key is None else key))
 
 
 def seeded(seed: int) -> np.random.Generator:
-    """Make a reproducible generator; only for stores in memory, tests and benchmarks.
-
-    Args:
-        seed: Any non-negative integer below 2**128.
-    """
+    """Make a reproducible generator; only for stores in memory, tests and benchmarks."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(seed))

@@ -84,11 +84,7 @@ class Notation:
     bare: bool = False
 
     def read(self, text: str) -> Form:
-        """Read a form.
-
-        Raises:
-            DeclarationError: Or `error`: if the text is none; says why, and what would be right.
-        """
+        """Read a form, or raise `error`."""
         if not isinstance(text, str):
             raise self.error(f"a {self.what} is written as text, got {show(text)}; {self.advice()}")
         try:
@@ -102,21 +98,13 @@ class Notation:
             raise self.error(f"cannot read the {self.what} {show(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
-        """What a name stands for, in capitals or not.
-
-        Raises:
-            DeclarationError: Or `error`: if it stands for nothing.
-        """
+        """What a name stands for, in capitals or not."""
         if form.name.lower() not in kinds:
             raise self.error(f"there is no {self.what} {show(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
     def form(self, value: object) -> Form:
-        """An argument that has to be a form itself.
-
-        Raises:
-            DeclarationError: Or `error`: if it is another value.
-        """
+        """An argument that has to be a form itself."""
         if not isinstance(value, Form):
             raise self.error(f"{_quoted(value)} is no {self.what}; {self.advice()}")
         return value

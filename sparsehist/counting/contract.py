@@ -329,11 +329,7 @@ def request(
 
 
 def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str]) -> dict[str, str]:
-    """What key columns are to become.
-
-    Raises:
-        DeclarationError: If a column is no key column, or is to become something else.
-    """
+    """What key columns are to become."""
     told = dict(key_types or {})
     if not set(told) <= set(key) or not set(told.values()) <= set(KEY_TYPES):
         raise DeclarationError(f"key_types gives key columns one of {', '.join(map(repr, KEY_TYPES))}, not {told!r}")

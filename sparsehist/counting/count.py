@@ -159,12 +159,7 @@ def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) 
 
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
-    """Bring counts made elsewhere to columns key_0, …, count.
-
-    Raises:
-        DeclarationError: If a unit is named too, or a column is missing.
-        DataError: If a count is null, negative or fractional, or a key breaks a rule or occurs twice.
-    """
+    """Bring counts made elsewhere to columns key_0, …, count; refuse what breaks a rule."""
     if wanted.unit is not None:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     if wanted.full != 1:

@@ -117,11 +117,7 @@ class Trace:
         return replace(log, kind="lazy", files=(), content=noted)
 
     def finish(self) -> Fingerprint:
-        """The fingerprint, once the log was read.
-
-        Raises:
-            DataError: If its files were changed meanwhile.
-        """
+        """The fingerprint, once the log was read; refused if its files were changed meanwhile."""
         if self._files is None:
             content, hashed_by = self._rows.summary(), pl.__version__
         else:
@@ -131,11 +127,7 @@ class Trace:
         return Fingerprint(self._key, self._query, self._places, self._digest(content), hashed_by)
 
     def changed(self, known: Fingerprint) -> list[str]:
-        """What is not as it was, "query" or "source"; reads as little as will do.
-
-        Raises:
-            InputError: If the log is not there any more, or cannot be read as it was.
-        """
+        """What is not as it was, "query" or "source"; reads as little as will do."""
         changed = [] if self._query == known.query else ["query"]
         if self._places and self._places == known.places:
             return changed

@@ -55,18 +55,7 @@ def missing_error(column: str, role: str) -> DataError:
 def place(
     keys: pl.DataFrame, names: Sequence[str], domain: Domain, *, on_null: Choice, on_outside: Choice
 ) -> PlacedKeys:
-    """Bring distinct keys to the domain.
-
-    Args:
-        keys: Distinct keys; columns key_0, … in the dtypes of the log; n rows.
-        names: What the key columns are called in the log.
-        domain: Where the keys belong.
-        on_null: What to do about null, NaN and empty keys.
-        on_outside: What to do about keys outside the domain.
-
-    Raises:
-        DataError: If there are such keys and they are not to be dropped.
-    """
+    """Bring distinct keys, columns key_0, … in the dtypes of the log, to the domain; refuse what is not dropped."""
     missing = missing_by_column(keys)
     if on_null == "error":
         for name, column in zip(names, missing, strict=True):

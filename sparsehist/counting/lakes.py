@@ -77,12 +77,7 @@ def bare(url: str) -> str:
 
 
 def listed(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[str]:
-    """The files that a URL means: itself, those a pattern matches, or all below it.
-
-    Raises:
-        NotFoundError: If there are none.
-        DeclarationError: If it is a pattern of a web server, which lists nothing, or holds a user and a password.
-    """
+    """The files that a URL means: itself, those a pattern matches, or all below it; refuses to find none."""
     user, at, _ = url.split("/")[2].rpartition("@")
     if at and (_is_on_web(url) or ":" in user):
         raise DeclarationError(
@@ -107,11 +102,7 @@ def listed(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[st
 
 
 def seen(files: Sequence[str], options: Mapping[str, str]) -> list[Seen]:
-    """What state files are in, in their order.
-
-    Raises:
-        DataError: If one is not there.
-    """
+    """What state files are in, in their order; all have to be there."""
     told = {file: _on_web(file) for file in files if _is_on_web(file)}
     by_root: dict[str, list[str]] = {}
     for file in files:
@@ -226,12 +217,7 @@ def _is_named(source: object) -> bool:
 
 
 def open_table(source: Any, options: Mapping[str, str]) -> LakeTable:
-    """Open a table as it is now.
-
-    Raises:
-        NotFoundError: If what reads it is not installed.
-        DataError: If it cannot be opened.
-    """
+    """Open a table as it is now."""
     label = f"the table {bare(source)!r}" if isinstance(source, str) else "the table"
     storage = dict(options) or None
     try:

@@ -28,12 +28,7 @@ ADDRESSES_PER_BYTE = 3
 
 
 def available_memory(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> int:
-    """Tell how many bytes this process may take: the least of the machine, its control groups and its own limit.
-
-    Args:
-        groups: Lists the control groups of the process.
-        mounted: Where they are described, version 1 or 2.
-    """
+    """Tell how many bytes this process may take: the least of the machine, its control groups and its own limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_group_limits(groups, mounted)]
     addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
     if addresses != resource.RLIM_INFINITY:
@@ -57,14 +52,7 @@ def memory_needed(log: Log) -> int:
 
 
 def needs_text(needed: int, spill: Path, *, spills: bool, limit: str | None) -> str | None:
-    """Say what counting is about to take of memory and disk; None where that is little.
-
-    Args:
-        needed: What `memory_needed` gave.
-        spill: Where files go.
-        spills: Whether rows wait on disk.
-        limit: What may stay in memory then, as `allowed_memory` takes it.
-    """
+    """Say what counting is about to take of memory and disk, given `memory_needed`; None where that is little."""
     if needed < LITTLE:
         return None
     there, free = available_memory(), disk_usage(spill).free

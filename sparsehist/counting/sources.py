@@ -121,11 +121,7 @@ class Log:
         return not self.casts and not self.hive and not any(map(is_remote, self.files))
 
     def with_key_types(self, key_types: Mapping[str, str]) -> Log:
-        """The same log with some columns turned into what they are declared to be.
-
-        Raises:
-            DeclarationError: If a column cannot be turned into that.
-        """
+        """The same log with some columns turned into what they are declared to be."""
         if not key_types:
             return self
         if self.kind in ("stream", "spark"):
@@ -217,18 +213,7 @@ class Log:
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
-    """Find out what a source is and what columns it has.
-
-    Args:
-        source: Path, glob or list of them (Parquet, CSV); URLs of the same; tables of Delta and Iceberg; LazyFrame,
-            DataFrame; DuckDB relation; Query; anything with an Arrow stream, such as a pandas or pyarrow table.
-        columns: Columns that will be read.
-
-    Raises:
-        DeclarationError: If the source is of another kind or lacks a column.
-        NotFoundError: If no file has that name.
-        DataError: If a file cannot be read, or the files disagree on a column.
-    """
+    """Find out what a source (see `count_keys`) is and what columns it has, among them those that will be read."""
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
@@ -239,11 +224,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
 
 
 def as_table(source: object) -> object:
-    """A source as DuckDB takes it: what Polars reads is read, anything else is left to DuckDB.
-
-    Raises:
-        SparsehistError: If it cannot be read.
-    """
+    """A source as DuckDB takes it: what Polars reads is read, anything else is left to DuckDB."""
     if isinstance(source, (str, Path, Files)) or is_table(source):
         log = open_log(source, ())
         if log.kind == "json":
@@ -298,11 +279,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Turn a column into dates or text, and say which; text is parsed where the domain wants whole numbers or dates.
-
-    Raises:
-        DeclarationError: If it is neither of a dtype that can be turned into that.
-    """
+    """Turn a column into dates or text, which is parsed where the domain wants whole numbers or dates; say which."""
     column = pl.col(name)
     text = dtype in (pl.String, pl.Categorical, pl.Enum)
     if to == "date" and (text or dtype == pl.Date or isinstance(dtype, pl.Datetime)):
@@ -337,11 +314,7 @@ def source_table(source: object) -> object | None:
 
 
 def source_files(source: object) -> list[str] | None:
-    """The files of a source that names files; None for any other.
-
-    Raises:
-        NotFoundError: If no file has such a name.
-    """
+    """The files of a source that names files; None for any other."""
     told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = [told.paths] if isinstance(told.paths, (str, Path)) else told.paths
     if not isinstance(paths, (list, tuple)) or not all(isinstance(item, (str, Path)) for item in paths):
@@ -352,11 +325,7 @@ def source_files(source: object) -> list[str] | None:
 
 
 def _folders(file: str, names: Sequence[str]) -> dict[str, str | None]:
-    """The values of columns that stand in the names of the folders of a file.
-
-    Raises:
-        DataError: If a folder is missing.
-    """
+    """The values of columns that stand in the names of the folders of a file."""
     pairs = [part.partition("=") for part in Path(file).parts[:-1]]
     found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
     missing = [name for name in names if name not in found]
@@ -458,13 +427,7 @@ def scan_parquet(file: str, storage: dict[str, str] | None = None) -> pl.LazyFra
 
 
 def scan_csv(file: str, delimiter: str | None = None, storage: dict[str, str] | None = None) -> pl.LazyFrame:
-    """Read a CSV file as text; only empty fields are null, and no row says how others are read.
-
-    Args:
-        file: Its path or URL.
-        delimiter: Between its fields; a comma or, by the ending of the path, a tab if None.
-        storage: What gives access to a URL.
-    """
+    """Read a CSV file as text; only empty fields are null, and no row says how others are read."""
     return pl.scan_csv(
         file,
         infer_schema=False,
@@ -678,15 +641,7 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
 
 
 def _why_unreadable(file: str, failure: BaseException) -> str | None:
-    """Find out what is wrong with a file, once reading it has failed.
-
-    Args:
-        file: Path of a Parquet or CSV file.
-        failure: What Polars raised; its text is only looked at.
-
-    Returns:
-        The reason, or None where it cannot be told.
-    """
+    """Find out what is wrong with a file, once Polars failed to read it; None where it cannot be told."""
     if is_remote(file):
         return next((reason for kind, reason in _ELSEWHERE.items() if isinstance(failure, kind)), None)
     path = Path(file)

@@ -40,15 +40,7 @@ _EPOCHS = {"ms": ("u", "epoch_us"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
-    """The letter of a type, and how DuckDB writes a value of it.
-
-    Args:
-        name: Of the column, for the error.
-        dtype: Its dtype.
-
-    Raises:
-        DataError: If a value of it has no one text.
-    """
+    """The letter of a type, and how DuckDB writes a value of it; refuses types whose values have no one text."""
     if dtype.is_integer():
         return "i", "cast({} as varchar)"
     if dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -107,10 +99,7 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
 
 
 def tuple_sql(columns: Sequence[tuple[str, str, pl.DataType]]) -> str:
-    """Write columns as one, in DuckDB's SQL.
-
-    Args:
-        columns: For each what it is in SQL, its name in the log and its dtype.
+    """Write columns as one, in DuckDB's SQL: of each what it is in SQL, its name in the log and its dtype.
 
     Example:
         >>> tuple_sql([("a", "day", pl.Int64()), ("b", "ip", pl.String())])[:60]
@@ -127,12 +116,8 @@ def tuple_sql(columns: Sequence[tuple[str, str, pl.DataType]]) -> str:
 def order_sql(unit: pl.DataType | None, key: Sequence[pl.DataType]) -> str:
     """Write the SHA-256 that puts a unit's keys in the portable order, in DuckDB's SQL.
 
-    Args:
-        unit: Dtype of the unit; None if it is a tuple that is written as text already.
-        key: Canonical dtype of each key column.
-
-    Returns:
-        An expression over salt, a blob; unit; and key, a struct where it has several columns.
+    It is over salt, a blob; unit, which is text already where its dtype is None; and key, a struct where it has
+    several columns.
 
     Example:
         >>> order_sql(None, [pl.String()])
@@ -145,11 +130,7 @@ def order_sql(unit: pl.DataType | None, key: Sequence[pl.DataType]) -> str:
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:
-    """Refuse a unit that not every engine can write.
-
-    Raises:
-        DataError: If its values have no portable form; names what to do.
-    """
+    """Refuse a unit that not every engine can write."""
     letter, _ = part_of_tuple(name, dtype)
     if letter == "n":
         raise DataError(f"unit column {name!r} counts nanoseconds, which no portable order has: cast to microseconds")

@@ -71,16 +71,7 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
 
 
 def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
-    """Let the executors write the counts, in the two copies that `CountsInParts` reads.
-
-    Args:
-        log: The log.
-        wanted: What to count.
-        place: Where they write.
-
-    Raises:
-        StoreError: If other rows were written than were counted.
-    """
+    """Let the executors write the counts, in the two copies that `CountsInParts` reads."""
     frame, session = counted(log, wanted), log.content.sparkSession
     F = functions_for(frame)
     keys = key_names(wanted.domain.columns)

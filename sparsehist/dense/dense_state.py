@@ -55,15 +55,7 @@ class DenseState:
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw the offsets of a new level from its two neighbours, piece by piece; the state is not changed.
-
-    Args:
-        state: Secret.
-        level: Not drawn before; if sealed, coarser than the cap.
-        rng: Randomness; from `sparsehist.entropy` outside tests.
-
-    Returns:
-        Offsets; shape (n,).
+    """Draw the offsets of a new level, shape (n,), from its two neighbours; the state is not changed.
 
     Source: [ARNP Alg. 4, Alg. 5].
     """
@@ -73,17 +65,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 def draw_and_publish(
     state: DenseState, level: Fraction, step: float, *, rng: Generator
 ) -> tuple[NoiseArray, NoiseArray]:
-    """Draw a new level and round it while each piece is still in cache.
-
-    Args:
-        state: Secret.
-        level: Not drawn before.
-        step: Grid of the noise; ignored for integer families.
-        rng: Randomness.
-
-    Returns:
-        Offsets, to be kept, and values, to be published; shape (n,) each.
-    """
+    """Draw the offsets of a new level, to be kept, and round them to values while each piece is still in cache."""
     values = np.empty_like(state.anchor)
     return _draw(state, level, step, values, rng=rng), values
 
@@ -101,16 +83,8 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
 
     For real families the noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that
-    low-order bits say nothing about its size; published values are not touched by that, later draws by less
-    than 1e-15 of the variance.
-
-    Args:
-        state: Changed in place. A state this fails on halfway is erased.
-        cap: At least the finest level drawn.
-        rng: Randomness.
-
-    Raises:
-        LevelOrderError: If a level beyond the cap was drawn, or levels are too far apart for a double.
+    low-order bits say nothing about its size; published values are not touched by that, later draws by less than
+    1e-15 of the variance. A state this fails on halfway is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")

@@ -31,11 +31,7 @@ def chunks(size: int) -> list[slice]:
 
 
 def as_power_of_two(step: float, what: str) -> float:
-    """Read a step.
-
-    Raises:
-        DeclarationError: If it is not a positive, finite power of two.
-    """
+    """Read a step: a positive, finite power of two."""
     value = float(step)
     if not (math.isfinite(value) and value > 0 and math.frexp(value)[0] == 0.5):
         raise DeclarationError(f"{what} must be a power of two, such as 1, 0.5 or 2**-10, got {step!r}")
@@ -45,13 +41,8 @@ def as_power_of_two(step: float, what: str) -> float:
 def publication_step(std: float, truth_step: float, step: float | None) -> float:
     """The grid on which the noise of one level is published, in counts.
 
-    Args:
-        std: Standard deviation of the noise.
-        truth_step: Grid of the truth.
-        step: The grid asked for, or None for the finer of 2**(floor(log2(std)) - 10) and the truth's.
-
-    Raises:
-        DeclarationError: If noise this large has no digits left on so fine a grid.
+    By default (`step` None) the finer of 2**(floor(log2(std)) - 10) and the truth's; refused where noise so large has
+    no digits left on it.
 
     Example:
         >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
@@ -73,12 +64,7 @@ def kept_step(std: float) -> float:
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round to multiples of a power of two, halves down, exactly; the same rule as `round_to_grid`.
-
-    Args:
-        noise: In counts; shape (n,), below 2**51 steps.
-        step: The grid.
-        out: Where the result goes; may be `noise`.
+    """Round to multiples of a power of two, halves down, exactly, below 2**51 steps; the rule of `round_to_grid`.
 
     Example:
         >>> round_into(np.array([0.5, 0.51, -0.5, 1.5]), 1.0, np.empty(4)).tolist()

@@ -22,17 +22,7 @@ from sparsehist.typing import ArrayLike, Generator
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """The state of somebody who has only one release: sealed at its level.
-
-    Args:
-        values: As published; shape (n,).
-        family: The noise of the release.
-        level: Its level.
-        truth_step: Grid of the truth, from the metadata of the release; 1 for counts.
-
-    Raises:
-        DataError: If the values are no vector of finite numbers, or not whole for an integer family.
-    """
+    """The state of somebody who has only one release, its values as published: sealed at its level."""
     published = np.asarray(values)
     if published.ndim != 1 or published.size == 0 or published.dtype.kind not in "iuf":
         raise DataError("a release is a vector of numbers with at least one entry")

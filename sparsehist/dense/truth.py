@@ -41,21 +41,10 @@ class Truth(NamedTuple):
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None, *, copy: bool) -> Truth:
     """Check a vector and bring it to the grid that its dtype, length and the declared step decide.
 
-    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (over
-    the square root of the length for the L2 norm, over the length for the L1 norm), and the sensitivity is
-    enlarged by what that rounding can add. With `truth_step` the values are declared to lie on its multiples
-    already: nothing is rounded and nothing is charged.
-
-    Args:
-        truth: Shape (n,). Secret.
-        family: The noise.
-        truth_step: A power of two, or None.
-        copy: Whether `truth` has to be left alone.
-
-    Raises:
-        DeclarationError: If the step is no power of two, or the sensitivity cannot be enlarged.
-        DataError: If the vector is empty, not one-dimensional, not of numbers, not finite, off the declared
-            grid, not whole for an integer family, or too large for exact arithmetic.
+    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (over the square
+    root of the length for the L2 norm, over the length for the L1 norm), and the sensitivity is enlarged by what that
+    rounding can add. With `truth_step` the values are declared to lie on its multiples already: nothing is rounded
+    and nothing is charged.
     """
     given = _as_vector(truth)
     if family.integer:
@@ -77,11 +66,7 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None, 
 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
-    """Refuse values that are not of 0 … modulus-1, if the family adds its noise modulo a number.
-
-    Raises:
-        DataError: If there is one.
-    """
+    """Refuse values that are not of 0 … modulus-1, if the family adds its noise modulo a number."""
     modulus = modulus_of(family)
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)

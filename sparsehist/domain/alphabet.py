@@ -91,11 +91,7 @@ def text_of(matrix: NDArray[np.int32]) -> pl.Series:
 
 
 def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], IntArray]:
-    """Read strings as code points.
-
-    Returns:
-        All code points one string after the other, and the bounds of the strings in them; shape (n + 1,).
-    """
+    """Read strings as code points, one after the other, and the bounds of the strings in them, shape (n + 1,)."""
     data, bounds = _buffers(strings)
     if data.size == 0 or int(data.max()) < 0x80:
         return data, bounds

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import numpy as np
 import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray
 
 
 class AnyOfSize(Domain):
@@ -41,15 +40,6 @@ class AnyOfSize(Domain):
         self._refuse()
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
-        self._refuse()
-
-    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        self._refuse()
-
-    def _index(self, keys: pl.DataFrame) -> IntArray:
-        self._refuse()
-
-    def _keys(self, indices: IntArray) -> pl.DataFrame:
         self._refuse()
 
     def __str__(self) -> str:

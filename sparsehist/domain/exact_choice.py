@@ -72,15 +72,7 @@ class ExactChoice:
 
 
 def choose(weights: Sequence[int], size: int, *, rng: np.random.Generator) -> IndexArray:
-    """Draw outcomes with probabilities exactly proportional to integer weights.
-
-    Args:
-        weights: Non-negative Python integers of any size, at least one positive.
-        size: Number of independent draws.
-        rng: Randomness; from `sparsehist.entropy` outside tests.
-
-    Returns:
-        Positions in `weights`; shape (size,).
+    """Draw positions with probabilities exactly proportional to integer weights of any size; shape (size,).
 
     Example:
         >>> from sparsehist.entropy import seeded

@@ -21,22 +21,11 @@ def draw_free(
     taken_keys: Callable[[], pl.DataFrame],
     rng: np.random.Generator,
 ) -> pl.DataFrame:
-    """Draw n distinct free cells, every set and order of them equally likely.
+    """Draw n distinct free cells, every set and order of them equally likely, as columns key_0 and so on.
 
-    While at most half of the domain is taken or wanted, cells are drawn, and those taken or seen before are
-    thrown away: at most two draws per cell on average. Otherwise the domain is no larger than twice what the
-    caller holds, and its free cells are ranked.
-
-    Args:
-        domain: The cells.
-        n: How many free cells; at most size − n_taken.
-        n_taken: Number of taken cells.
-        taken: Says which of some keys (columns key_0, …) are taken; shape (n,).
-        taken_keys: Lists the taken cells; called only when they are ranked.
-        rng: Randomness; from `sparsehist.entropy` outside tests.
-
-    Returns:
-        Columns key_0, … in canonical dtypes; n rows in random order.
+    While at most half of the domain is taken or wanted, cells are drawn, and those `taken` or seen before are thrown
+    away: at most two draws per cell on average. Otherwise the domain is no larger than twice what the caller holds,
+    and its free cells are ranked, by `taken_keys`.
 
     Example:
         >>> from sparsehist.domain import Integers

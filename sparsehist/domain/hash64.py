@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,12 +75,6 @@ class Hash64(Domain, example="hash64()"):
         with duckdb.connect(":memory:") as connection:
             hashed: pl.DataFrame = connection.from_arrow(table).project("md5_number_lower(key_0) as hash").pl()
         return hashed["hash"].alias(strings.name)
-
-    def _index(self, keys: pl.DataFrame) -> IntArray:
-        raise NotImplementedError  # 2**64 cells: `index` refuses before
-
-    def _keys(self, indices: IntArray) -> pl.DataFrame:
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return "hash64()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,11 +12,13 @@ import polars as pl
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.errors import DomainError
+from sparsehist.privacy.exact_numbers import as_decimal, exactly
 from sparsehist.text_form import show, write_literal
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray
 
 _TYPES = ("string", "integer", "date")
-_SMALLEST, _LARGEST_EXPONENT, _LONGEST_TEXT = Fraction(1, 10**300), 400, 800
+_SMALLEST, _LONGEST_TEXT = Fraction(1, 10**300), 800
+_EXACT = Context(prec=4000, traps=[Inexact])
 _ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6')"
 
 
@@ -92,53 +94,26 @@ class Open(Domain, example="open(delta='1e-6')"):
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
-    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:  # noqa: ARG002 - refuses whatever is asked
-        raise DomainError(f"{self} is open: no cell of it can be drawn")
-
-    def _index(self, keys: pl.DataFrame) -> IntArray:
-        raise NotImplementedError  # it has no size: `index` refuses before
-
-    def _keys(self, indices: IntArray) -> pl.DataFrame:
-        raise NotImplementedError
-
     def __str__(self) -> str:
         types = "" if self.types == ("string",) else "".join(f"{write_literal(given)}, " for given in self.types)
         return f"open({types}delta={write_literal(self.delta_text)})"
 
 
-def _read_delta(given: object) -> Fraction:
-    delta = _exact(given)
-    if delta is None or not _SMALLEST <= delta < 1:
+def _read_delta(given: str | float | Fraction | Decimal) -> Fraction:
+    try:
+        short = len(str(given)) <= _LONGEST_TEXT
+        delta = exactly(given) if short else Fraction(0)
+    except (ArithmeticError, ValueError):
+        delta = Fraction(0)
+    if not _SMALLEST <= delta < 1:
         raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {show(given)}; {_ADVICE}")
     return delta
 
 
-def _exact(given: object) -> Fraction | None:
-    """Read a number exactly; None if it is none, or a power of ten too large to write out."""
-    text = repr(float(given)) if isinstance(given, float) else given
-    if isinstance(text, Fraction):
-        return text
-    if not isinstance(text, str | Decimal):
-        return None
-    try:
-        exponent = int(str(text).lower().partition("e")[2] or 0)
-        too_long = len(str(text)) > _LONGEST_TEXT or abs(exponent) > _LARGEST_EXPONENT
-        return None if too_long else Fraction(text)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        return None
-
-
 def _write_delta(delta: Fraction) -> str:
     """The shortest exact text: a decimal with a power of ten where one exists, else a fraction."""
-    twos = (delta.denominator & -delta.denominator).bit_length() - 1
-    fives, rest = 0, delta.denominator >> twos
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    if rest != 1:
-        return str(delta)
-    places = max(twos, fives)
-    digits = str(delta.numerator * 10**places // delta.denominator)
-    significant = digits.rstrip("0")
-    exponent = len(digits) - 1 - places
-    point = f"{significant[0]}.{significant[1:]}" if len(significant) > 1 else significant
-    return f"{point}e{exponent}"
+    with localcontext(_EXACT):
+        try:
+            return f"{as_decimal(delta).normalize():e}"
+        except Inexact:
+            return str(delta)

@@ -48,11 +48,7 @@ class Sizes(NamedTuple):
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
-    """Read numbers of cells.
-
-    Raises:
-        InputError: If one is negative.
-    """
+    """Read numbers of cells, at least 0."""
     halvings = np.zeros(len(numbers))
     if not isinstance(numbers, np.ndarray):
         large = {i: int(n).bit_length() - _MOST_BITS for i, n in enumerate(numbers) if n >= 1 << _MOST_BITS}
@@ -66,17 +62,10 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> Sizes:
 
 
 def binomial(sizes: Sizes | Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
-    """Draw Binomial(n, p) for many (n, p) at once.
+    """Draw Binomial(n, p) for many (n, p) at once; shape (g,), int64.
 
-    Args:
-        sizes: Numbers of trials, of any size; length g.
-        log_p: ln p, at most 0, with a small relative error also near 0, where it says how far p is from 1;
-            shape (g,).
-        rng: Randomness.
-
-    Returns:
-        Successes; shape (g,), int64. Given the smaller of p and 1 - p as a double, each is within `count_slack` of
-        its law in total variation.
+    `log_p` has a small relative error also near 0, where it says how far p is from 1. Given the smaller of p and 1 -
+    p as a double, each number is within `count_slack` of its law in total variation.
 
     Raises:
         ThresholdError: If more than 2**31 successes are to be expected in one group.

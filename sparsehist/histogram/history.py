@@ -76,21 +76,13 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Bound -ln P[a cell of this count never exceeded] from above.
+    """Bound -ln P[a cell of this count never exceeded] from above; shape of `counts`, infinite where that cannot be.
 
     Levels within 1 % of one another are bounded jointly where that is better: noise at the coarsest of them ends a
     walk from the finest whose steps go up at least as often as down (bridges of all families here are symmetric or
     never negative), so by Lévy's inequality it exceeds the lowest threshold at least half as often as any of them
-    does. For a family of your own whose bridges tend downwards that is a rule like another: it decides when cells
-    are drawn, never with which law.
-
-    Args:
-        family: The noise.
-        history: Levels and thresholds.
-        counts: True counts; shape (g,).
-
-    Returns:
-        At least 0, infinite where no cell of that count can have this history; shape (g,).
+    does. For a family of your own whose bridges tend downwards that is a rule like another: it decides when cells are
+    drawn, never with which law.
     """
     if not history.levels:
         return np.zeros(counts.size)
@@ -126,9 +118,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
     """The least of some counts whose history is too rare, infinite if none is.
 
-    Args:
-        rarity_of: By count; rises with it, so that few evaluations find where it passes: mostly the largest's alone.
-        counts: Shape (g,).
+    Rarity rises with the count, so that few evaluations find where it passes: mostly the largest's alone.
     """
     distinct = np.unique(counts)
     if not distinct.size or not rarity_of(distinct[-1:])[0] > RAREST:

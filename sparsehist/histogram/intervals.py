@@ -86,23 +86,10 @@ def count_limits(
     alpha: float,
     least: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Compute confidence limits of the true counts behind published noisy counts.
+    """Compute confidence limits of the true counts behind published noisy counts, none of which is below `least`.
 
-    Args:
-        family: The noise.
-        level: Level of the release.
-        noisy_counts: Published, above the threshold; in counts; shape (n,).
-        effective_threshold: A cell of count c was published when its noise was above this less c.
-        step: Of the grid; 1 for integer noise.
-        alpha: Probability of a true count outside its limits; strictly between 0 and 1.
-        least: No true count is smaller: limits that reach below end there.
-
-    Returns:
-        Lower and upper limits, in counts; shape (n,). Whole numbers for integer noise, for which their coverage is
-        at least 1 - alpha; for real noise it is 1 - alpha, to 1e-3 of alpha or so (the grid).
-
-    Raises:
-        DeclarationError: If alpha is no probability.
+    `step` is that of the grid, 1 for integer noise, whose limits are whole numbers and whose coverage is at least 1 -
+    alpha; for real noise it is 1 - alpha, to 1e-3 of alpha or so (the grid).
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -19,16 +19,7 @@ _NODES = 1 << 14
 
 
 def publication_probability(family: Family, level: Level, threshold: float, counts: ArrayLike) -> FloatArray:
-    """The probability with which keys of given true counts are published.
-
-    Args:
-        family: The noise.
-        level: Its level.
-        threshold: The effective threshold, in counts.
-        counts: True counts; any shape.
-
-    Returns:
-        P[count + Z > threshold], of the shape of `counts`.
+    """P[count + Z > threshold], with which keys of true counts are published; the threshold is the effective one.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -39,16 +30,7 @@ def publication_probability(family: Family, level: Level, threshold: float, coun
 
 
 def least_count(family: Family, level: Level, threshold: float, probability: float) -> int:
-    """The smallest true count that is published with at least this probability.
-
-    Args:
-        family: The noise.
-        level: Its level.
-        threshold: The effective threshold, in counts.
-        probability: Strictly between 0 and 1.
-
-    Returns:
-        A count, at least 0.
+    """The smallest true count, at least 0, that is published with at least this probability.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -69,17 +51,9 @@ def least_count(family: Family, level: Level, threshold: float, probability: flo
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """The mean distance of a published noisy count from the true one, given that it is published.
+    """E[|Z - mean| given count + Z > threshold], in counts: how far off a published noisy count is on average.
 
-    Args:
-        family: The noise; where it is not centred, its mean is taken off first.
-        level: Its level.
-        threshold: The effective threshold, in counts.
-        count: True count.
-
-    Returns:
-        E[|Z - mean| given count + Z > threshold], in counts; exact where the family knows it, else to about 1e-4 of
-        itself.
+    Exact where the family knows it, else to about 1e-4 of itself.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -206,19 +206,10 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Race candidates until each has won or lost.
+    """Race candidates, whose noise has to be above their margins, until each has won or lost; who won, shape (q,).
 
-    Args:
-        family: The noise at the new release.
-        level: Its level.
-        margins: What a candidate's noise has to be above, in counts; shape (q,).
-        log_exceed: ln P[Z > margins]; shape (q,).
-        carry: Carries a pair of racers for each of some candidates to all past releases.
-        paths: Filled with those of the winners; shape (rows, q).
-        rng: Randomness.
-
-    Returns:
-        Who won; shape (q,).
+    `log_exceed` is ln P[Z > margins]; `carry` carries a pair of racers for each of some candidates to all past
+    releases; `paths`, shape (rows, q), is filled with those of the winners.
     """
     least = _just_above(margins, integer=family.integer)
     accepted = np.zeros(margins.size, bool)
@@ -278,13 +269,7 @@ def _draw_all(family: Family, history: History, level: Fraction, counts: FloatAr
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths` with draws, again until each stays at or below its bounds.
-
-    Args:
-        draw: Of so many independent paths; shape (rows, size).
-        bounds: Shape (rows, q).
-        paths: Shape (rows, q).
-    """
+    """Fill `paths`, shape (rows, q), with independent draws, again until each stays at or below its bounds."""
     pending, tries = np.arange(bounds.shape[1]), _first_tries(bounds.shape[1])
     while pending.size:
         cell = np.tile(pending, tries)

@@ -105,16 +105,11 @@ def dense_slack(family: Family, level: Level, n_noise: int, n_answers: int, std:
 
 
 def step_slack(factor: Factor, std: float, max_keys: int) -> float:
-    """Bound eta of one round of running counts.
+    """Bound eta of one round of running counts, given the factor of all points and the noise's std at the new one.
 
     Beside what holds for other cells: a noise is a sum over m points, whose errors are as often up as down, and the
     mean of a tracked cell's next noise is off, relative to what is left of its deviation, by a few u times the
     factor's steepness (the tests compare with 60 digits at the smallest gap of levels).
-
-    Args:
-        factor: Of all points, the new one included.
-        std: Of the noise at the new point, in counts.
-        max_keys: Keys that a unit may touch.
     """
     points = factor.order.size
     value = 4 * _U * (1 + (1 + math.sqrt(points)) * std / grid_step(std)) + 8 * _U * factor.steepness()

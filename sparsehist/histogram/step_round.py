@@ -142,7 +142,7 @@ def draw_step_round(
     n_empty: int,
     rng: Generator,
 ) -> StepRound:
-    """Draw one round.
+    """Draw one round: noise of the tracked cells, and the cells that become tracked with their whole paths.
 
     Args:
         noise: Of one cell.
@@ -155,13 +155,6 @@ def draw_step_round(
         counts_at: Gives counts of some of them at the distinct steps of all points, the new one included.
         n_empty: Untracked keys that are empty at all steps; a Python integer of any size.
         rng: Randomness.
-
-    Returns:
-        Noise of the tracked cells, and the cells that become tracked with their whole paths.
-
-    Raises:
-        LevelError: If the level is nearly one of the past.
-        ThresholdError: If more than 2**31 empty cells would have to be drawn.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)

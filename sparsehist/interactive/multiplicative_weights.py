@@ -228,11 +228,8 @@ def verdict(
 ) -> Literal["high", "low"] | None:
     """Whether a guess is too high or too low, as far as noise lets on; None where it is near enough.
 
-    Args:
-        guess: What the hypothesis answers, in counts. Public.
-        truth: In counts, on the grid. Secret.
-        threshold: With its noise. Secret.
-        noise: Draws the noise of a check, of level eps_T / 2 for two moves; called once or twice.
+    Truth and threshold, which has its noise, are on the grid and secret; `noise` draws that of a check, once or
+    twice.
     """
     # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
     if guess >= threshold + truth - noise():
@@ -266,11 +263,7 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 
 
 def read_weights(session: Weighing, weights: Weights) -> FloatArray:
-    """Check the weights of a query; shape (cells,).
-
-    Raises:
-        DataError: If they are not of the session's cells, in [0, 1] and on its grid.
-    """
+    """Check the weights of a query: of the session's cells, in [0, 1] and on its grid; shape (cells,)."""
     given = np.asarray(weights)
     if given.shape != (session.cells,):
         raise DataError(f"a query has one weight per cell, {session.cells}, got shape {given.shape}")
@@ -284,11 +277,7 @@ def read_weights(session: Weighing, weights: Weights) -> FloatArray:
 
 
 def read_counts(session: Weighing, counts: ArrayLike) -> FloatArray:
-    """Check true counts; whole doubles, of which every weighted sum is exact. Shape (cells,). Secret.
-
-    Raises:
-        DataError: If they are not of the session's cells, not whole, negative, or too large in all.
-    """
+    """Check true counts; whole doubles, of which every weighted sum is exact. Shape (cells,). Secret."""
     given = np.asarray(counts)
     if given.shape != (session.cells,) or given.dtype.kind not in "iuf":
         raise DataError(f"counts are numbers, one per cell: {session.cells}")

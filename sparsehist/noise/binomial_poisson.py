@@ -79,8 +79,9 @@ def as_number(values: ArrayLike | Sequence[int] | Fraction) -> Number:
 def count_slack(expected: float) -> float:
     """Total variation between one draw and its law, at most: 2**-44 up to a mean of 2**30.
 
-    The probability is what was passed, exactly: its own rounding is no part of this. With u = 2**-53, and elementary
-    functions right to a unit in the last place:
+    `expected` is the mean of the number drawn (of successes or of failures, whichever are rarer). The probability is
+    what was passed, exactly: its own rounding is no part of this. With u = 2**-53, and elementary functions right to
+    a unit in the last place:
 
     - *variance below 16*: n ln(1 - p), at most 45, is off by 3 u of itself, which multiplies all masses alike
       (137 u); p / (1 - p) and n + 1 by 6 u, which moves a mean of at most 32 (19 u); each mass by three roundings for
@@ -92,13 +93,6 @@ def count_slack(expected: float) -> float:
       .0267 times the mean, or below a value of 16 at most 45 u for each of two deviances (110 u).
 
     So 384 u is more than all of it. The tests compute the law of what is drawn and compare.
-
-    Args:
-        expected: Mean of the number drawn (of successes or of failures, whichever are rarer).
-
-    Example:
-        >>> count_slack(1e6) <= 2**-44
-        True
     """
     return 384.0 * 2.0**-53 + 2.0**-64 * math.sqrt(expected)
 
@@ -106,20 +100,11 @@ def count_slack(expected: float) -> float:
 def binomial(
     trials: ArrayLike | Number, probability: ArrayLike | Fraction, size: int | None = None, *, rng: Generator
 ) -> IntArray:
-    """Draw Binomial(n, p) for many n, or many (n, p), at once, each within `count_slack` of its law.
+    """Draw Binomial(n, p) for many n, or many (n, p), at once, each within `count_slack` of its law; int64.
 
-    Args:
-        trials: n, whole and at least 0, of any size; shape (g,) or one number.
-        probability: p, in [0, 1]; shape (g,) or one number. A fraction is taken exactly. Of p near 1 a double knows
-            1 - p exactly, but no better: where that matters, draw the failures.
-        size: Number of draws of one law; one for each law if not given.
-        rng: Randomness.
-
-    Returns:
-        Successes; shape (g,) or (size,), int64.
-
-    Raises:
-        InputError: If n p (1 - p) or what is returned would be too large for 64 bits, or p is no probability.
+    One number for each law, or `size` of one law. Trials are whole, at least 0 and of any size; a fraction is taken
+    exactly. Of p near 1 a double knows 1 - p exactly, but no better: where that matters, draw the failures. Refused
+    where n p (1 - p) or what is returned would be too large for 64 bits.
     """
     n = trials if isinstance(trials, Number) else as_number(trials)
     p = as_number(probability)
@@ -140,18 +125,9 @@ def binomial(
 
 
 def poisson(mean: ArrayLike | Fraction | Number, size: int | None = None, *, rng: Generator) -> IntArray:
-    """Draw Poisson numbers, each within `count_slack` of its law.
+    """Draw Poisson numbers, one for each mean or `size` of one, each within `count_slack` of its law; int64.
 
-    Args:
-        mean: At least 0; shape (g,) or one number. A fraction is taken exactly.
-        size: Number of draws of one mean; one for each mean if not given.
-        rng: Randomness.
-
-    Returns:
-        Shape (g,) or (size,), int64.
-
-    Raises:
-        InputError: If a mean is negative or above 2**50.
+    A mean is at most 2**50; a fraction is taken exactly.
     """
     mu = mean if isinstance(mean, Number) else as_number(mean)
     return _draw(_Laws(*mu, np.zeros(1), np.zeros(1)), mu.high.size if size is None else size, rng=rng)

@@ -160,15 +160,7 @@ class Prepared:
 
 
 def draw(mixture: tuple[Branch, ...], size: int, *, rng: Generator) -> IntArray:
-    """Draw from a mixture of geometric laws, exactly.
-
-    Args:
-        mixture: Branches whose weights add up to 1.
-        size: Number of draws.
-        rng: Randomness; its 64-bit words are all that is read.
-
-    Returns:
-        Shape (size,), int64.
+    """Draw from a mixture of geometric laws, whose weights add up to 1, exactly; shape (size,), int64.
 
     Example:
         >>> from sparsehist import entropy

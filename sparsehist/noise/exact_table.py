@@ -163,14 +163,7 @@ def _exponential(exponent: Fraction, bits: int) -> Enclosure:
 
 
 def leading_bits(bounds: Callable[[int], Sequence[Enclosure]], bits: int) -> list[int]:
-    """The first `bits` binary digits of numbers strictly between 0 and 1, none of them dyadic.
-
-    Args:
-        bounds: Encloses all the numbers, given a precision in bits.
-        bits: Digits wanted.
-
-    Returns:
-        floor(2**bits * number) of each, exactly.
+    """floor(2**bits * number), exactly, of numbers in (0, 1), none of them dyadic, which `bounds` encloses.
 
     Raises:
         Undecided: If 16,384 bits do not decide them.

@@ -355,15 +355,11 @@ _CUT = 0.999
 
 
 def _two_samples(first: FloatArray, second: FloatArray) -> float:
-    """The p-value of "one law" for samples of vectors, small when they differ.
+    """The p-value of "one law" for two samples of vectors, shapes (n, k), small when they differ.
 
     A joint law is looked at from many sides: each coordinate and each difference of two by Kolmogorov's and Smirnov's
     distance, how often two coordinates are equal, products of two coordinates, and the cells of a grid. The smallest
     p-value counts, times the number of looks.
-
-    Args:
-        first: Shape (n, k).
-        second: Shape (n, k).
     """
     one, two = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if not (np.isfinite(one).all() and np.isfinite(two).all()):

@@ -51,11 +51,9 @@ def normal_scores(uniforms: Uniforms) -> FloatArray:
 
 
 def least_integers(reached: Callable[[IntArray, IndexArray], BoolArray], guess: IntArray) -> IntArray:
-    """The least integer at which each of several ascending conditions holds.
+    """The least integer at which each of several conditions, true from some integer on, holds.
 
-    Args:
-        reached: Called with integers and the positions they are asked for; true from some integer on.
-        guess: Where to begin; shape (n,). A guess right or one off costs two or three calls.
+    `reached` is asked integers and the positions they are for. A guess right or one off costs two or three calls.
     """
     high = guess.copy()
     every = np.arange(guess.size)
@@ -88,16 +86,9 @@ def inverse_log_tail(
     log_cdf: Callable[[IntArray], FloatArray],
     guess: Callable[[FloatArray], FloatArray],
 ) -> IntArray:
-    """The integers x with P[Z > x] <= v < P[Z >= x], given ln v.
+    """The integers x with P[Z > x] <= v < P[Z >= x], given ln v and an approximate guess.
 
-    Args:
-        log_probability: ln v, at most 0; any shape. Beyond 1 - 1e-300 it is read as that.
-        log_tail: ln P[Z > x].
-        log_cdf: ln P[Z <= x].
-        guess: An approximate answer.
-
-    Returns:
-        int64, of the shape of `log_probability`; -E for a standard exponential E gives the law of Z.
+    Beyond 1 - 1e-300, v is read as that. -E for a standard exponential E gives the law of Z.
     """
     log_v = np.minimum(np.asarray(log_probability, np.float64), _NEAREST_TO_ONE)
     flat = log_v.reshape(-1)
@@ -128,13 +119,9 @@ def _inverse(
 
 
 def binomial_quantile(trials: IntArray, success: float, failure: float, uniforms: Uniforms) -> IntArray:
-    """The binomial quantile at each uniform, to the rounding of the incomplete beta function.
+    """The quantile of trials, shape (..., n), at one uniform per column, to the rounding of the incomplete beta.
 
-    Args:
-        trials: At least 0; shape (..., n).
-        success: Probability of a success.
-        failure: The other probability, of its own so that it need not be subtracted.
-        uniforms: One for each column.
+    `failure` is 1 - success, given so that it need not be subtracted.
     """
     shape = trials.shape
     n = trials.reshape(-1)
@@ -176,13 +163,8 @@ _BLOCK = 1 << 12
 def log_upper_tail(least: ArrayLike, up: float, down: float) -> FloatArray:
     """ln P[U - D >= least] for independent U ~ Poisson(up), D ~ Poisson(down).
 
-    Args:
-        least: Integers in the upper tail, so at least up - down, and not 0; any shape.
-        up: Mean of the part that adds; at least 0.
-        down: Mean of the part that subtracts; at least 0, and not 0 together with `up`.
-
-    Returns:
-        The logarithm, to a relative 1e-13 of the probability for means up to 1e6 (growing with their root).
+    In the upper tail (least is at least up - down, and not 0), to a relative 1e-13 of the probability for means up to
+    1e6 (growing with their root).
 
     Example:
         >>> abs(float(log_upper_tail(1, 1e-3, 0.0)) - math.log(-math.expm1(-1e-3))) < 1e-12

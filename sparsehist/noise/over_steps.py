@@ -97,11 +97,7 @@ class StepNoise:
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
 
     def factor(self, points: Sequence[Point]) -> Factor:
-        """The triangular factor of the noises at some points, all different.
-
-        Raises:
-            LevelError: If two levels are closer than a relative 1e-6 without being equal.
-        """
+        """The triangular factor of the noises at some points, all different."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
         check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})
@@ -142,17 +138,9 @@ class Factor(NamedTuple):
         return noise
 
     def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
-        """Draw the noise at one point, given that at all others.
+        """Draw the noise at one point, shape (size,), given that at all others, shape (m - 1, size).
 
         By the column of the precision matrix, a sum of squares: two triangular solutions and no difference.
-
-        Args:
-            point: Which.
-            known: Noise at the others, in their order; shape (m - 1, size). Secret.
-            rng: Randomness.
-
-        Returns:
-            Shape (size,).
         """
         weights, std = self.weights(point)
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
@@ -176,14 +164,7 @@ class Factor(NamedTuple):
 
 
 def check_levels(levels: Sequence[Fraction]) -> None:
-    """Refuse levels that are nearly equal.
-
-    Args:
-        levels: Ascending.
-
-    Raises:
-        LevelError: Naming the two.
-    """
+    """Refuse ascending levels that are nearly equal."""
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(

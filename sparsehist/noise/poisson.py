@@ -206,11 +206,7 @@ class Poisson:
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """The mean 1/level, exactly.
-
-    Raises:
-        LevelError: If it is so large that doubles no longer tell the counts apart well enough.
-    """
+    """The mean 1/level, exactly; refused where doubles no longer tell the counts apart well enough."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"level must be at least 1/{LARGEST_MEAN} for Poisson and Skellam noise, got {level!r}")
@@ -218,11 +214,7 @@ def poisson_mean(level: Level) -> Fraction:
 
 
 def share_between(coarse_level: Level, fine_level: Level, level: Level) -> Fraction:
-    """The share of the time between two levels that has passed at `level`, counted from the finer.
-
-    Raises:
-        LevelOrderError: Unless coarse_level < level < fine_level.
-    """
+    """The share of the time between two levels that has passed at `level`, counted from the finer."""
     inside(coarse_level, level, fine_level)
     early, late = poisson_mean(fine_level), poisson_mean(coarse_level)
     return (poisson_mean(level) - early) / (late - early)

@@ -202,15 +202,10 @@ def _increments(size: int, mean: Fraction, *, rng: Generator) -> IntArray:
 
 
 def draw_parts(difference: IntArray, mean: Fraction, *, rng: Generator) -> tuple[IntArray, IntArray]:
-    """Draw (P, D) given P - D, for independent Poisson(mean) parts.
+    """Draw (P, D) given any differences P - D, shape (n,), for independent Poisson(mean) parts.
 
     With a (a + z) = mean**2 the law of the smaller part D is that of a Poisson(a) number, weighted with the mass of
     Poisson(a + z) at D + z. Over the largest such mass this is a probability, of .7 or more on average.
-
-    Args:
-        difference: Any integers; shape (n,).
-        mean: Of each part; positive.
-        rng: Randomness.
     """
     size = np.abs(difference)
     lower = _smaller_mean(size, as_number(mean))
@@ -246,16 +241,10 @@ def _smaller_mean(size: IntArray, mean: Number) -> Number:
 
 
 def parts_quantile(difference: IntArray, mean: float, uniforms: Uniforms) -> tuple[IntArray, IntArray]:
-    """(P, D) given P - D, by the inverse distribution function of D at shared uniforms.
+    """(P, D) given P - D, shape (rows, n), by the inverse distribution function of D at one uniform per column.
 
-    Args:
-        difference: Any integers; shape (rows, n).
-        mean: Of each part; positive.
-        uniforms: One for each column.
-
-    Returns:
-        P and D; shape (rows, n). Down a column, a larger difference has no smaller P and no larger D. Tables are
-        summed to some 1e-13, and end where less than 1e-19 is left.
+    Down a column, a larger difference has no smaller P and no larger D. Tables are summed to some 1e-13, and end
+    where less than 1e-19 is left.
     """
     size = np.abs(difference).reshape(-1)
     upper = np.broadcast_to(uniforms.upper, difference.shape).reshape(-1)

@@ -78,16 +78,9 @@ def rows_and_widths(variance: FloatArray) -> tuple[IntArray, WordArray]:
 
 
 def propose(rows: IntArray, widths: WordArray, size: int, *, rng: Generator) -> tuple[IntArray, IntArray]:
-    """Draw integers under the staircases.
+    """Draw integers under the staircases: the cell of each, and how far from the mode it lies; shapes (size,).
 
-    Args:
-        rows: First cell of the table of each draw; shape (size,) or one for all.
-        widths: Width of its steps, below 2**32; likewise.
-        size: Number of draws.
-        rng: Randomness.
-
-    Returns:
-        The cell, and how far from the mode the proposal lies; shapes (size,).
+    `rows` is the first cell of the table of each draw, `widths` that of its steps, below 2**32; or one for all.
     """
     tables = staircases()
     words = rng.integers(0, 2**64 - 1, (2, size), dtype=np.uint64, endpoint=True)

@@ -39,16 +39,10 @@ class _Panels(NamedTuple):
 
 
 def exceeding(upper: Mapping[Fraction, float], level: Fraction, margin: float, scale: float) -> float:
-    """P[Z(j) <= upper[j] for all j, and Z(level) > margin] for noise of scale `scale`/level.
+    """P[Z(j) <= upper[j] for all j, and Z(level) > margin] for noise of scale `scale`/level, by past level.
 
-    Args:
-        upper: What the noise stayed at or below, by past level; may hold `level` itself.
-        level: The new level, anywhere among the past ones.
-        margin: What the noise there exceeds.
-        scale: The sensitivity: Z(level) has the law Lap(scale / level).
-
-    Returns:
-        The probability, to a relative 1e-12; an upper bound where some levels are far off and many.
+    `level` may lie anywhere among the past ones, or be one. To a relative 1e-12; an upper bound where some levels are
+    far off and many.
 
     Example:
         >>> 0.5 - exceeding({Fraction(2): 0.0}, Fraction(1), 0.0, 1.0)  # one in eight exceeds at both

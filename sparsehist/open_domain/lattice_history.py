@@ -51,17 +51,10 @@ class _Chain(NamedTuple):
 
 
 def conditional_survival(family: LatticeFamily, upper: Mapping[Fraction, int], level: Fraction, margin: int) -> float:
-    """P[Z(j) <= upper[j] for all j | Z(level) > margin].
+    """P[Z(j) <= upper[j] for all j | Z(level) > margin], by past level; `level` may lie among them, or be one.
 
-    Args:
-        family: The noise.
-        upper: The largest noise that stayed unpublished, by past level; may hold `level` itself.
-        level: The new level; anywhere among the past ones.
-        margin: What the noise there exceeds.
-
-    Returns:
-        The probability, with an absolute error of about 1e-13; an upper bound where the noise spreads over so many
-        whole numbers that not all levels can be listed (standard deviations of some 500), and 1 beyond some 1,500.
+    With an absolute error of about 1e-13; an upper bound where the noise spreads over so many whole numbers that not
+    all levels can be listed (standard deviations of some 500), and 1 beyond some 1,500.
 
     Example:
         >>> round(conditional_survival(Poisson(), {Fraction(1): 0}, Fraction(1, 2), 0), 12)  # P[N(1) = 0 | N(2) > 0]

@@ -55,15 +55,10 @@ Past = Sequence[tuple[Level, float]]
 
 
 def open_delta(family: Family, releases: Past, max_keys: int) -> float:
-    """Compute the probability that any of a unit's own new keys is ever published.
+    """Compute delta_infinity, the probability that any of a unit's own new keys is ever published.
 
-    Args:
-        family: The noise, with the sensitivity that max_keys implies.
-        releases: (level, effective threshold) of every release of the path, in any order; a level may occur again.
-        max_keys: Keys a unit may touch.
-
-    Returns:
-        delta_infinity, to a relative error of about 1e-12 or as an upper bound (see above), down to 1e-300.
+    Releases are (level, effective threshold) in any order. To a relative error of about 1e-12, or an upper bound (see
+    above), down to 1e-300.
 
     Example:
         >>> from sparsehist.noise import Gaussian
@@ -74,16 +69,7 @@ def open_delta(family: Family, releases: Past, max_keys: int) -> float:
 
 
 def first_exceedances(family: Family, releases: Past, *, count: int = 1) -> list[float]:
-    """Compute, for each release in the order given, P[a cell exceeds in it and in none before].
-
-    Args:
-        family: The noise.
-        releases: (level, effective threshold) of every release.
-        count: True count of the cell.
-
-    Returns:
-        One probability a release; their sum is that of ever being published.
-    """
+    """For each release in the order given, P[a cell of that count exceeds in it and in none before]."""
     known = [(as_level(level), threshold) for level, threshold in releases]
     in_order = _in_order(family, tuple(known), count) if isinstance(family, Gaussian) else None
     if in_order is not None:
@@ -94,18 +80,7 @@ def first_exceedances(family: Family, releases: Past, *, count: int = 1) -> list
 def first_exceedance(
     family: Family, past: tuple[tuple[Fraction, float], ...], level: Fraction, threshold: float, *, count: int = 1
 ) -> float:
-    """Compute P[a cell exceeds now, and never exceeded before].
-
-    Args:
-        family: The noise.
-        past: (level, effective threshold) of the earlier releases.
-        level: The new level; anywhere among the past ones, or one of them.
-        threshold: Its effective threshold, in counts.
-        count: True count of the cell.
-
-    Returns:
-        The probability.
-    """
+    """P[a cell of that count exceeds now, and never exceeded before], at an effective threshold."""
     exceeds = math.exp(float(family.log_tail(threshold - count, level)))
     lowest = _lowest(past, count)
     if lowest.get(level, math.inf) <= threshold - count:
@@ -199,21 +174,7 @@ def _in_order(family: Gaussian, releases: tuple[tuple[Fraction, float], ...], co
 def threshold_for_exceedance(
     family: Family, past: Past, level: Level, probability: float, *, count: int = 1
 ) -> float:
-    """Find the lowest threshold on the grid at which a key first exceeds with at most a probability.
-
-    Args:
-        family: The noise.
-        past: (level, effective threshold) of the earlier releases.
-        level: The new level.
-        probability: Strictly between 0 and 1.
-        count: True count of the key.
-
-    Returns:
-        The threshold to declare, in counts; a multiple of the grid's step.
-
-    Raises:
-        DeclarationError: If the probability is not between 0 and 1, or so small that no threshold is known to
-            keep to it.
+    """Find the lowest threshold to declare, on the grid, at which a key first exceeds with at most a probability.
 
     Example:
         >>> from sparsehist.noise import Gaussian

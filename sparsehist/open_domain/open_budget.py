@@ -117,14 +117,10 @@ class OpenBudgets:
         touched: Sequence[tuple[int, int]],
         spent: float | None = None,
     ) -> OpenBudgets:
-        """What the releases of a path have left of a delta.
+        """What the releases of a path, (level, effective threshold) each, have left of the delta of a series.
 
-        Args:
-            family: The noise, with the sensitivity that max_keys implies.
-            past: (level, effective threshold) of every release; of one level in the order they were made.
-            delta: Declared for the series.
-            touched: What a unit may add to each of its keys, with the most keys it may then have; falling.
-            spent: Their delta_infinity, where it is known; it says all there is to know if units are of one kind.
+        `touched` is what a unit may add to each of its keys, with the most keys it may then have; falling. `spent` is
+        their delta_infinity, where it is known; it says all there is to know if units are of one kind.
 
         Example:
             >>> from sparsehist.noise import Gaussian

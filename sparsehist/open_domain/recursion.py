@@ -95,9 +95,8 @@ class BoundedPath:
     def log_first_exceedances(self) -> FloatArray:
         """ln P(S_j <= upper_j for all j < i, and S_i > upper_i), for each i; shape (m,).
 
-        Returns:
-            Natural logarithms with an absolute error of about 1e-13, or 1e-15*|bound|/sqrt(shortest distance of
-            times) if that is more (the rounding of the bounds themselves); -inf below 1e-340.
+        With an absolute error of about 1e-13, or 1e-15*|bound|/sqrt(shortest distance of times) if that is more (the
+        rounding of the bounds themselves); -inf below 1e-340.
         """
         self._advance(len(self._times))
         return np.array(self._first)

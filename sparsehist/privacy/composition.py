@@ -148,14 +148,7 @@ def exact_rho(cost: Cost) -> Fraction | None:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """The largest sets of populations that one person may be in, as far as declarations rule others out.
-
-    Args:
-        populations: All of them.
-        disjoint: Sets of populations of which nobody is in two.
-
-    Returns:
-        Every maximal set without two populations declared disjoint.
+    """The largest sets of populations that one person may be in: every maximal one without two declared disjoint.
 
     Example:
         >>> shared_by_one_person(["a", "b", "c"], [frozenset("ab")])

@@ -10,13 +10,7 @@ _MOST_STEPS = 200
 
 
 def crossing(function: Callable[[float], float], low: float, high: float, *, tolerance: float = 4e-16) -> float:
-    """A zero of a function that has opposite signs, or a zero, at `low` and `high`.
-
-    Args:
-        function: Continuous and monotone; rising or falling.
-        low: One end.
-        high: The other.
-        tolerance: How far the answer may be off, relative to itself; below 2e-16 it is rounded up to that.
+    """A zero of a monotone function that has opposite signs, or a zero, at `low` and `high`, to a relative tolerance.
 
     Source: Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
     function without using derivatives".

@@ -42,17 +42,7 @@ _MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
 
 
 def guarantee(cost: Cost, delta: float) -> float:
-    """The smallest epsilon shown with which what was released is (epsilon, delta)-DP.
-
-    Args:
-        cost: Of one path or several, from `total_cost`.
-        delta: At least 0, below 1.
-
-    Returns:
-        epsilon; infinite where none is shown, at this delta.
-
-    Raises:
-        DeclarationError: If delta is no such number.
+    """The smallest epsilon shown with which what was released is (epsilon, delta)-DP; infinite where none is shown.
 
     Example:
         >>> from sparsehist.privacy import path_cost, total_cost

@@ -31,11 +31,7 @@ def as_decimal(value: Fraction) -> Decimal:
 
 
 def exactly(value: Number) -> Fraction:
-    """Read a number as it is written; a float as its shortest decimal.
-
-    Raises:
-        ValueError: If it is no finite number.
-    """
+    """Read a number as it is written; a float as its shortest decimal. ValueError if it is no finite number."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, float):

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import NoReturn
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import gaussian, pure, zcdp
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
+from sparsehist.privacy.exact_numbers import Number, at_least_zero, exactly, probability
 from sparsehist.privacy.levels import Level, as_level, level_or_zero, level_text
 from sparsehist.privacy.special_functions import erfinv, expit, ndtri
 
-_SMALLEST_EXPONENT = 400
+_SMALLEST = Fraction(1, 10**400)
 # An event that nearly always happens leaves no guarantee to speak of.
 _MOST_APART = Fraction(1, 2)
 
@@ -288,9 +287,6 @@ class EpsilonDelta:
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
     """Read a level, or an (epsilon, delta) that stands for the largest level that keeps to it.
 
-    Raises:
-        LevelError: If it is neither.
-
     Example:
         >>> level_or_goal("0.5"), str(level_or_goal("epsilon_delta(1, 1e-6)"))
         (Fraction(1, 2), '(1, 1e-06)-DP')
@@ -315,13 +311,9 @@ def _amount(value: Level, name: str) -> Fraction:
 def _chance(value: Level, name: str, most: Fraction | int) -> Fraction:
     """A probability up to `most`, perhaps 0, and perhaps far smaller than a level may be."""
     try:
-        if isinstance(value, str):
-            number = Decimal(value)
-            exact = Fraction(number) if abs(number.adjusted()) <= _SMALLEST_EXPONENT else Fraction(-1)
-        else:
-            exact = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
-    except (ArithmeticError, TypeError, ValueError):
+        exact = exactly(value)
+    except (ArithmeticError, ValueError):
         exact = Fraction(-1)
-    if isinstance(value, bool) or not 0 <= exact <= most:
+    if not 0 <= exact <= most or 0 < exact < _SMALLEST:
         raise DeclarationError(f"{name} must be a probability from 0 to {float(most):g}, got {value!r}")
     return exact

@@ -118,9 +118,6 @@ def quotient(one: Fraction, other: Fraction) -> float:
 def level_or_zero(value: Level) -> Fraction:
     """Read a level, or 0 however it is written.
 
-    Raises:
-        LevelError: If it is neither.
-
     Example:
         >>> level_or_zero("0.0"), level_or_zero("1/2")
         (Fraction(0, 1), Fraction(1, 2))

@@ -17,15 +17,9 @@ _SERIES_FROM = 16
 
 
 def log_poisson_pmf(value: ArrayLike, mean: ArrayLike) -> FloatArray:
-    """ln of e**-mean * mean**value / value!.
+    """ln of e**-mean * mean**value / value!, with an absolute error near 1e-15 times max(1, its size).
 
-    Args:
-        value: Whole, any shape; -inf comes out below 0.
-        mean: Positive.
-
-    Returns:
-        The logarithm, with an absolute error near 1e-15 times max(1, its size): the terms of size
-        value * ln(mean) of the textbook form, which cancel, are never made.
+    The terms of size value * ln(mean) of the textbook form, which cancel, are never made.
 
     Example:
         >>> round(float(log_poisson_pmf(3, 2.0)), 12) == round(math.log(8 / 6) - 2, 12)
@@ -38,15 +32,9 @@ def log_poisson_pmf(value: ArrayLike, mean: ArrayLike) -> FloatArray:
 
 
 def saddle_point(value: FloatArray, mean: FloatArray, distance: FloatArray) -> FloatArray:
-    """-ln of a Poisson mass times sqrt(2 pi mean).
+    """-ln of a Poisson mass times sqrt(2 pi mean): deviance, Stirling's error and half the logarithm of value / mean.
 
-    Args:
-        value: Whole, at least 0; any shape.
-        mean: Positive; of a shape that is broadcast to that.
-        distance: value - mean to all its digits.
-
-    Returns:
-        Deviance, Stirling's error and half the logarithm of value / mean; of the shape of `value`.
+    `distance` is value - mean to all its digits.
     """
     ratio = distance / (value + mean)
     square = ratio * ratio

@@ -32,19 +32,10 @@ _MOST_KEYS = 10**6
 
 
 def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: float) -> float:
-    """The smallest delta with which one release is (epsilon, delta)-DP.
+    """The smallest delta with which one release is (epsilon, delta)-DP, to a relative error of about 1e-9.
 
-    Args:
-        epsilon: At least 0.
-        rho: Level of the release: that of the noise for `max_keys` keys.
-        max_keys: Keys a unit may touch; at most 10**6.
-        exceeds: Probability that a key which only that unit has is published.
-
-    Returns:
-        delta, to a relative error of about 1e-9.
-
-    Raises:
-        DeclarationError: If a parameter is out of its range.
+    `rho` is that of the noise for `max_keys` keys, at most 10**6; `exceeds` the probability that a key which only
+    that unit has is published.
 
     Example:
         >>> f"{sparse_gaussian_delta(1.0, 0.01, 20, 1e-9):.4e}"

@@ -17,11 +17,7 @@ class OwnProcess:
         self._process = os.getpid()
 
     def require_own_process(self) -> None:
-        """Refuse in a forked process.
-
-        Raises:
-            StoreError: If it is one.
-        """
+        """Refuse in a forked process."""
         if os.getpid() != self._process:
             raise StoreError(
                 f"this process was forked from the one that holds the {type(self).__name__}, and both would draw "

@@ -138,12 +138,7 @@ def queries_requested(
     most_updates: int | None = None,
     start: Release | None = None,
 ) -> QueryRequest:
-    """Check what can be checked without a store.
-
-    Raises:
-        DeclarationError: If a parameter is wrong, or the series has no such sessions.
-        LevelError: If the level is no level.
-    """
+    """Check what can be checked without a store."""
     check_possible(declaration)
     request = QueryRequest(
         checked_name("session of queries", name),
@@ -161,11 +156,7 @@ def queries_requested(
 
 
 def check_possible(declaration: Declaration) -> None:
-    """Refuse series whose cells cannot be listed, or whose levels are of another currency.
-
-    Raises:
-        DeclarationError: If the series is one.
-    """
+    """Refuse series whose cells cannot be listed, or whose levels are of another currency."""
     domain = declaration.domain
     if domain.is_open:
         raise DeclarationError("a series with an open domain has no interactive queries: its cells cannot be listed")
@@ -224,11 +215,7 @@ def cell_counts(files: SeriesFiles, domain: Domain) -> FloatArray:
 
 
 def start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
-    """What a release says of all cells: its noisy counts, and 0 for cells that are not in it; shape (cells,).
-
-    Raises:
-        DeclarationError: If it is no release of noisy counts of keys of the series' domain.
-    """
+    """What a release says of all cells: its noisy counts, and 0 for cells that are not in it; shape (cells,)."""
     frame = start.frame if isinstance(start, Release) else start
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):

@@ -19,9 +19,6 @@ LARGEST_GRAM = 1024
 _BLOCK = 32
 _ROUNDING = 1e-12
 _FEW_SETS = 20_000
-# Sums of two columns are listed for some 250 cells, which takes 30 ms.
-_MOST_SUMS = 2**24
-_WEIGHTS = (0.5, 1.0, 1.5)
 
 
 class Sums(NamedTuple):
@@ -84,7 +81,7 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
         Sums(upper=3.0..., lower=3.0)
     """
     cells = min(n_cells, len(gram))
-    diagonal, rows = np.diag(gram), _rows(gram, cells)
+    diagonal, rows = np.diag(gram), row_sums(gram, cells)
     upper = _upper_sum(gram, cells)
     lower = max(_climb(gram, start, cells) for start in (_best_run(gram, cells), int(np.argmax(rows)), None))
     return Sums(upper, min(max(lower, float(diagonal.max())), upper))
@@ -106,7 +103,7 @@ def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
 
 def _upper_sum(gram: FloatArray, cells: int) -> float:
     """The upper bound of `largest_sum`."""
-    diagonal, rows = np.diag(gram), _rows(gram, cells)
+    diagonal, rows = np.diag(gram), row_sums(gram, cells)
     closer = min(float(_sum_of_largest(rows, cells)), _by_eigenvectors(gram, cells))
     sizes = range(1 if (gram < 0.0).any() else cells, cells + 1)  # where columns cancel, fewer may come to more
     if sum(math.comb(len(gram), size) for size in sizes) <= _FEW_SETS:
@@ -118,14 +115,24 @@ def _upper_sum(gram: FloatArray, cells: int) -> float:
 def _by_eigenvectors(gram: FloatArray, cells: int) -> float:
     """The greatest Σ λ_i·t_i that the entries of eigenvectors leave possible."""
     values, vectors = np.linalg.eigh(gram)
+    return float(np.maximum(values, 0.0) @ shared_out(squares_within(vectors, cells), cells))
+
+
+def squares_within(vectors: FloatArray, cells: int) -> FloatArray:
+    """How much (uᵀ·1_S)² can be at most for sets of so many cells, for each column u; shape (vectors,)."""
     reached = [_sum_of_largest(np.maximum(sign * vectors.T, 0.0), cells) for sign in (1.0, -1.0)]
-    most = (np.maximum(*reached) * (1.0 + _ROUNDING)) ** 2
-    left = cells - np.append(np.cumsum(most[::-1])[:-1][::-1], 0.0)
-    return float(np.maximum(values, 0.0) @ np.clip(left, 0.0, most))
+    most: FloatArray = (np.maximum(*reached) * (1.0 + _ROUNDING)) ** 2
+    return most
 
 
-def _rows(gram: FloatArray, cells: int) -> FloatArray:
-    """What each cell can add with others beside it: its diagonal entry and the largest ones of its row."""
+def shared_out(most: FloatArray, total: float) -> FloatArray:
+    """A total given from the last to the first, to each as much as it takes."""
+    left = total - np.append(np.cumsum(most[::-1])[:-1][::-1], 0.0)
+    return np.clip(left, 0.0, most)
+
+
+def row_sums(gram: FloatArray, cells: int) -> FloatArray:
+    """What each cell can add with others beside it: its diagonal entry and the largest ones of its row; (cells,)."""
     beside = np.maximum(gram, 0.0)
     np.fill_diagonal(beside, 0.0)
     rows: FloatArray = np.diag(gram) + _sum_of_largest(beside, cells - 1)
@@ -167,51 +174,6 @@ def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
     largest_eigenvalue = float(np.linalg.eigvalsh(gram)[-1])
     bounds = np.minimum(np.minimum(by_rows, norms), largest_eigenvalue * np.arange(1, most + 1))
     return np.append(bounds, np.full(n_cells - most, bounds[-1])) * (1.0 + _ROUNDING)
-
-
-def largest_l1(columns: FloatArray, n_cells: int) -> float:
-    """Bound the L1 norm of the sum of at most `n_cells` columns of R; the least of `l1_by_columns` and another.
-
-    By Cauchy and Schwarz the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i for any w > 0; the weights are powers of
-    the norms of rows.
-    """
-    number = min(n_cells, columns.shape[1])
-    bounds = [l1_by_columns(columns, number)]
-    if number > 1 and (columns < 0.0).any():
-        rows = np.sqrt(np.mean(columns**2, axis=1))
-        rows = np.maximum(rows, _ROUNDING * rows.max())
-        for power in _WEIGHTS:
-            weights = rows**power
-            gram = columns.T @ (columns / weights[:, np.newaxis])
-            bounds.append(math.sqrt(float(weights.sum()) * _upper_sum(gram, number)))
-    return min(bounds) * (1.0 + _ROUNDING)
-
-
-def l1_by_columns(columns: FloatArray, number: int) -> float:
-    """Bound the same from the norms of columns, and of sums of two, as each column of l is in l - 1 pairs.
-
-    The first is exact where no entry is negative, the second for two cells.
-    """
-    bound = float(_sum_of_largest(np.abs(columns).sum(axis=0), number))
-    if number > 1 and columns.shape[1] ** 2 * columns.shape[0] <= _MOST_SUMS and (columns < 0.0).any():
-        bound = min(bound, _by_pairs(columns, number))
-    return bound * (1.0 + _ROUNDING)
-
-
-def _by_pairs(columns: FloatArray, number: int) -> float:
-    """The greatest sum over the pairs of a set of the L1 norms of their two columns' sum, over the size less 1.
-
-    Of all sizes up to the number: where columns cancel, fewer of them may come to more.
-    """
-    sums = np.zeros((columns.shape[1], columns.shape[1]))
-    for row in columns:
-        sums += np.abs(row[:, np.newaxis] + row)
-    np.fill_diagonal(sums, 0.0)
-    largest = np.cumsum(-np.sort(-sums, axis=1), axis=1)
-    of_sizes = [
-        float(_sum_of_largest(largest[:, size - 2], size)) / (2.0 * (size - 1)) for size in range(2, number + 1)
-    ]
-    return max(float(np.abs(columns).sum(axis=0).max()), *of_sizes)
 
 
 def _sum_of_largest(values: FloatArray, number: int) -> FloatArray:

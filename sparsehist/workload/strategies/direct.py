@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.workload.gram.signed_columns import largest_l1
 from sparsehist.workload.gram.written_out import gram_of, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import RangeRows, Total
@@ -14,6 +17,8 @@ from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 # Of AᵀA all eigenvalues are taken.
 _LARGEST_GRAM = 256
+# Queries that are written out for all of so many cells.
+_WRITTEN_OUT = 1024
 
 
 class Direct(Strategy):
@@ -49,10 +54,14 @@ class Direct(Strategy):
         return Sensitivity(upper, min(lower, upper))
 
     def l1_sensitivity(self, max_keys: int) -> float:
+        """By the largest columns of A, exact where no entry is negative; else for few cells and queries closer."""
         keys = min(max_keys, self.workload.n_cells)
         if isinstance(self.workload, Total):
             return float(keys)
-        return float(np.sort(_columns(self.workload)[1])[::-1][:keys].sum())
+        bound = float(np.sort(_columns(self.workload)[1])[::-1][:keys].sum())
+        if keys > 1 and self.workload.n_cells <= _LARGEST_GRAM and self.workload.n_queries <= _WRITTEN_OUT:
+            bound = min(bound, largest_l1(self.workload.apply(np.eye(self.workload.n_cells)), keys))
+        return float(math.floor(bound)) if self.integral else bound
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return self.workload.apply(x)

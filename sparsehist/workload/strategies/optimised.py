@@ -24,7 +24,8 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
-from sparsehist.workload.gram.written_out import gram_of, largest_l1, largest_sum
+from sparsehist.workload.gram.signed_columns import largest_l1
+from sparsehist.workload.gram.written_out import gram_of, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 

@@ -21,16 +21,16 @@ from sparsehist.workload.gram.rank_bound import (
     squared_sensitivity_bound,
     squared_sensitivity_reached,
 )
+from sparsehist.workload.gram.signed_columns import l1_by_columns, largest_l1
 from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
-from sparsehist.workload.gram.written_out import l1_by_columns
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity, along
 
 _CHECKED_WHOLE = 2**16
-# Up to so many cells R is written out for its L1 norms, if a unit has so few of them.
-_WRITTEN_OUT, _FEW_KEYS = 256, 4
+# Up to so many cells R is written out for its L1 norms; up to more if a unit has few of them.
+_WRITTEN_OUT, _LISTED, _FEW_KEYS = 128, 256, 4
 
 
 class Spectral(Invertible):
@@ -85,10 +85,11 @@ class Spectral(Invertible):
         return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)))
 
     def l1_sensitivity(self, max_keys: int) -> float:
-        """By rank, by way of weighted squares, and of few cells by pairs."""
+        """By rank, by way of weighted squares, and where R is small also from R itself."""
         l1 = l1_sensitivity_bound(self.kernel, self._cells, max_keys)
-        if self._cells <= _WRITTEN_OUT and max_keys <= _FEW_KEYS:
-            l1 = min(l1, l1_by_columns(self.apply(np.eye(self._cells)), min(max_keys, self._cells)))
+        if self._cells <= _WRITTEN_OUT or (self._cells <= _LISTED and max_keys <= _FEW_KEYS):
+            closer = largest_l1 if self._cells <= _WRITTEN_OUT else l1_by_columns
+            l1 = min(l1, closer(self.apply(np.eye(self._cells)), min(max_keys, self._cells)))
         return l1
 
     def apply(self, x: ArrayLike) -> FloatArray:

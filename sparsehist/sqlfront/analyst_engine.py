@@ -16,6 +16,7 @@ import re
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,6 +296,15 @@ def _pieces(source: BinaryIO, settings: dict[str, Any]) -> Iterator[pa.Table]:
 
 def serve() -> None:
     """Read settings, tables and then statements from standard input; answer each on standard output."""
+    reader = os.getppid()
+
+    def end_with_the_reader() -> None:
+        # A fork of the reader may live on and hold its end of the pipe.
+        while os.getppid() == reader:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_the_reader, daemon=True).start()
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -322,12 +332,15 @@ def serve() -> None:
             os._exit(1)  # a statement that is itself too large would wait for ever
 
     threading.Thread(target=listen, daemon=True).start()
-    while True:
-        text = asked.get()
-        try:
-            for held in _together(engine.run(text)):
-                _send(out, ROWS, written(held))
-            _send(out, DONE, {})
-        except (SparsehistError, MemoryError, RecursionError) as problem:
-            kind = type(problem).__name__ if isinstance(problem, SparsehistError) else "StatementError"
-            _send(out, REFUSED, {"kind": kind, "message": str(problem) or "this takes too much memory"})
+    try:
+        while True:
+            text = asked.get()
+            try:
+                for held in _together(engine.run(text)):
+                    _send(out, ROWS, written(held))
+                _send(out, DONE, {})
+            except (SparsehistError, MemoryError, RecursionError) as problem:
+                kind = type(problem).__name__ if isinstance(problem, SparsehistError) else "StatementError"
+                _send(out, REFUSED, {"kind": kind, "message": str(problem) or "this takes too much memory"})
+    finally:
+        os._exit(1)  # nobody reads; closing a connection would wait for the query it still runs

@@ -19,6 +19,7 @@ from sparsehist.sqlfront.analyst import AnalystSession
 from tests.sqlfront.huge_values import HUGE
 
 ENDLESS = "select count(*) from range(1_000_000) a, range(1_000_000) b where a.range * b.range % 7 = 3"
+ENDLESS_ROWS = "select a.range as x, b.range as y from range(1_000_000) a, range(1_000_000) b"
 ROWS = pl.DataFrame({"query": [f"word {i}" for i in range(1000)], "noisy_count": [float(i) for i in range(1000)]})
 LEDGER = pl.DataFrame({"store": ["a"], "series": ["queries"], "release": ["public"]})
 
@@ -150,27 +151,41 @@ def gone(process):
 
 
 ORPHAN = """
-import polars as pl, threading, time
+import os, polars as pl, time
 from sparsehist.sqlfront.analyst import AnalystSession
 analyst = AnalystSession([], pl.DataFrame({"store": ["a"]}))
 analyst.sql("select 1")
-print(analyst._process._process.pid, flush=True)
+fork = os.fork() if %r else -1
+if fork == 0:
+    time.sleep(60)
+    os._exit(0)
+print(analyst._process._process.pid, fork, flush=True)
 analyst.sql(%r)
 """
 
 
+@pytest.mark.parametrize("forks", [False, True], ids=["alone", "a fork holds the pipe"])
+@pytest.mark.parametrize("query", [ENDLESS, ENDLESS_ROWS], ids=["silent", "rows"])
+def test_it_ends_with_its_reader(query, forks):
+    """When the process of the reader is killed in the middle of a query, though a fork of it may hold its pipe."""
+    with subprocess.Popen([sys.executable, "-c", ORPHAN % (forks, query)], stdout=subprocess.PIPE) as reader:
+        child, fork = map(int, reader.stdout.readline().split())
+        time.sleep(0.5)
+        reader.kill()
+        try:
+            assert gone(child)
+        finally:
+            if fork > 0:
+                os.kill(fork, signal.SIGKILL)
+
+
 def test_it_ends_with_its_session(analyst):
-    """When the session is closed, and when the process of the reader is killed in the middle of a query."""
+    """When the session is closed."""
     child = process_of(analyst)
     analyst.close()
     assert not Path(f"/proc/{child}").exists()
     with pytest.raises(StatementError, match="closed"):
         analyst.sql("select 1")
-    with subprocess.Popen([sys.executable, "-c", ORPHAN % ENDLESS], stdout=subprocess.PIPE) as reader:
-        child = int(reader.stdout.readline())
-        time.sleep(0.5)
-        reader.kill()
-    assert gone(child)
 
 
 def test_a_fork_is_refused(analyst):

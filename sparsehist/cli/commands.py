@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sparsehist.running.running_series import RunningSeries
-    from sparsehist.series.declaration import Declaration
     from sparsehist.series.release import Release
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
@@ -349,27 +348,15 @@ def adopt_store(store: Path, *, anchor: Path | None, wait: float) -> Answer:
 def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
-        warning = _end_of_log(opened, opened.declared(series))
+        opened.declared(series)
+        with opened._hold() as state:
+            warning = Ledger.of(state).ended_by_dropping(series)
         if not yes:
             confirm(f"{warning}Erase the series {series} of {store} for ever? Type its name: ", series, warning)
         opened.drop(series, who=who, reason=reason)
     shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
     data = {"store": str(store), "series": series, "status": "dropped"}
     return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)
-
-
-def _end_of_log(opened: Store, declared: Declaration) -> str:
-    """A sentence where nothing can be added to a log in periods once a series of it is dropped."""
-    with opened._hold() as state:
-        ledger = Ledger.of(state)
-    rule, paths = ledger.limits.periods.get(declared.population), ledger.of_population(declared.population)
-    released = any(path.releases for path in paths if path.series == declared.name)
-    if rule is None or rule.most_periods is None or not released:
-        return ""
-    return (
-        f"{declared.name} was released, and with it goes who counted in it: nothing more can be added to "
-        f"{declared.population}. "
-    )
 
 
 def confirm(question: str, answer: str, warning: str = "") -> None:

@@ -187,6 +187,18 @@ class Ledger:
         """The noise paths of populations."""
         return tuple(path for path in self.paths if path.population in populations)
 
+    def ended_by_dropping(self, series: str) -> str:
+        """A sentence where nothing can be added to a log in periods once a series of it is dropped; else empty."""
+        released = (path for path in self.paths if path.series == series and path.releases and path.dropped is None)
+        path = next(released, None)
+        rule = None if path is None else self.limits.periods.get(path.population)
+        if path is None or rule is None or rule.most_periods is None:
+            return ""
+        return (
+            f"{series} was released, and with it goes who counted in it: nothing more can be added to "
+            f"{path.population}. "
+        )
+
     def cap(self, series_id: str) -> Limit:
         """The cap of a series."""
         paths = self.of_series(series_id)

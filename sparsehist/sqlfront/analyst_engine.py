@@ -294,17 +294,16 @@ def _pieces(source: BinaryIO, settings: dict[str, Any]) -> Iterator[pa.Table]:
         yield pa.concat_tables(read)
 
 
+def _end_with(reader: int) -> None:
+    """End once that process did: a fork of it may live on and hold its end of the pipe."""
+    while os.getppid() == reader:
+        time.sleep(1)
+    os._exit(1)
+
+
 def serve() -> None:
     """Read settings, tables and then statements from standard input; answer each on standard output."""
-    reader = os.getppid()
-
-    def end_with_the_reader() -> None:
-        # A fork of the reader may live on and hold its end of the pipe.
-        while os.getppid() == reader:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=end_with_the_reader, daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)

@@ -69,7 +69,8 @@ class DryRun:
             elif isinstance(head, AppendStep):
                 kind, said = "append", self._append(head)
             elif isinstance(head, DropSeries):
-                kind, said = "drop series", "erases the series; what it has cost stays in the ledger"
+                ended = self._ledger.ended_by_dropping(head.name)
+                kind, said = "drop series", f"{ended}erases the series; what it has cost stays in the ledger"
                 dropped = self._series.pop(head.name, None)
                 if dropped is not None:
                     self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))

@@ -23,6 +23,7 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.pipeline import Held, find
@@ -303,9 +304,11 @@ class Session:
         head, piece = of_kind(statement.head, DropSeries), statement.piece
         if head.if_exists and self._series_if_any(head.name) is None:
             return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
+        with self._existing()._hold() as state:
+            ended = Ledger.of(state).ended_by_dropping(head.name)
         self._existing().drop(head.name, who=self._who)
         release_tables.remove(self.connection, head.name)
-        said = f"erased the series {head.name}; what it has cost stays in the ledger"
+        said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"
         return Outcome(piece.number, piece.line, "drop series", said=said)
 
     def _show(self, statement: Statement) -> Outcome:

@@ -166,11 +166,18 @@ def test_a_dry_run_counts_periods_that_were_dropped(begun):
     for week in ("2026-W11", "2026-W12", "2026-W13"):
         weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
     script = "; ".join(
-        ["drop series v_2026w11", *(f"release r from v_2026w{n} at level 0.1 false_keys 0.01" for n in (12, 13))]
+        ["drop series v_2026w11", *(f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))]
     )
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [type(outcome.error) for outcome in foreseen] == [type(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None and str(foreseen[-1].error) == str(done[-1].error)
+    ended = "nothing more can be added to v"  # with a week that was released; one that was not says nothing
+    assert not any(ended in outcome.said for outcome in (foreseen[0], done[0]))
+    for dry in (True, False):
+        (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
+        assert ended in dropped.said
+    with pytest.raises(sh.errors.RefusedError, match="nothing more can be added"):
+        weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
 
 
 def test_a_dry_run_needs_no_store():

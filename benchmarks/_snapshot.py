@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparsehist.store import LEDGER_NAME, adopt
+from sparsehist.store import LEDGER_NAME, adopt, open_state
 
 
 class Snapshot:
@@ -29,6 +29,8 @@ class Snapshot:
         for file, content in self._kept.items():
             file.write_bytes(content)
         adopt(self._store)  # it can tell that its state was put back
+        with open_state(self._store):
+            pass  # notes beside the store when its state was changed, as every commit does
 
     def _files(self) -> list[Path]:
         return [file for directory, pattern in self._places for file in directory.glob(pattern)]

@@ -281,27 +281,30 @@ def _check_signed(statement: bytes, signed: object, keys: Sequence[Ed25519Public
         raise_alone(SignatureError("it is not what was signed: it was changed since"))
 
 
-def _column(column: pl.Series) -> Iterator[bytes]:
+def _column(column: pl.Series) -> Iterator[bytes | memoryview]:
     """The parts of the encoding of a column, none of them a copy of more than it."""
     dtype = column.dtype.base_type()
     there = column.is_not_null().cast(pl.UInt8)
     head = encoded(column.name)
     if dtype in (pl.String, pl.Categorical, pl.Enum):
-        texts = column.cast(pl.String).fill_null("")
+        # Arrow's oldest layout has all texts in one piece, and where each ends.
+        texts = column.cast(pl.String).fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest())
+        _, ends, content = texts.buffers()
+        bounds = np.frombuffer(ends, "<i8", len(texts) + 1, offset=8 * texts.offset)
         yield head + encoded("string") + _u64(len(column))
-        yield there.to_numpy().tobytes()
-        yield texts.str.len_bytes().to_numpy().astype("<u8").tobytes()
-        yield (texts.str.join("").item() or "").encode()
+        yield there.to_numpy().data
+        yield np.diff(bounds).data
+        yield b"" if content is None else memoryview(content)[bounds[0] : bounds[-1]]
         return
     kind = str(dtype)
     if kind not in _WIDTHS:
         raise InputError(f"the column {column.name!r} is of type {column.dtype}, which has no canonical form")
     yield head + encoded(kind.lower()) + _u64(len(column))
-    yield there.to_numpy().tobytes()
+    yield there.to_numpy().data
     numbers = column.to_physical().fill_null(False if dtype == pl.Boolean else 0).to_numpy()
     if numbers.dtype.kind == "f":  # one of the many that are not a number stands for all
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
-    yield numbers.astype(_WIDTHS[kind]).tobytes()
+    yield np.ascontiguousarray(numbers, _WIDTHS[kind]).data
 
 
 def _sized(content: bytes) -> bytes:

@@ -67,7 +67,8 @@ class CellPath:
         tracked = state.tracked(self.path_id)
         n_tracked = tracked.position.size
         spent = {known for known, _ in past}
-        counts, sizes = untracked_groups(files, tracked, domain)
+        taken = _taken(files, tracked)
+        counts, sizes = _untracked_groups(files, taken, tracked, domain)
         drawn = draw_round(
             declaration.family_in_units,
             past,
@@ -79,7 +80,7 @@ class CellPath:
             counts=counts,
             rng=rng,
         )
-        positions, new_counts = assign_cells(files, tracked, drawn.new, counts)
+        positions, new_counts = _assign_cells(files, taken, drawn.new, counts)
         n_empty = int(np.count_nonzero(positions < 0))
         return NewRound(
             path_id=self.path_id,
@@ -127,19 +128,27 @@ def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, gen
     return CellPath(held)
 
 
-def untracked_groups(files: SeriesFiles, tracked: Tracked, domain: Domain) -> tuple[IntArray, list[int]]:
-    """Counts and sizes of the groups of untracked cells; the empty ones (none if open) come first."""
-    count, start, size = files.groups
+def _taken(files: SeriesFiles, tracked: Tracked) -> IntArray:
+    """How many cells of each group are tracked."""
+    count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
-    taken = np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
-    empty = 0 if domain.is_open else domain.size - files.n_nonzero - (tracked.position.size - nonzero.size)
+    return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
+
+
+def _untracked_groups(
+    files: SeriesFiles, taken: IntArray, tracked: Tracked, domain: Domain
+) -> tuple[IntArray, list[int]]:
+    """Counts and sizes of the groups of untracked cells; the empty ones (none if open) come first."""
+    count, _, size = files.groups
+    tracked_empty = tracked.position.size - int(taken.sum())
+    empty = 0 if domain.is_open else domain.size - files.n_nonzero - tracked_empty
     left = size - taken
     open_groups = np.flatnonzero(left)
     return np.append(0, count[open_groups]), [empty, *left[open_groups].tolist()]
 
 
-def assign_cells(
-    files: SeriesFiles, tracked: Tracked, new: NewlyTracked, counts: IntArray
+def _assign_cells(
+    files: SeriesFiles, taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Positions and counts of the cells that become tracked: the next ones of each group, -1 for empty cells.
 
@@ -149,8 +158,6 @@ def assign_cells(
     count, start, _ = files.groups
     of_group = counts[new.group]
     file_group = np.searchsorted(count, of_group)
-    nonzero = tracked.position[tracked.position >= 0]
-    taken = np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)
     first = np.searchsorted(new.group, new.group, side="left")
     rank = np.arange(new.group.size) - first
     inside = of_group > 0
@@ -253,7 +260,7 @@ def published_frame(
         keys = pl.concat([files.keys(shown.position[from_file]), empty_keys.filter(pl.Series(shown.empty))])
         noisy = np.concatenate([noisy[from_file], noisy[~from_file]])
     frame = keys.rename(dict(zip(keys.columns, declaration.key, strict=True)))
-    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy))
+    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy)).rechunk()  # fast to pick from
     step = shown.step
     del keys, noisy, from_file, shown
     return _in_own_buffers(frame[_order(frame, list(declaration.key), step)])

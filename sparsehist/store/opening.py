@@ -212,7 +212,7 @@ def is_original(path: Path, identity: StoreIdentity) -> bool:
     if not same_directory(directory_id(path), identity.directory) or stands_elsewhere(path, identity):
         return False
     times, at = last_change(path)
-    marks = [read_mark(place, identity.store_id) for place in (path, identity.home)]
+    marks = [read_mark(place, identity.store_id) for place in {path, identity.home}]
     noted = [mark.changed for mark in marks if mark.changed is not None and mark.generation == identity.generation]
     # Fewer changes: put back. As many, but later: put back or touched. More: a run died before it noted them. A time
     # may have been lost in a power cut, so that an earlier one says nothing.
@@ -239,7 +239,7 @@ def check_is_newest(path: Path, identity: StoreIdentity, *, anchored: bool = Tru
     token = _own_token(path)
     seen = {
         mark_path(place): mark.generation
-        for place in (path, identity.home)
+        for place in {path: None, identity.home: None}
         if (mark := read_mark(place, identity.store_id)).token is None or mark.token != token
     }
     seen |= {

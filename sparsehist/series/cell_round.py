@@ -156,14 +156,14 @@ def _assign_cells(
     the next ones are a uniform choice.
     """
     count, start, _ = files.groups
+    counted = counts > 0
+    of_file = np.searchsorted(count, counts[counted])
+    # By group: how far the positions of its new cells are ahead of their places among all new ones.
+    ahead = np.searchsorted(new.group, np.arange(counts.size))
+    ahead[counted] = start[of_file] + taken[of_file] - ahead[counted]
     of_group = counts[new.group]
-    file_group = np.searchsorted(count, of_group)
-    first = np.searchsorted(new.group, new.group, side="left")
-    rank = np.arange(new.group.size) - first
-    inside = of_group > 0
-    positions = np.full(new.group.size, -1, np.int64)
-    chosen = file_group[inside]
-    positions[inside] = start[chosen] + taken[chosen] + rank[inside]
+    positions = ahead[new.group] + np.arange(new.group.size)
+    positions[of_group == 0] = -1
     return positions, of_group
 
 

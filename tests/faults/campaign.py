@@ -362,7 +362,7 @@ def forked(step: Callable[[], None]) -> int:
     """Run something in a fork; its exit code, negative when it was killed."""
     child = os.fork()
     if child == 0:
-        signal.alarm(120)
+        signal.alarm(300)  # a machine may be busy
         code = FAILED
         try:
             step()

@@ -25,12 +25,16 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("SPARSEHIST_KILLS", "100"))
 """In all, over all kinds of work; `make test-faults KILLS=1000` is the whole campaign."""
+LONGEST = 1800 + 30 * KILLS
+"""Seconds that a campaign may take: an attempt and what looks after it take 1 to 3 where nobody else is at work."""
 
 
 def campaign(place: Path, *options: object) -> dict[str, int]:
     """Run a campaign; how many attempts there were, by kind of call, work and outcome."""
     words = [sys.executable, "-B", "-m", "tests.faults.campaign", place, *options]
-    done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)  # noqa: T201  the numbers, with -s
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])

@@ -165,9 +165,8 @@ def test_a_dry_run_counts_periods_that_were_dropped(begun):
     )  # fmt: skip
     for week in ("2026-W11", "2026-W12", "2026-W13"):
         weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
-    script = "; ".join(
-        ["drop series v_2026w11", *(f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))]
-    )
+    releases = (f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))
+    script = "; ".join(["drop series v_2026w11", *releases])
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [type(outcome.error) for outcome in foreseen] == [type(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None and str(foreseen[-1].error) == str(done[-1].error)

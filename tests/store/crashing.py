@@ -308,7 +308,7 @@ def in_child(work: Callable[[], None]) -> int:
     """Run something in a fork; its exit code, negative when it was killed."""
     child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(300)  # a machine may be busy
         code = 1
         try:
             work()

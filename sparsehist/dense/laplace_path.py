@@ -79,11 +79,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """The noise at a level, in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If the level is outside the interval; `extend` first.
-        """
+        """The noise at a level of the interval, in counts; shape (n,)."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(
@@ -111,15 +107,7 @@ class LaplacePath:
         return LaplacePath(self._sensitivity, low, high, values_at_high, self._jumps.take(kept))
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """The same path on an interval that reaches to `level`, coarser or finer.
-
-        Args:
-            level: Outside the interval, on either side.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Raises:
-            LevelOrderError: If the level is inside the interval already.
-        """
+        """The same path on an interval that reaches to `level`, coarser or finer than all of it."""
         target = as_level(level)
         if target < self._coarsest:
             here = self.evaluate(self._coarsest)
@@ -143,11 +131,7 @@ class LaplacePath:
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> LaplacePath:
-        """Read `to_arrays` back.
-
-        Raises:
-            DataError: If arrays are missing or do not fit together.
-        """
+        """Read `to_arrays` back; arrays that do not fit together raise DataError."""
         try:
             low, high = (as_level(str(text)) for text in arrays["interval"])
             sensitivity = float(arrays["sensitivity"][0])

@@ -30,14 +30,9 @@ def grid_step(std: float) -> float:
 
 
 def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
-    """Round to the nearest multiple of `step`, halves down, exactly.
+    """Round noise to the nearest multiple of `step`, a power of two, halves down, exactly; any shape.
 
-    Args:
-        noise: In counts; any shape.
-        step: A power of two.
-
-    Returns:
-        Multiples of `step`; round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
+    round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
     """
     units = noise / step
     rounded = np.rint(units)
@@ -49,12 +44,6 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 def effective_threshold(threshold: float, step: float) -> float:
     """The bound t with: rounded noisy count > threshold exactly when noise > t - count.
 
-    Args:
-        threshold: In counts, as declared.
-        step: The grid's step.
-
-    Returns:
-        (floor(threshold / step) + 1/2) * step; the floor itself for integer noise is the case step = 1
-        without the half, which integer families take.
+    It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
     """
     return (math.floor(threshold / step) + 0.5) * step

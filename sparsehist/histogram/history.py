@@ -141,12 +141,7 @@ def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
     """A P[Z > threshold] with which one more release leaves the empty cells of a domain to be drawn lazily.
 
-    Args:
-        family: The noise.
-        past: (level, effective threshold) of every past release of the path.
-
-    Returns:
-        A probability, from public numbers only.
+    From public numbers only: `past` is the (level, effective threshold) of every past release of the path.
 
     Example:
         >>> from sparsehist.noise import Gaussian

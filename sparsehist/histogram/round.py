@@ -353,7 +353,7 @@ def draw_round(
     counts: ArrayLike,
     rng: Generator,
 ) -> Round:
-    """Draw one round.
+    """Draw one round: noise at the new level of tracked cells, and the newly tracked with their whole paths.
 
     Args:
         family: The noise.
@@ -366,9 +366,6 @@ def draw_round(
         n_untracked: Cells never drawn, one entry a group; Python integers of any size.
         counts: True count of each group.
         rng: Randomness.
-
-    Returns:
-        Noise at the new level of tracked cells, and the cells that become tracked with their whole paths.
     """
     known = {as_level(at): noise for at, noise in neighbours.items()}
     tracked = known.get(level)

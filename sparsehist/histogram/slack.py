@@ -54,16 +54,10 @@ _LAZY_TRIES, _EXPLICIT_TRIES = 6.0, 21.0
 
 
 def round_slack(family: Family, past: Sequence[tuple[Level, float]], level: Level, max_keys: int) -> float:
-    """Bound eta of one round of a sparse histogram, or of any other path of cells.
+    """Bound eta, in total variation, of one round of a sparse histogram, or of any other path of cells.
 
-    Args:
-        family: The noise.
-        past: (level, threshold) of every past release of the path.
-        level: The new level.
-        max_keys: Keys that a unit may touch.
-
-    Returns:
-        Total variation, from public numbers only; those of several rounds add.
+    From public numbers only: `past` is the (level, threshold) of every past release of the path. Those of several
+    rounds add.
 
     Example:
         >>> from sparsehist.noise import Gaussian

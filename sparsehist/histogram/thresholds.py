@@ -12,32 +12,16 @@ from sparsehist.privacy.levels import Level
 
 
 def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
-    """Expected number of cells of an empty histogram that a single release would publish.
+    """Expected number of cells of an empty histogram that a release would publish: domain_size * P[Z > threshold].
 
-    Args:
-        family: The noise.
-        level: Its level.
-        threshold: The effective threshold, in counts.
-        domain_size: Number of cells; a Python integer of any size.
-
-    Returns:
-        domain_size * P[Z > threshold]; infinite where that overflows a double.
+    The threshold is the effective one, in counts; infinite where a double overflows.
     """
     log_expected = math.log(domain_size) + float(family.log_tail(threshold, level))
     return math.exp(log_expected) if log_expected < 700 else math.inf
 
 
 def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
-    """The lowest threshold on the grid at which at most `false_keys` empty cells are expected.
-
-    Args:
-        family: The noise.
-        level: Its level.
-        domain_size: Number of cells.
-        false_keys: Expected number wanted; positive and below `domain_size`.
-
-    Returns:
-        The threshold to declare, in counts; a multiple of the grid's step.
+    """The lowest threshold to declare, in counts, on the grid, with at most `false_keys` empty cells expected.
 
     Raises:
         ThresholdError: If `false_keys` is not between 0 and `domain_size`.

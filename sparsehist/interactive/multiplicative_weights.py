@@ -201,14 +201,7 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """The hypothesis to begin with: uniform, or but for a sixteenth from noisy counts that are public already.
-
-    Args:
-        session: Public.
-        release: Noisy counts of all cells, or None; shape (cells,). Public.
-
-    Returns:
-        Shares of the cells; shape (cells,), sum 1.
+    """The hypothesis to begin with, as shares: uniform, or but for a sixteenth from public noisy counts of all cells.
 
     Raises:
         DataError: If the release is of another shape, or holds nothing above 0.
@@ -246,14 +239,7 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
     """The hypothesis after any number of updates: y_i e^(-step r_i), with r their pulls added up, and shares again.
 
     From the sum, the same numbers come out of a session that went on and of one that is read back from its updates.
-
-    Args:
-        first: The hypothesis to begin with: shares; shape (cells,).
-        pulls: Sum of the pulls of all updates; shape (cells,).
-        step: eta = 8 alpha.
-
-    Returns:
-        Shares; shape (cells,).
+    The step is eta = 8 alpha; all arrays have shape (cells,).
     """
     moved: FloatArray = (pulls - pulls.min()) * -step
     np.exp(moved, out=moved)

@@ -121,30 +121,12 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a person's memo, once and for all, exactly.
-
-    Args:
-        setting: Public.
-        true_bits: The Bloom filter of the value; shape (..., bits). Secret.
-        rng: Randomness; from `sparsehist.entropy` outside tests.
-
-    Returns:
-        The memo; shape of `true_bits`. Secret.
-    """
+    """Draw a person's memo from the value's Bloom filter, shape (..., bits), once and for all. Both are secret."""
     return memo_coins(setting).flip(true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw one report from a memo, exactly.
-
-    Args:
-        setting: That of the memo.
-        memo: Shape (..., bits). Secret.
-        rng: Randomness.
-
-    Returns:
-        The report; shape of `memo`.
-    """
+    """Draw one report from a memo (secret), exactly; shape (..., bits) as the memo."""
     return report_coins(setting).flip(memo.view(np.int8), rng=rng)
 
 
@@ -153,14 +135,7 @@ def coarser_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a coarse memo and a coarse history from a fine one, exactly; never looks at the value.
 
-    Args:
-        step: From fine to coarse.
-        memo: Fine; shape (..., bits). Secret.
-        reports: Fine; shape (r, ..., bits).
-        rng: Randomness.
-
-    Returns:
-        The coarse memo, secret, and the coarse reports, in the shapes of the fine ones.
+    Memos, shape (..., bits), are secret; reports have shape (r, ..., bits).
     """
     flipped = _flip_coins(step).flip(np.zeros(memo.shape, np.int8), rng=rng)
     return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
@@ -175,17 +150,10 @@ def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *
 def finer_history(
     step: Degradation, true_bits: BoolArray, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a fine memo and a fine history from a coarse one and the truth, exactly.
+    """Draw a fine memo and a fine history from a coarse one and the truth, exactly; `step` goes the other way.
 
-    Args:
-        step: From fine to coarse; the draw goes the other way.
-        true_bits: The Bloom filter of the value; shape (..., bits). Secret.
-        memo: Coarse; shape (..., bits). Secret.
-        reports: Coarse; shape (r, ..., bits).
-        rng: Randomness.
-
-    Returns:
-        The fine memo, secret, and the fine reports, in the shapes of the coarse ones.
+    Memos and `true_bits`, the Bloom filter of the value, shape (..., bits), are secret; reports have shape (r, ...,
+    bits).
 
     Raises:
         InputError: If the reports are not of this memo's shape.

@@ -91,16 +91,13 @@ class Filter:
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """What a level is charged.
+        """What a level (the finest of a path, or the cap of a series: see `by_path`) is charged.
 
         Args:
             law: "gaussian", "skellam" or "poisson"; "rho" or "epsilon" for other noise with such a guarantee.
-            level: The finest of a path, or the cap of a series: see `by_path`.
+            level: Exact.
             keys: Keys of a unit; Skellam and Poisson noise do not know them by themselves.
             earlier: Poisson series charged before this one.
-
-        Raises:
-            DeclarationError: If the route cannot charge such noise.
         """
         if not self.takes(law):
             raise DeclarationError(f"the route {self.route} cannot charge {law} noise; {_routes_for(law)} could")
@@ -182,15 +179,9 @@ def pure_filter(epsilon: Fraction) -> Filter:
 
 
 def renyi_filter(epsilon: Fraction, delta: Fraction, order: int | None = None) -> Filter:
-    """Everything with a Rényi divergence, at one order.
+    """Everything with a Rényi divergence, at one whole order from 2 on.
 
-    Args:
-        epsilon: Of the promise.
-        delta: Of the promise.
-        order: A whole number from 2 on; by default the one that leaves most room for Gaussian noise.
-
-    Raises:
-        DeclarationError: If nothing could ever be charged at that order.
+    By default it is the one that leaves most room for Gaussian noise; refused if nothing could ever be charged at it.
 
     Example:
         >>> renyi_filter(Fraction(1), Fraction(1, 10**6)).order
@@ -216,15 +207,10 @@ def routes_for(law: str) -> list[str]:
 
 
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
-    """The largest level, rounded down to 12 digits, at which one release keeps to a goal.
+    """The largest level, rounded down to 12 digits, at which one release keeps to a goal, all of delta for the noise.
 
-    Args:
-        goal: (epsilon, delta), all of delta for the noise.
-        law: As of `Filter.charge`. Pure noise gets epsilon itself: a pure promise needs no delta.
-        keys: Keys of a unit.
-
-    Raises:
-        DeclarationError: If no level does.
+    The law is one of `Filter.charge`. Pure noise gets epsilon itself: a pure promise needs no delta. Refused if no
+    level does.
 
     Example:
         >>> float(level_within(EpsilonDelta(1, "1e-6"), "gaussian"))

@@ -11,7 +11,8 @@ difference of the Mills ratios M is computed as it stands where it does not canc
 
 all of whose terms are positive. These are exact statements about the noise, smaller than what rho alone promises
 (`sparsehist.privacy.zcdp`); they hold for one Gaussian release, for the finest of a path, and, with the sum of the
-rho, for several paths of Gaussian noise and nothing else.
+rho, for several paths of Gaussian noise and nothing else. rho is sensitivity**2 / (2 variance); it and epsilon are at
+least 0, and delta lies strictly between 0 and 1; anything else raises DeclarationError.
 
 Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13, in the place of [KHP Thm 13], which is
 proved for epsilon below 1 and fails above 8.4 at delta = 1e-5, and so of [KHP Thm 14]'s levels; the forms without
@@ -45,17 +46,7 @@ _LEAST = 1e-300
 
 
 def delta(epsilon: Number, rho: Number) -> float:
-    """The smallest delta with which Gaussian noise of this rho is (epsilon, delta)-DP.
-
-    Args:
-        epsilon: At least 0.
-        rho: sensitivity**2 / (2 variance); at least 0.
-
-    Returns:
-        delta, from 0 to 1.
-
-    Raises:
-        DeclarationError: If one of them is negative or not finite.
+    """The smallest delta, from 0 to 1, with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.5)
@@ -73,17 +64,7 @@ def delta(epsilon: Number, rho: Number) -> float:
 
 
 def epsilon(delta: Number, rho: Number) -> float:
-    """The smallest epsilon with which Gaussian noise of this rho is (epsilon, delta)-DP.
-
-    Args:
-        delta: Strictly between 0 and 1.
-        rho: sensitivity**2 / (2 variance); at least 0.
-
-    Returns:
-        epsilon, at least 0; 0.0 where even (0, delta) holds.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The smallest epsilon, perhaps 0.0, with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -111,15 +92,7 @@ def epsilon(delta: Number, rho: Number) -> float:
 def largest_rho(epsilon: Number, delta: Number) -> float:
     """The largest rho of which Gaussian noise is (epsilon, delta)-DP: the least noise for a target.
 
-    Args:
-        epsilon: At least 0.
-        delta: Strictly between 0 and 1.
-
-    Returns:
-        rho, positive; the standard deviation is sensitivity / sqrt(2 rho).
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    The standard deviation is then sensitivity / sqrt(2 rho).
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -144,9 +117,6 @@ def largest_rho(epsilon: Number, delta: Number) -> float:
 
 def mu(epsilon: Number, delta: Number) -> float:
     """The largest mu (sensitivity over standard deviation) of Gaussian noise that is (epsilon, delta)-DP.
-
-    Raises:
-        DeclarationError: If epsilon is negative or not finite, or delta not strictly between 0 and 1.
 
     Example:
         >>> round(mu(1.0, 1e-6) ** 2 / 2 / largest_rho(1.0, 1e-6), 14)

@@ -11,6 +11,9 @@ loss is split between the two neighbouring points of the grid so that the mass o
 delta is a convex function of each factor's likelihood ratio, so a split can only raise it, and by the square of
 the step. The law is tilted towards epsilon (Esscher's transform), so a delta of 1e-30 is as tight as one of 0.1.
 
+A level is 1/mean; epsilon is at least 0, delta lies strictly between 0 and 1, and a unit has one key or more, each
+moved by 1 count; anything else raises DeclarationError.
+
 Source: our own derivation; the split is that of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022, "Connect the
 Dots". [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger at one key.
 
@@ -59,19 +62,10 @@ def is_exact(level: Level, keys: int) -> bool:
 def delta(level: Level, epsilon: float, keys: int = 1) -> float:
     """A delta with which Poisson noise of mean 1/level is (epsilon, delta)-DP: the smallest, or a little more.
 
-    Args:
-        level: 1/mean; positive.
-        epsilon: At least 0.
-        keys: Keys of a unit, each moved by 1 count.
-
-    Returns:
-        The larger of `delta_removed` and `delta_added`, at most 1. For one key and means up to 2**18 the smallest
-        one to 12 digits. Else an upper bound, above it by less than 1e-3 of it for up to 1,000 keys down to 1e-30
-        (1e-6 in the median, 1e-9 for two to four keys). Below 1e-40 it may be loose by powers of ten where a count
-        below mean / e matters, and it never is below 1e-300.
-
-    Raises:
-        DeclarationError: If epsilon is negative or not finite, or keys is below 1.
+    The larger of `delta_removed` and `delta_added`, at most 1. For one key and means up to 2**18 the smallest one to
+    12 digits. Else an upper bound, above it by less than 1e-3 of it for up to 1,000 keys down to 1e-30 (1e-6 in the
+    median, 1e-9 for two to four keys). Below 1e-40 it may be loose by powers of ten where a count below mean / e
+    matters, and it never is below 1e-300.
 
     Example:
         >>> delta("0.01", 0.5)
@@ -97,17 +91,11 @@ def delta_added(level: Level, epsilon: float, keys: int = 1) -> float:
 def epsilon(target: float, level: Level, keys: int = 1) -> float:
     """An epsilon with which Poisson noise of mean 1/level is (epsilon, target)-DP, as small as `delta` shows.
 
-    Args:
-        target: delta, strictly between 0 and 1.
-        level: 1/mean; positive.
-        keys: Keys of a unit, each moved by 1 count.
-
-    Returns:
-        epsilon, at least 0, never too small but by rounding; above the smallest by no more than `delta` is.
+    Never too small but by rounding; above the smallest by no more than `delta` is.
 
     Raises:
-        DeclarationError: If the target is no probability, or so small that no epsilon would do: an output that only
-            one of the worlds can give has a chance of 1 - (1 - e**-mean)**keys.
+        DeclarationError: If the target is so small that no epsilon would do: an output that only one of the worlds
+            can give has a chance of 1 - (1 - e**-mean)**keys.
 
     Example:
         >>> epsilon(1e-6, "0.01")

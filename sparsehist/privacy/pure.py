@@ -17,7 +17,8 @@ Releases of different guarantees (the product mechanism of lecture notes) compos
 with one coin an epsilon_i: `delta_of` and `epsilon_of`. This replaces "advanced composition", which is looser, and
 [Interactive Thm 4], whose printed delta e**(-k epsilon / 2) is false: its proof gives e**(-k epsilon**2 / 2) and
 needs epsilon up to 1.256. Both are for a fixed list of guarantees; where they are chosen along the way, see
-`sparsehist.privacy.filters`.
+`sparsehist.privacy.filters`. epsilons are at least 0, deltas lie strictly between 0 and 1, those of
+releases perhaps 0, and the number of releases from 1 to 10**8; anything else raises DeclarationError.
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases, however adaptive; Murtagh and
 Vadhan 2016, Theorem 1.5 (different guarantees). Numerical gap: none to 15 digits, rounded to nearest, not upwards;
@@ -64,18 +65,7 @@ _LN_TWO_PI = Decimal("1.83787706640934548356065947281123527972279494727556682563
 
 
 def delta(epsilon: Number, each: Number, times: int = 1) -> float:
-    """The smallest delta with which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
-
-    Args:
-        epsilon: At least 0.
-        each: epsilon of one release; at least 0.
-        times: Number of releases; from 1 to 10**8.
-
-    Returns:
-        delta, from 0 to 1; to 15 digits. 0.0 from times * each on.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The smallest delta, to 15 digits, with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -96,18 +86,7 @@ def delta(epsilon: Number, each: Number, times: int = 1) -> float:
 
 
 def epsilon(delta: Number, each: Number, times: int = 1) -> float:
-    """The smallest epsilon with which `times` releases, each `each`-DP, are together (epsilon, delta)-DP.
-
-    Args:
-        delta: Strictly between 0 and 1.
-        each: epsilon of one release; at least 0.
-        times: Number of releases; from 1 to 10**8.
-
-    Returns:
-        epsilon, at least 0; to 15 digits.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The smallest epsilon, to 15 digits, with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -143,15 +122,7 @@ def epsilon(delta: Number, each: Number, times: int = 1) -> float:
 def delta_of(epsilon: Number, each: Iterable[tuple[Number, Number]]) -> float:
     """The smallest delta with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
 
-    Args:
-        epsilon: At least 0.
-        each: (epsilon_i, delta_i) of each release; a delta_i of 0 is a pure one.
-
-    Returns:
-        delta, from 0 to 1; to 12 digits where the epsilons have at most 2**20 sums, an upper bound beyond.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    To 12 digits where the epsilons have at most 2**20 sums, an upper bound beyond. A delta_i of 0 is a pure release.
 
     Example:
         >>> delta_of(2, [(0.1, 1e-6)] * 30)
@@ -170,15 +141,7 @@ def delta_of(epsilon: Number, each: Iterable[tuple[Number, Number]]) -> float:
 def epsilon_of(delta: Number, each: Iterable[tuple[Number, Number]]) -> float:
     """The smallest epsilon with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
 
-    Args:
-        delta: At least 0, below 1.
-        each: (epsilon_i, delta_i) of each release.
-
-    Returns:
-        epsilon, at least 0; infinite where delta is below what the deltas alone come to.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    Here delta may be 0; infinite where it is below what the deltas alone come to.
 
     Example:
         >>> epsilon_of(1e-3, [(0.1, 0), (0.3, 0), (0.5, 0), (0.2, 0), (0.5, 0), (0.4, 0)])
@@ -207,9 +170,7 @@ def epsilon_of(delta: Number, each: Iterable[tuple[Number, Number]]) -> float:
 def losses(coins: Iterable[Fraction]) -> tuple[FloatArray, FloatArray]:
     """The privacy losses of independent coins of randomised response, and their probabilities in the likelier world.
 
-    Returns:
-        Both of shape (m,). Where there would be more than 2**20 sums, epsilons are rounded up to a grid, which
-        gives an upper bound.
+    Both of shape (m,). Where there would be more than 2**20 sums, epsilons are rounded up to a grid: an upper bound.
     """
     groups = sorted(Counter(coins).items())
     if math.prod(times + 1 for _, times in groups) > _MOST_SUMS:

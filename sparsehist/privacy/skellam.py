@@ -7,7 +7,10 @@ and order 1.2 the divergence of one key is 0.30248 and that would promise 0.3.
 
 Each bound is a line in the order (the first of them the lower of two), and along a line slope * order + offset the
 best (epsilon, delta) is that of slope-zCDP at epsilon - offset, whose best order is known; as its logarithm is
-convex, the best integer is one of the two next to it. Numerical gap: 14 digits, rounded to nearest, not upwards.
+convex, the best integer is one of the two next to it. A level is 1/mean of each of the two Poisson parts; epsilon is
+at least 0, and delta lies strictly between 0 and 1; anything else raises DeclarationError.
+
+Numerical gap: 14 digits, rounded to nearest, not upwards.
 """
 
 from __future__ import annotations
@@ -33,18 +36,7 @@ _POINTS = 256
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
-    """An upper bound on the Rényi divergence of order `alpha` between neighbours.
-
-    Args:
-        alpha: The order; an integer, at least 2.
-        level: 1/mean of each of the two Poisson parts; positive.
-        keys: Keys of a unit, each moved by 1 count.
-
-    Returns:
-        The smaller of two bounds, in nats.
-
-    Raises:
-        DeclarationError: If the order is no integer from 2 on, or keys is below 1.
+    """An upper bound, in nats, on the Rényi divergence of an integer order from 2 on between neighbours.
 
     Example:
         >>> renyi(2, "0.02") < 0.0103
@@ -67,18 +59,7 @@ def renyi_curve(alphas: FloatArray, level: Level, keys: int = 1) -> FloatArray:
 
 
 def epsilon(delta: Number, level: Level, keys: int = 1) -> float:
-    """The smallest epsilon with which the bound shows the release to be (epsilon, delta)-DP.
-
-    Args:
-        delta: Strictly between 0 and 1.
-        level: 1/mean of each of the two Poisson parts; positive.
-        keys: Keys of a unit, each moved by 1 count.
-
-    Returns:
-        epsilon, at least 0, from the best integer order.
-
-    Raises:
-        DeclarationError: If delta is not strictly between 0 and 1, or keys is below 1.
+    """The smallest epsilon, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, "0.01", 20)
@@ -98,18 +79,7 @@ def epsilon(delta: Number, level: Level, keys: int = 1) -> float:
 
 
 def delta(epsilon: Number, level: Level, keys: int = 1) -> float:
-    """The smallest delta with which the bound shows the release to be (epsilon, delta)-DP.
-
-    Args:
-        epsilon: At least 0.
-        level: 1/mean of each of the two Poisson parts; positive.
-        keys: Keys of a unit, each moved by 1 count.
-
-    Returns:
-        delta, at most 1, from the best integer order.
-
-    Raises:
-        DeclarationError: If epsilon is negative or not finite, or keys is below 1.
+    """The smallest delta, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> delta(2.0, "0.01", 20)

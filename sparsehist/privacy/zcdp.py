@@ -11,6 +11,9 @@ the third to 30 as long as the formula above is evaluated with as many.
 A delta_infinity-approximate rho-zCDP release is one in all but an event of that probability: it is
 (epsilon, delta_infinity + (1 - delta_infinity) delta)-DP.
 
+epsilon and rho are at least 0, delta lies strictly between 0 and 1, and delta_infinity, the probability of that
+event, from 0 to below delta; anything else raises DeclarationError.
+
 This is what rho alone promises. Gaussian noise at that rho promises more: see `sparsehist.privacy.gaussian`.
 
 Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8
@@ -43,18 +46,7 @@ _LOWEST, _HIGHEST = -700.0, 700.0
 
 
 def delta(epsilon: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
-    """The smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
-
-    Args:
-        epsilon: At least 0.
-        rho: At least 0.
-        delta_infinity: Probability of the event on which the release is not zCDP; at least 0, below 1.
-
-    Returns:
-        delta, from 0 to 1; to 15 digits.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The smallest delta, to 15 digits, with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.1)
@@ -70,18 +62,7 @@ def delta(epsilon: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
 
 
 def epsilon(delta: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
-    """The smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
-
-    Args:
-        delta: Strictly between 0 and 1, and above delta_infinity.
-        rho: At least 0.
-        delta_infinity: Probability of the event on which the release is not zCDP; at least 0, below 1.
-
-    Returns:
-        epsilon, at least 0; to 15 digits.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The smallest epsilon, to 15 digits, with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -97,18 +78,7 @@ def epsilon(delta: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
 
 
 def largest_rho(epsilon: Number, delta: Number, delta_infinity: Number = 0.0) -> float:
-    """The largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
-
-    Args:
-        epsilon: At least 0.
-        delta: Strictly between 0 and 1, and above delta_infinity.
-        delta_infinity: Probability of the event on which the release is not zCDP; at least 0, below 1.
-
-    Returns:
-        rho, positive; to 15 digits.
-
-    Raises:
-        DeclarationError: If one of them is out of its range.
+    """The largest rho, to 15 digits, that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -125,9 +95,6 @@ def largest_rho(epsilon: Number, delta: Number, delta_infinity: Number = 0.0) ->
 
 def from_pure(epsilon: Number) -> float:
     """The rho that every epsilon-DP release has: epsilon * tanh(epsilon / 2).
-
-    Raises:
-        DeclarationError: If epsilon is negative or not finite.
 
     Example:
         >>> from_pure(1.0)

@@ -115,27 +115,10 @@ def choose_max_keys(
     The releases stand in the ledger of the population, and whatever is released of the log later adds to them. Asked
     again with the same name, the store gives the same choice at no cost.
 
-    Args:
-        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
-        source: The log, as for `create`; not `Counts`.
-        unit: Column of the privacy unit, or several.
-        key: Column of the key, or several.
-        domain: All keys that could occur, or its text.
-        name: Of the choice: its series are called `{name}_keys` and `{name}_profile`.
-        noise: Family of noise of the later series.
-        population: Whose costs add up.
-        largest_keys: For how many keys, the largest ones, the error is to be small; public, at least 1.
-        level: What the choice may cost; a quarter of it goes into the release of keys.
-        release_level: Level of the later release, which decides how much noise a bound costs; 0.1 if it is not known.
-        on_null: As for `create`.
-        on_outside: As for `create`.
-        engine: As for `create`.
-        memory_limit: As for `create`.
-        threads: As for `create`.
-        progress: As for `create`.
-        who: As for `create`.
-        wait: Seconds to wait for a store in use.
-        seed: Makes a ":memory:" store reproducible.
+    Parameters are as for `create`, but the log is not `Counts`, the series of the choice are called `{name}_keys` and
+    `{name}_profile`, and noise is that of the later series, whose level is release_level: it decides how much noise a
+    bound costs, and is 0.1 if it is not known. The error is to be small for the largest_keys largest keys, a public
+    number. The choice may cost `level`, a quarter of which goes into the release of keys.
 
     Returns:
         The choice, with the estimates it rests on.

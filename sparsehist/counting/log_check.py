@@ -56,21 +56,9 @@ def check_log(
 ) -> pl.DataFrame:
     """List what each rule of counting meets in a log, and what `count_keys` would do about it.
 
-    DuckDB does it, so the log may be larger than memory. The numbers are secret: they are for the owner.
-
-    Args:
-        source: The log; this and what follows as for `count_keys`.
-        unit: Column of the unit, or several that name it together; None for Counts.
-        key: Column or columns of the key.
-        max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong, or its text.
-        on_null: What `count_keys` is to do about null, NaN or empty values.
-        on_outside: What `count_keys` is to do about keys outside the domain.
-        memory_limit: For DuckDB.
-        threads: For DuckDB.
-        temporary_directory: Where spill goes; the system's if None.
-        key_types: What key columns are turned into, as for `create`.
-        progress: Called with the name of each phase as it begins.
+    DuckDB does it, so the log may be larger than memory. The numbers are secret: they are for the owner. Parameters
+    are as for `create`; memory_limit and threads are DuckDB's, and spill goes to temporary_directory, or to the
+    system's place for temporary files.
 
     Returns:
         One row per rule: rule; rows, units and distinct keys it touches, and pairs of a unit and a key, which go

@@ -35,7 +35,7 @@ from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdE
 from sparsehist.histogram.binomial import MOST_SUCCESSES, Sizes, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import Family, NoiseArray, just_above
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
 
@@ -211,7 +211,7 @@ def race(
     `log_exceed` is ln P[Z > margins]; `carry` carries a pair of racers for each of some candidates to all past
     releases; `paths`, shape (rows, q), is filled with those of the winners.
     """
-    least = _just_above(margins, integer=family.integer)
+    least = just_above(margins, integer=family.integer)
     accepted = np.zeros(margins.size, bool)
     pending, tries = np.arange(margins.size), _first_tries(margins.size)
     while pending.size:
@@ -306,10 +306,6 @@ def _undecided(pending: IntArray, settled: IntArray, tries: int) -> tuple[IntArr
 
 def _no_paths(family: Family, history: History, size: int) -> NoiseArray:
     return np.empty((len(history.levels) + 1, size), np.int64 if family.integer else np.float64)
-
-
-def _just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 
 def _collect(parts: list[_Part], family: Family, history: History) -> NewlyTracked:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.errors import LevelError
 from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
 from sparsehist.noise.exact_table import ONE, ExponentialDecay, Real
-from sparsehist.noise.family import Norm, coarser, finer, inside
+from sparsehist.noise.family import Bridged, Norm, Three, checked_sensitivity
 from sparsehist.noise.integer_tails import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, NDArray
@@ -35,7 +35,7 @@ _NEAREST = 1e-290
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class DiscreteLaplace(Bridged):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
     Exact: `sample`, `coarsen`, `refine`, `between` and `sample_tail` read random words, compare them with
@@ -65,22 +65,12 @@ class DiscreteLaplace:
 
     sensitivity: Level = 1
     integer: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l1"
     currency: ClassVar[str] = "epsilon"
 
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)
-
     def __post_init__(self) -> None:
         """Refuse a sensitivity that is no sensitivity."""
-        try:
-            as_level(self.sensitivity)
-        except LevelError:
-            message = f"sensitivity must be positive and finite, got {self.sensitivity!r}"
-            raise DeclarationError(message) from None
+        checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:
         """epsilon / sensitivity: how fast the law falls.
@@ -108,43 +98,29 @@ class DiscreteLaplace:
         return 2.0**-48 * (1 + self.std(level))
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         epsilon = as_level(level)
         rho = float(epsilon) * math.tanh(float(epsilon) / 2)
         return f"{level_text(epsilon)}-DP (pure differential privacy, exactly, on integers); implies {rho:.6g}-zCDP"
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, exactly."""
         return draw(_two_sided(self.rate(level)), size, rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release, given that of a finer one, exactly; never looks at the truth.
+        """Exactly; between near levels most entries stay as they are."""
+        return super().coarsen(_integers(fine), fine_level, level, rng=rng)
 
-        Between near levels most entries stay as they are.
-        """
-        coarser(level, fine_level)
-        noise = draw(_bridge(self.rate(fine_level), self.rate(level)), len(fine), rng=rng)
-        noise += _integers(fine)
-        return noise
+    def carry(self, values: NDArray[np.generic], start: Level, end: Level, *, rng: Generator) -> IntArray:
+        """Coarsening adds one exact bridge a column; refining is in doubles (see the class for the slack)."""
+        return super().carry(_integers(values), start, end, rng=rng)
 
-    def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release, given that of a coarser one, exactly."""
-        finer(level, coarse_level)
-        return _refined(_integers(coarse), self.rate(coarse_level), self.rate(level), rng=rng)
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
+        return draw(_bridge(self.rate(fine), self.rate(coarse)), size, rng=rng)
 
-    def between(
-        self,
-        coarse: IntArray,
-        coarse_level: Level,
-        fine: IntArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> IntArray:
-        """Draw the noise of a release between two given ones, exactly; never looks at the truth."""
-        inside(coarse_level, level, fine_level)
-        left, middle, right = self.rate(coarse_level), self.rate(level), self.rate(fine_level)
+    def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        return _refined(_integers(coarse), self.rate(known), self.rate(target), rng=rng)
+
+    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+        left, middle, right = map(self.rate, levels)
         noise = _integers(fine).copy()
         distance = _integers(coarse) - noise
         moved = bernoulli(_moved_if_apart(left, middle, right), distance.size, rng=rng)
@@ -154,29 +130,15 @@ class DiscreteLaplace:
         noise[where] += _refined(distance[where], left, middle, rng=rng)
         return noise
 
-    def carry(self, values: NDArray[np.generic], start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsen or refine several rows with the same randomness in each column, so that orders are kept.
-
-        Coarsening adds one exact bridge a column. Refining inverts the distribution function of the step at one
-        uniform number a column, in doubles (see the class for the slack); the coins of `refine` would reverse orders.
-        """
-        whole = _integers(values)
-        known, target = self.rate(start), self.rate(end)
-        if target == known:
-            return whole
-        if target < known:
-            return whole + draw(_bridge(known, target), whole.shape[-1], rng=rng)
-        columns = whole.shape[-1]
+    def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """Invert the cdf of the step at one uniform a column; the coins of `refine` would reverse orders."""
+        columns = values.shape[-1]
         upper = np.less(rng.random(columns), 0.5)
         log_share = np.subtract(-math.log(2), rng.standard_exponential(columns))
-        return in_order_of(whole, _refined_at(whole, known, target, log_share, upper=upper))
-
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape: a^(t+1) / (1+a) for t = floor(threshold) >= -1."""
-        return np.asarray(np.exp(self.log_tail(threshold, level)))
+        refined = _refined_at(values, self.rate(known), self.rate(target), log_share, upper=upper)
+        return in_order_of(values, refined)
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails."""
         rate = float(self.rate(level))
         whole = np.floor(np.asarray(threshold, np.float64))
         log_norm = math.log1p(math.exp(-rate))
@@ -185,7 +147,6 @@ class DiscreteLaplace:
         return np.asarray(np.where(whole >= -1, above, below))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; accurate in both tails."""
         return self.log_tail(-np.floor(np.asarray(threshold, np.float64)) - 1, level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
@@ -200,7 +161,6 @@ class DiscreteLaplace:
         return _clipped(np.where(log_upper <= -log_norm, above, below))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
-        """Draw Z given Z > threshold, exactly."""
         least = np.broadcast_to(_clipped(np.floor(np.asarray(threshold, np.float64))) + 1, size)
         # From 0 on the law has no memory; below, at least half of all draws qualify.
         noise = np.maximum(least, 0) + geometric(self.rate(level), size, rng=rng)

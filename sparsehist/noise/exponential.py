@@ -9,18 +9,18 @@ Papers: [ARNP Def. F.6, Claim F.7].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import coarser, finer, inside
+from sparsehist.noise.family import Bridged, Three
 from sparsehist.privacy.levels import Level, as_level, level_float
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Bridged):
     """Exponential noise of mean 1 / level: lossless in any order, and private for no one.
 
     Noise that is never negative gives a count away from above: an output below the larger of two neighbouring
@@ -36,9 +36,6 @@ class Exponential:
 
     Source: [ARNP Claim F.7]; refine and between by Bayes' rule on it.
     """
-
-    integer: ClassVar[bool] = False
-    monotone: ClassVar[bool] = True
 
     def std(self, level: Level) -> float:
         """Standard deviation, in counts: 1 / level."""
@@ -60,78 +57,38 @@ class Exponential:
         )
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw fresh noise, in counts; shape (size,), float64."""
         return rng.standard_exponential(size) * self.std(level)
 
-    def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a coarser release given that of a finer one: equal with chance level / fine_level."""
-        coarser(level, fine_level)
-        return fine + self._bridge(len(fine), fine_level, level, rng=rng)
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        """0 with chance coarse / fine, else coarse noise."""
+        bridge = self.sample(size, coarse, rng=rng)
+        bridge[rng.random(size) < float(coarse / fine)] = 0.0
+        return bridge
 
-    def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a finer release given that of a coarser one: an exponential, cut at the coarse noise."""
-        finer(level, coarse_level)
-        return np.minimum(coarse, self._cut(len(coarse), coarse_level, level, rng=rng))
+    def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
+        """An exponential, cut at the coarse noise."""
+        return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
-    def between(
-        self,
-        coarse: FloatArray,
-        coarse_level: Level,
-        fine: FloatArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> FloatArray:
-        """Draw the noise between two given ones.
-
-        Where they differ it is the fine noise with probability (m - c)/(f - c), and else the fine noise plus an
-        exponential cut at the coarse one.
-        """
-        left, target, right = inside(coarse_level, level, fine_level)
+    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+        """Where they differ, the fine noise with probability (m - c)/(f - c), else that and a cut exponential."""
+        left, target, right = levels
         stays = rng.random(len(fine)) < float((target - left) / (right - left))
-        moved = np.minimum(coarse, fine + self._cut(len(fine), left, target, rng=rng))
-        return np.where(stays, fine, moved)
-
-    def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
-        """Coarsen or refine several rows with one draw a column; shape (rows, n). No order is reversed."""
-        known, target = as_level(start), as_level(end)
-        if target == known:
-            return values
-        if target < known:
-            return values + self._bridge(values.shape[-1], known, target, rng=rng)
-        return np.minimum(values, self._cut(values.shape[-1], known, target, rng=rng))
-
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
-        return np.asarray(np.exp(self.log_tail(threshold, level)))
+        step = rng.standard_exponential(len(fine)) / level_float(target - left)
+        return np.where(stays, fine, np.minimum(coarse, fine + step))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]."""
         return np.asarray(-np.maximum(np.asarray(threshold, np.float64), 0.0) / self.std(level))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; -inf below 0."""
         with np.errstate(divide="ignore"):
             # The first form is right where the probability is small, the second where it is near 1.
             log_tail = self.log_tail(threshold, level)
             return np.asarray(np.where(log_tail > -0.7, np.log(-np.expm1(log_tail)), np.log1p(-np.exp(log_tail))))
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        """The threshold t >= 0 with ln P[Z > t] = log_probability (at most 0), in counts."""
         return np.asarray(np.negative(log_probability) * self.std(level))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold (a scalar or shape (size,)); shape (size,)."""
         least = np.asarray(threshold, np.float64)
         values = np.maximum(least, 0.0) + self.sample(size, level, rng=rng)
         return np.maximum(values, np.nextafter(least, np.inf))
-
-    def _bridge(self, size: int, fine: Level, coarse: Level, *, rng: Generator) -> FloatArray:
-        bridge = self.sample(size, coarse, rng=rng)
-        bridge[rng.random(size) < float(as_level(coarse) / as_level(fine))] = 0.0
-        return bridge
-
-    @staticmethod
-    def _cut(size: int, coarse: Level, fine: Level, *, rng: Generator) -> FloatArray:
-        return rng.standard_exponential(size) / level_float(as_level(fine) - as_level(coarse))

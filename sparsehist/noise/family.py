@@ -10,9 +10,11 @@ Papers: [ARNP Def. 1.1].
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from sparsehist.errors import LevelOrderError
+import numpy as np
+
+from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
 from sparsehist.privacy.levels import Level, as_level, compared
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator
 
@@ -20,6 +22,9 @@ NoiseArray = AnyArray
 """float64 for real families, int64 for integer families."""
 Norm = Literal["l1", "l2"]
 """In which norm a family measures by how much one unit changes a vector."""
+
+Three: TypeAlias = tuple[Fraction, Fraction, Fraction]
+"""Levels, coarse to fine."""
 
 
 @runtime_checkable
@@ -168,13 +173,13 @@ class Family(DenseFamily, Protocol):
         """P[Z > threshold]; `threshold` in counts, any shape."""
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]."""
+        """ln P[Z > threshold]; accurate in both tails."""
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]."""
+        """ln P[Z <= threshold]; accurate in both tails."""
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
-        """The value whose log tail is `log_probability`."""
+        """The value, in counts, whose log tail is `log_probability`, at most 0."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw Z given Z > threshold.
@@ -188,6 +193,89 @@ class Family(DenseFamily, Protocol):
         Returns:
             Noise, in counts, every entry above its threshold; shape (size,).
         """
+
+
+class Bridged(Family):
+    """What families share whose coarse noise is fine noise plus an independent bridge; each draws that its way."""
+
+    integer: ClassVar[bool] = False
+    monotone: ClassVar[bool] = True
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=max_keys)  # type: ignore[call-arg]
+
+    def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
+        target, known = coarser(level, fine_level)
+        noise = self._bridge(len(fine), known, target, rng=rng)
+        noise += fine
+        return noise
+
+    def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
+        target, known = finer(level, coarse_level)
+        return self._refined(coarse, known, target, rng=rng)
+
+    def between(
+        self,
+        coarse: NoiseArray,
+        coarse_level: Level,
+        fine: NoiseArray,
+        fine_level: Level,
+        level: Level,
+        *,
+        rng: Generator,
+    ) -> NoiseArray:
+        return self._inserted(coarse, fine, inside(coarse_level, level, fine_level), rng=rng)
+
+    def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
+        known, target = as_level(start), as_level(end)
+        if not (order := compared(target, known)):
+            return values
+        if order < 0:
+            return values + self._bridge(values.shape[-1], known, target, rng=rng)
+        return self._refined_in_order(values, known, target, rng=rng)
+
+    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        return np.asarray(np.exp(self.log_tail(threshold, level)))
+
+    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
+        log_uniform = np.negative(rng.standard_exponential(size))
+        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
+        # Rounding may land on the threshold itself; the least value above it is within that rounding.
+        least = just_above(np.asarray(threshold, np.float64), integer=self.integer)
+        return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
+
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
+        """What coarse noise has on top of fine noise; shape (size,)."""
+        raise NotImplementedError
+
+    def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
+        """Noise at a finer level, given that at a coarser one."""
+        raise NotImplementedError
+
+    def _inserted(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
+        """Noise at the middle one of three ascending levels, given that at the others."""
+        raise NotImplementedError
+
+    def _refined_in_order(
+        self, values: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator
+    ) -> NoiseArray:
+        """Noise at a finer level in several rows, shape (rows, n), with the same randomness in each column."""
+        return self._refined(values, known, target, rng=rng)
+
+
+def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
+    """The least noise above each margin."""
+    return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
+
+
+def checked_sensitivity(value: Level) -> None:
+    """Refuse a sensitivity, exact, that is not positive and finite."""
+    try:
+        as_level(value)
+    except LevelError:
+        raise DeclarationError(f"sensitivity must be positive and finite, got {value!r}") from None
 
 
 def modulus_of(family: DenseFamily) -> int | None:

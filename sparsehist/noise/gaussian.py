@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Norm, coarser, finer, inside
+from sparsehist.noise.family import Bridged, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri_exp, normal_cdf
 from sparsehist.typing import ArrayLike, FloatArray, Generator
@@ -26,7 +26,7 @@ _FAR = 0.7  # standard deviations: here half of the draws are accepted either wa
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Bridged):
     """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
 
     Draws are the double nearest to numpy's ziggurat normal times its scale: the slack against the real law is
@@ -49,8 +49,6 @@ class Gaussian:
     """
 
     sensitivity: float = 1.0
-    integer: ClassVar[bool] = False
-    monotone: ClassVar[bool] = True
     scaled: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l2"
@@ -71,7 +69,6 @@ class Gaussian:
         return self.sensitivity / math.sqrt(2 * level_float(as_level(level)))
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         return f"{level_text(as_level(level))}-zCDP (zero-concentrated differential privacy)"
 
     def brownian_time(self, level: Level) -> float:
@@ -79,45 +76,24 @@ class Gaussian:
         return self.sensitivity**2 * level_float(as_level(level)) / 2
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw fresh noise."""
         return _scaled_normals(size, self.std(level), rng=rng)
 
-    def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        """Of variance (fine − coarse) / (2 fine coarse) at sensitivity 1; quotients of integers are rounded once."""
+        deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
+        return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
-        Source: Z(rho) = Z(fine) + N(0, sensitivity**2/2 * (1/rho - 1/fine)).
-        """
-        target, known = coarser(level, fine_level)
-        noise = _scaled_normals(len(fine), self._coarsen_scale(known, target), rng=rng)
-        noise += fine
+    def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
+        """The increment of the Brownian motion rho * Z(rho), of variance (fine − coarse) / (2 fine**2), is added."""
+        change = compared(target, known) * target.denominator
+        deviation = math.sqrt(change / (2 * target.numerator**2 * known.denominator))
+        noise: FloatArray = quotient(known, target) * coarse
+        noise += _scaled_normals(coarse.shape[-1], self.sensitivity * deviation, rng=rng)
         return noise
 
-    def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a finer release, given that of a coarser one.
-
-        Source: the increment of the Brownian motion rho * Z(rho).
-        """
-        target, known = finer(level, coarse_level)
-        noise = _scaled_normals(len(coarse), self._refine_scale(known, target), rng=rng)
-        noise += quotient(known, target) * coarse
-        return noise
-
-    def between(
-        self,
-        coarse: FloatArray,
-        coarse_level: Level,
-        fine: FloatArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> FloatArray:
-        """Draw the noise of a release between two given ones; never looks at the truth.
-
-        Source: the Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels.
-        """
-        left, target, right = inside(coarse_level, level, fine_level)
-        weight_coarse, weight_fine, deviation = _bridge(left, target, right)
+    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+        """The Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels."""
+        weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)
         noise += part
@@ -125,30 +101,16 @@ class Gaussian:
         noise += part
         return noise
 
-    def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
-        """Coarsen or refine several rows, sharing each column's normal, so that orders are kept."""
-        known, target = as_level(start), as_level(end)
-        if not (order := compared(target, known)):
-            return values
-        if order < 0:
-            return values + _scaled_normals(values.shape[-1], self._coarsen_scale(known, target), rng=rng)
-        shared = _scaled_normals(values.shape[-1], self._refine_scale(known, target), rng=rng)
-        return quotient(known, target) * values + shared
-
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
         return np.asarray(ndtr(np.negative(threshold) / self.std(level)))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails."""
         return np.asarray(log_ndtr(np.negative(threshold) / self.std(level)))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; accurate in both tails."""
         return np.asarray(log_ndtr(np.asarray(threshold, np.float64) / self.std(level)))
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        """The threshold t with ln P[Z > t] = log_probability (at most 0), in counts."""
         return np.asarray(-self.std(level) * ndtri_exp(log_probability))
 
     def mean_distance(self, threshold: float, level: Level) -> float:
@@ -183,18 +145,9 @@ class Gaussian:
         # Rounding may land on the threshold itself; the least double above it is within that rounding.
         return np.maximum(values, np.nextafter(bound, np.inf))
 
-    def _coarsen_scale(self, fine: Fraction, coarse: Fraction) -> float:
-        """Of variance (fine − coarse) / (2 fine coarse) at sensitivity 1; quotients of integers are rounded once."""
-        return self.sensitivity * math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
-
-    def _refine_scale(self, coarse: Fraction, fine: Fraction) -> float:
-        """Of variance (fine − coarse) / (2 fine**2) at sensitivity 1."""
-        change = compared(fine, coarse) * fine.denominator
-        return self.sensitivity * math.sqrt(change / (2 * fine.numerator**2 * coarse.denominator))
-
 
 @lru_cache(maxsize=256)
-def _bridge(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
+def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
     """Weights of both neighbours, and the deviation of what is added, for sensitivity 1; exact until rounded."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)

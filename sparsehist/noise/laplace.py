@@ -18,15 +18,15 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Norm, coarser, finer, inside
-from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
+from sparsehist.noise.family import Bridged, Norm, Three
+from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
 
 _LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Bridged):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
     What is exact: the laws, in real arithmetic; equal values at two levels (the bridge's atom at 0) are equal
@@ -52,8 +52,6 @@ class Laplace:
     """
 
     sensitivity: float = 1.0
-    integer: ClassVar[bool] = False
-    monotone: ClassVar[bool] = True
     scaled: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l1"
     currency: ClassVar[str] = "epsilon"
@@ -77,44 +75,31 @@ class Laplace:
         return math.sqrt(2.0) / self.rate(level)
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         return f"{level_text(as_level(level))}-differential privacy (pure), up to the rounding of doubles"
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw fresh noise, in counts; shape (size,), float64."""
         return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
 
-    def coarsen(self, fine: FloatArray, fine_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        """0 with probability (coarse / fine)**2, else coarse noise."""
+        stays = quotient(coarse, fine) ** 2
+        place = rng.random(size)  # where it stays, goes up or goes down
+        bridge = rng.standard_exponential(size)
+        bridge /= self.rate(coarse)
+        np.negative(bridge, out=bridge, where=place < (1.0 + stays) / 2.0)
+        bridge[place < stays] = 0.0
+        return bridge
 
-        Equal to `fine` with probability (level / fine_level)**2.
-        """
-        target, known = coarser(level, fine_level)
-        return self._bridge(len(fine), known, target, rng=rng) + fine
-
-    def refine(self, coarse: FloatArray, coarse_level: Level, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw the noise of a finer release, given that of a coarser one."""
-        target, known = finer(level, coarse_level)
+    def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
         return _refined(coarse, self._kernel(known, target), rng=rng)
 
-    def between(
-        self,
-        coarse: FloatArray,
-        coarse_level: Level,
-        fine: FloatArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> FloatArray:
-        """Draw the noise of a release between two given ones; never looks at the truth.
-
-        Where the neighbours are equal, so is the result.
+    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+        """Where the neighbours are equal, so is the result.
 
         Source: the first of the two bridges is 0 with probability (m**2 - c**2)/(f**2 - c**2) given that
         their sum is not, and else has the law of finer noise given that sum.
         """
-        left, target, right = inside(coarse_level, level, fine_level)
+        left, target, right = levels
         stays = float((target**2 - left**2) / (right**2 - left**2))
         result = np.array(fine, dtype=np.float64)
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
@@ -124,53 +109,27 @@ class Laplace:
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 
-    def carry(self, values: FloatArray, start: Level, end: Level, *, rng: Generator) -> FloatArray:
-        """Coarsen or refine several rows with one uniform a column, by the inverse of the kernel's cdf."""
-        known, target = as_level(start), as_level(end)
-        if not (order := compared(target, known)):
-            return values
-        if order < 0:
-            return values + self._bridge(values.shape[-1], known, target, rng=rng)
+    def _refined_in_order(
+        self, values: FloatArray, known: Fraction, target: Fraction, *, rng: Generator
+    ) -> FloatArray:
+        """By the inverse of the kernel's cdf at one uniform a column."""
         distances = np.asarray(rng.standard_exponential(values.shape[-1]))
         upper = rng.random(distances.size) < 0.5
         return _refine_quantile(values, self._kernel(known, target), distances, upper)
 
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
-        return np.asarray(np.exp(self.log_tail(threshold, level)))
-
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails."""
         scaled = self.rate(level) * np.asarray(threshold, np.float64)
         lower = np.log1p(-0.5 * np.exp(np.minimum(scaled, 0.0)))
         return np.asarray(np.where(scaled >= 0, -scaled - _LN2, lower))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; accurate in both tails."""
         return self.log_tail(np.negative(threshold), level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        """The threshold t with ln P[Z > t] = log_probability (at most 0), in counts; right in both tails."""
         log_p = np.asarray(log_probability, np.float64)
         with np.errstate(divide="ignore"):
             below = np.log(-2.0 * np.expm1(np.maximum(log_p, -_LN2)))
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
-
-    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold."""
-        log_uniform = np.negative(rng.standard_exponential(size))
-        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
-        # Rounding may land on the threshold itself; the least double above it is within that rounding.
-        return np.maximum(values, np.nextafter(np.asarray(threshold, np.float64), np.inf))
-
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        stays = quotient(coarse, fine) ** 2
-        place = rng.random(size)  # where it stays, goes up or goes down
-        bridge = rng.standard_exponential(size)
-        bridge /= self.rate(coarse)
-        np.negative(bridge, out=bridge, where=place < (1.0 + stays) / 2.0)
-        bridge[place < stays] = 0.0
-        return bridge
 
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
         # As integers, all over the same denominator: quotients are rounded once.

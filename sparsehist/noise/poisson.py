@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
-from sparsehist.noise.family import coarser, finer, inside
+from sparsehist.noise.family import Bridged, Three
 from sparsehist.noise.integer_tails import (
     binomial_quantile,
     draw_uniforms,
@@ -39,7 +39,33 @@ FARTHEST = 2.0**50
 
 
 @dataclass(frozen=True)
-class Poisson:
+class ProcessNoise(Bridged):
+    """Noise made of Poisson processes read at time 1/level; the number of keys enters the guarantee, not the law."""
+
+    sensitivity: int = 1
+    integer: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a wrong number of keys."""
+        if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
+            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {self.sensitivity!r}")
+
+    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
+        """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
+        return inverse_log_tail(
+            np.asarray(log_probability, np.float64),
+            lambda x: self.log_tail(x, level),
+            lambda x: self.log_cdf(x, level),
+            lambda log_v: self._guess(-ndtri_exp(log_v), level),
+        )
+
+    def _guess(self, score: FloatArray, level: Level) -> FloatArray:
+        """About the quantile of a normal score."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Poisson(ProcessNoise):
     """Poisson noise of mean 1/level: (epsilon, delta)-DP, with delta from `delta`, and never any zCDP.
 
     The noise is never negative and its mean is 1/level: a published count is count + noise, **not centred**.
@@ -65,20 +91,6 @@ class Poisson:
 
     Source: [ARNP Lemma E.4] for the steps; the guarantee is our own, 3 to 7 times below [ARNP Lemma E.2, Lemma E.3].
     """
-
-    sensitivity: int = 1
-    integer: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
-
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)
-
-    def __post_init__(self) -> None:
-        """Refuse a wrong number of keys."""
-        if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {self.sensitivity!r}")
 
     def mean(self, level: Level) -> float:
         """Mean of the noise, in counts: 1 / level. Subtract it from a published count to centre that."""
@@ -108,7 +120,6 @@ class Poisson:
         return not guarantee.is_exact(level, self.sensitivity)
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         # With half a per cent on top, writing three digits rounds no delta down.
         delta = 1.005 * guarantee.delta(level, 1.0, self.sensitivity)
         bound = ", an upper bound," if self.delta_is_bound(level) else ""
@@ -118,50 +129,31 @@ class Poisson:
         )
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, in counts; shape (size,), int64."""
         return poisson(poisson_mean(level), size, rng=rng)
 
-    def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release given that of a finer one: add the events in between."""
-        coarser(level, fine_level)
-        return fine + poisson(poisson_mean(level) - poisson_mean(fine_level), len(fine), rng=rng)
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
+        """The events in between."""
+        return poisson(poisson_mean(coarse) - poisson_mean(fine), size, rng=rng)
 
-    def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release given that of a coarser one: each event came as early as that or not."""
-        finer(level, coarse_level)
-        return thinned(coarse, poisson_mean(level) / poisson_mean(coarse_level), rng=rng)
+    def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """Each event came as early as that or not."""
+        return thinned(coarse, poisson_mean(target) / poisson_mean(known), rng=rng)
 
-    def between(
-        self,
-        coarse: IntArray,
-        coarse_level: Level,
-        fine: IntArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> IntArray:
-        """Draw the noise between two given ones: each event between them came before that time or after."""
-        return fine + thinned(coarse - fine, share_between(coarse_level, fine_level, level), rng=rng)
+    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+        """Each event between them came before that time or after."""
+        return fine + thinned(coarse - fine, share_between(levels), rng=rng)
 
-    def carry(self, values: IntArray, start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsen or refine several rows with one uniform a column; shape (rows, n). No order is reversed."""
-        known, target = as_level(start), as_level(end)
-        if not (order := compared(target, known)):
-            return values
-        n = values.shape[-1]
-        if order < 0:
-            return values + poisson(poisson_mean(target) - poisson_mean(known), n, rng=rng)
-        kept, dropped = quotient(known, target), order / (target.numerator * known.denominator)
-        return in_order_of(values, binomial_quantile(values, kept, dropped, draw_uniforms(n, rng=rng)))
+    def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """By one uniform a column."""
+        kept, dropped = kept_and_dropped(known, target)
+        uniforms = draw_uniforms(values.shape[-1], rng=rng)
+        return in_order_of(values, binomial_quantile(values, kept, dropped, uniforms))
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
         least = np.floor(np.asarray(threshold, np.float64)) + 1.0
         return np.asarray(np.where(least <= 0, 1.0, gammainc(np.maximum(least, 1.0), self.mean(level))))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails, at any distance."""
         mean = self.mean(level)
         least = np.clip(np.floor(np.asarray(threshold, np.float64)) + 1.0, 0.0, FARTHEST)
         above, up_to = self.tail(threshold, level), gammaincc(np.maximum(least, 1.0), mean)
@@ -183,26 +175,9 @@ class Poisson:
         result[far] = log_upper_tail(-most[far], 0.0, mean)
         return np.asarray(np.where(most < 0, -np.inf, np.where(most == 0, -mean, result)))
 
-    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
-        """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
+    def _guess(self, score: FloatArray, level: Level) -> FloatArray:
         mean = self.mean(level)
-
-        def guess(log_v: FloatArray) -> FloatArray:
-            score = -ndtri_exp(log_v)
-            return np.asarray(np.maximum(mean + score * math.sqrt(mean) + (score * score - 1.0) / 6.0, 0.0))
-
-        return inverse_log_tail(
-            np.asarray(log_probability, np.float64),
-            lambda x: self.log_tail(x, level),
-            lambda x: self.log_cdf(x, level),
-            guess,
-        )
-
-    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
-        """Draw Z given Z > threshold (a scalar or shape (size,)); shape (size,), int64."""
-        log_uniform = np.negative(rng.standard_exponential(size))
-        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
-        return np.maximum(values, np.floor(np.asarray(threshold, np.float64)).astype(np.int64) + 1)
+        return np.asarray(np.maximum(mean + score * math.sqrt(mean) + (score * score - 1.0) / 6.0, 0.0))
 
 
 def poisson_mean(level: Level) -> Fraction:
@@ -213,11 +188,15 @@ def poisson_mean(level: Level) -> Fraction:
     return mean
 
 
-def share_between(coarse_level: Level, fine_level: Level, level: Level) -> Fraction:
-    """The share of the time between two levels that has passed at `level`, counted from the finer."""
-    inside(coarse_level, level, fine_level)
-    early, late = poisson_mean(fine_level), poisson_mean(coarse_level)
-    return (poisson_mean(level) - early) / (late - early)
+def share_between(levels: Three) -> Fraction:
+    """The share of the time between two levels that has passed at the middle one, counted from the finer."""
+    late, now, early = map(poisson_mean, levels)
+    return (now - early) / (late - early)
+
+
+def kept_and_dropped(coarse: Fraction, fine: Fraction) -> tuple[float, float]:
+    """How likely an event of the coarser noise is one of the finer, or not; quotients of integers rounded once."""
+    return quotient(coarse, fine), compared(fine, coarse) / (fine.numerator * coarse.denominator)
 
 
 def thinned(events: IntArray, kept: Fraction, *, rng: Generator) -> IntArray:

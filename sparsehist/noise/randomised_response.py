@@ -21,7 +21,7 @@ import numpy as np
 from sparsehist.errors import DataError, DeclarationError, LevelError
 from sparsehist.noise.exact_geometric import Branch, Prepared, chunks, prepare
 from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, Real
-from sparsehist.noise.family import coarser, finer, inside
+from sparsehist.noise.family import DenseFamily, checked_sensitivity, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
@@ -31,7 +31,7 @@ _FASTEST = 4000
 
 
 @dataclass(frozen=True)
-class RandomisedResponse:
+class RandomisedResponse(DenseFamily):
     """Randomised response: a release at level epsilon is epsilon-DP for who *changes* up to `sensitivity` answers.
 
     The number of answers is public, and neighbours differ in what one person answered, not in who took part. Entries
@@ -66,10 +66,7 @@ class RandomisedResponse:
         k = self.categories
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 2 <= k <= _MOST_CATEGORIES:
             raise DeclarationError(f"categories must be a whole number from 2 to 2**31, got {k!r}")
-        try:
-            as_level(self.sensitivity)
-        except LevelError:
-            raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}") from None
+        checked_sensitivity(self.sensitivity)
 
     @property
     def modulus(self) -> int:
@@ -99,7 +96,6 @@ class RandomisedResponse:
         return math.sqrt(others / (1.0 + others))
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         return (
             f"{level_text(as_level(level))}-DP (pure differential privacy, exactly) when one person changes up to "
             f"{self.sensitivity} of the answers; who took part is public"
@@ -114,7 +110,6 @@ class RandomisedResponse:
         return noise
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release, given that of a finer one, exactly; never looks at the truth."""
         coarser(level, fine_level)
         noise = self._read(fine).copy()
         odds = _odds(self._ratio(fine_level, level), self._replaced(fine_level, level))
@@ -154,7 +149,6 @@ class RandomisedResponse:
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the noise of a release between two given ones, exactly; never looks at the truth."""
         inside(coarse_level, level, fine_level)
         start, end, noise = self._read(fine), self._read(coarse), np.empty(len(fine), np.int64)
         together, *apart = self._inserted(coarse_level, level, fine_level)

@@ -17,26 +17,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
 from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error
-from sparsehist.noise.family import coarser, finer
+from sparsehist.noise.family import Three
 from sparsehist.noise.integer_tails import (
     Uniforms,
     binomial_quantile,
     draw_uniforms,
     in_order_of,
-    inverse_log_tail,
     log_upper_tail,
 )
-from sparsehist.noise.poisson import FARTHEST, poisson_mean, share_between, thinned
+from sparsehist.noise.poisson import (
+    FARTHEST,
+    ProcessNoise,
+    kept_and_dropped,
+    poisson_mean,
+    share_between,
+    thinned,
+)
 from sparsehist.privacy import skellam as guarantee
-from sparsehist.privacy.levels import Level, as_level, compared, level_text, quotient
+from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.privacy.poisson_pmf import saddle_point
-from sparsehist.privacy.special_functions import ndtri_exp
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
 
 # Standard deviations, and units on top, that a table reaches from the mode: e**-45 of the mass lies beyond.
@@ -45,7 +48,7 @@ _MOST_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True)
-class Skellam:
+class Skellam(ProcessNoise):
     """Skellam noise, the difference of two Poisson(1/level) numbers: Rényi-DP, with its bound from `renyi`.
 
     Symmetric, of variance 2/level. That it were (sensitivity**2 / (2 variance))-zCDP, as a Gaussian of that
@@ -71,20 +74,6 @@ class Skellam:
     that bounds the variance of a part; the steps are our own derivation.
     """
 
-    sensitivity: int = 1
-    integer: ClassVar[bool] = True
-    monotone: ClassVar[bool] = True
-
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)
-
-    def __post_init__(self) -> None:
-        """Refuse a wrong number of keys."""
-        if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {self.sensitivity!r}")
-
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sqrt(2 / level)."""
         return math.sqrt(2.0 * float(poisson_mean(level)))
@@ -109,92 +98,49 @@ class Skellam:
         return guarantee.epsilon(delta, level, self.sensitivity)
 
     def statement(self, level: Level) -> str:
-        """The guarantee of one release, in words."""
         return (
             f"({self.epsilon(level, 1e-9):.4g}, 1e-9)-differential privacy for units of up to {self.sensitivity} "
             f"keys, from Rényi bounds (Skellam noise of variance {level_text(2 / as_level(level))}; no zCDP)"
         )
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, in counts; shape (size,), int64."""
         return _increments(size, poisson_mean(level), rng=rng)
 
-    def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a coarser release given that of a finer one: add the increment."""
-        coarser(level, fine_level)
-        return fine + _increments(len(fine), poisson_mean(level) - poisson_mean(fine_level), rng=rng)
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
+        return _increments(size, poisson_mean(coarse) - poisson_mean(fine), rng=rng)
 
-    def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release given that of a coarser one: the parts, thinned."""
-        finer(level, coarse_level)
-        added, taken = draw_parts(np.asarray(coarse), poisson_mean(coarse_level), rng=rng)
-        kept = poisson_mean(level) / poisson_mean(coarse_level)
+    def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """The parts, thinned."""
+        added, taken = draw_parts(np.asarray(coarse), poisson_mean(known), rng=rng)
+        kept = poisson_mean(target) / poisson_mean(known)
         return thinned(added, kept, rng=rng) - thinned(taken, kept, rng=rng)
 
-    def between(
-        self,
-        coarse: IntArray,
-        coarse_level: Level,
-        fine: IntArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> IntArray:
-        """Draw the noise between two given ones: the parts of the increment, thinned."""
-        passed = share_between(coarse_level, fine_level, level)
-        mean = poisson_mean(coarse_level) - poisson_mean(fine_level)
-        added, taken = draw_parts(coarse - fine, mean, rng=rng)
+    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+        """The parts of the increment, thinned."""
+        passed = share_between(levels)
+        added, taken = draw_parts(coarse - fine, poisson_mean(levels[0]) - poisson_mean(levels[2]), rng=rng)
         return fine + thinned(added, passed, rng=rng) - thinned(taken, passed, rng=rng)
 
-    def carry(self, values: IntArray, start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsen or refine several rows with the same randomness in each column; shape (rows, n).
-
-        Refining takes three uniforms a column, one for the parts and one for thinning each of them; see
-        the module for why no order is reversed.
-        """
-        known, target = as_level(start), as_level(end)
-        if not (order := compared(target, known)):
-            return values
+    def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """By three uniforms a column, one for the parts and one for thinning each of them; see the module."""
+        kept, dropped = kept_and_dropped(known, target)
         n = values.shape[-1]
-        if order < 0:
-            return values + _increments(n, poisson_mean(target) - poisson_mean(known), rng=rng)
-        kept, dropped = quotient(known, target), order / (target.numerator * known.denominator)
         added, taken = parts_quantile(values, float(poisson_mean(known)), draw_uniforms(n, rng=rng))
         carried = binomial_quantile(added, kept, dropped, draw_uniforms(n, rng=rng))
         carried -= binomial_quantile(taken, kept, dropped, draw_uniforms(n, rng=rng))
         return in_order_of(values, carried)
 
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
-        return np.asarray(np.exp(self.log_tail(threshold, level)))
-
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails, at any distance."""
         mean = float(poisson_mean(level))
         least = np.clip(np.floor(np.asarray(threshold, np.float64)) + 1.0, -FARTHEST, FARTHEST)
         upper = log_upper_tail(np.where(least > 0, least, 1.0 - least), mean, mean)
         return np.asarray(np.where(least > 0, upper, np.log1p(-np.exp(upper))))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; accurate in both tails, at any distance."""
         return self.log_tail(-np.floor(np.asarray(threshold, np.float64)) - 1.0, level)
 
-    def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
-        """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
-        deviation = self.std(level)
-        return inverse_log_tail(
-            np.asarray(log_probability, np.float64),
-            lambda x: self.log_tail(x, level),
-            lambda x: self.log_cdf(x, level),
-            lambda log_v: np.asarray(-ndtri_exp(log_v) * deviation),
-        )
-
-    def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
-        """Draw Z given Z > threshold (a scalar or shape (size,)); shape (size,), int64."""
-        log_uniform = np.negative(rng.standard_exponential(size))
-        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
-        return np.maximum(values, np.floor(np.asarray(threshold, np.float64)).astype(np.int64) + 1)
+    def _guess(self, score: FloatArray, level: Level) -> FloatArray:
+        return np.asarray(score * self.std(level))
 
 
 def _increments(size: int, mean: Fraction, *, rng: Generator) -> IntArray:

@@ -140,13 +140,6 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
     return Cost(currency, amount, float(amount) if currency == ZCDP else rho, *added)
 
 
-def exact_rho(cost: Cost) -> Fraction | None:
-    """The rho of a sum, to compare with a limit; None where a part has none."""
-    if cost.rho is None:
-        return None
-    return sum((as_rho(part.level) if part.law == PURE else part.level for part in cost.parts), Fraction(0))
-
-
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
     """The largest sets of populations that one person may be in: every maximal one without two declared disjoint.
 

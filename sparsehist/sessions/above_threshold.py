@@ -22,15 +22,7 @@ class AboveThreshold(OwnProcess):
     when it is made. The object holds its threshold noise: it is secret, lives in memory only, and is used up after
     the last trigger.
 
-    Args:
-        threshold: A whole number, in counts.
-        level: epsilon of the whole.
-        sensitivity: How far one unit moves any one question: a whole number.
-        triggers: Answers "yes" before it is used up.
-        split: Share of the level that goes to the threshold's noise, or a pair (eps_1, eps_2) in any proportion; by
-            default 1 : 2^(2/3), and 1 : 1 if monotone.
-        monotone: Whether all questions move one way when a unit is added, as plain counts do. Never for questions on
-            both sides of something.
+    The parameters are those of `sparsehist.interactive.SparseVector`.
 
     Raises:
         DeclarationError: If a parameter is not what it should be.

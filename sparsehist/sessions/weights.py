@@ -35,13 +35,9 @@ class MultiplicativeWeights(OwnProcess):
 
     Args:
         counts: True counts of all cells; shape (cells,), at most 10**7. Secret.
-        mass: Their number in all, public or released before.
-        level: epsilon of the whole session.
-        accuracy: Largest error wanted, as a share of the mass.
-        sensitivity: How far one unit moves a query: max_keys.
-        most_updates: Queries answered from the truth before the session is used up; by default what accuracy needs.
         start: Noisy counts that are public already, such as the values of a release; free, and better than nothing.
-        weight_step: A power of two of which all weights are multiples; 1 for predicates.
+
+    The other parameters are those of `sparsehist.interactive.Weighing`.
 
     Raises:
         DeclarationError: If a parameter is not what it should be.

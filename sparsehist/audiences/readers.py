@@ -14,27 +14,11 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import CapExceededError, InputError, LevelOrderError
-from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level, level_text
-
-
-class Vector(Protocol):
-    """What is shared: `sparsehist.MultipleRelease`, or anything that releases losslessly."""
-
-    @property
-    def family(self) -> DenseFamily:
-        """The noise."""
-
-    @property
-    def cap(self) -> Fraction | None:
-        """The finest level that may be released."""
-
-    def release(self, level: Level) -> DenseRelease:
-        """The release at a level; the same for everybody."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ class Audiences:
         Fraction(1, 2)
     """
 
-    def __init__(self, vector: Vector, levels: Mapping[Any, Level]) -> None:
+    def __init__(self, vector: Any, levels: Mapping[Any, Level]) -> None:
         """Read the levels, and refuse those beyond the cap before anything is released."""
         self._vector = vector
         self._levels: dict[Any, Fraction] = {}
@@ -115,7 +99,8 @@ class Audiences:
         Raises:
             InputError: If the reader was not admitted.
         """
-        return self._vector.release(self._level(reader))
+        release: DenseRelease = self._vector.release(self._level(reader))
+        return release
 
     def coalition(self, readers: Iterable[Hashable]) -> Coalition:
         """Say what readers know together; nothing is drawn.

@@ -62,9 +62,9 @@ def _joined(parts: Sequence[Made]) -> Made:
     return reduce(lambda one, other: exp.DPipe(this=one, expression=other), parts)
 
 
-def _md5_hex(value: Made, name: str = "substring") -> Made:
+def _md5_hex(value: Made) -> Made:
     """Hexadecimal digits of the last 8 bytes of an MD5, the last byte first."""
-    return _joined([_call(name, _call("md5", value), 31 - 2 * i, 2) for i in range(8)])
+    return _joined([_call("substring", _call("md5", value), 31 - 2 * i, 2) for i in range(8)])
 
 
 def _postgres_hash(value: Made) -> Made:

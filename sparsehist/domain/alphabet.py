@@ -95,41 +95,15 @@ def points_of(strings: pl.Series) -> tuple[NDArray[np.integer], IntArray]:
     data, bounds = _buffers(strings)
     if data.size == 0 or int(data.max()) < 0x80:
         return data, bounds
-    is_start = (data & 0xC0) != 0x80
-    starts = np.flatnonzero(is_start)
-    points = _decode(data, starts)
-    counted = np.concatenate([[0], np.cumsum(is_start)])
-    return points, counted[bounds]
+    counted = np.concatenate([[0], np.cumsum((data & 0xC0) != 0x80)])
+    return np.frombuffer(data.tobytes().decode().encode("utf-32-le"), dtype="<i4"), counted[bounds]
 
 
 def _encode(points: NDArray[np.int32]) -> tuple[ByteArray, IntArray]:
     """UTF-8 bytes of code points, and where each begins (and the last ends)."""
-    if points.size == 0 or int(points.max()) < 0x80:
-        return points.astype(np.uint8), np.arange(points.size + 1)
-    width = widths(points)
-    starts = np.concatenate([[0], np.cumsum(width)])
-    data = np.empty(starts[-1], dtype=np.uint8)
-    data[starts[:-1][width == 1]] = points[width == 1]
-    for bytes_, marker in ((2, 0xC0), (3, 0xE0), (4, 0xF0)):
-        chosen = np.flatnonzero(width == bytes_)
-        rest, position = points[chosen], starts[chosen]
-        for offset in range(bytes_ - 1, 0, -1):
-            data[position + offset] = 0x80 | (rest & 0x3F)
-            rest = rest >> 6
-        data[position] = marker | rest
-    return data, starts
-
-
-def _decode(data: ByteArray, starts: IntArray) -> NDArray[np.int32]:
-    lead = data[starts]
-    points = lead.astype(np.int32)
-    for bytes_, marker, above in ((2, 0xC0, 0xE0), (3, 0xE0, 0xF0), (4, 0xF0, 0x100)):
-        chosen = np.flatnonzero((lead >= marker) & (lead < above))
-        value = lead[chosen].astype(np.int32) - marker
-        for offset in range(1, bytes_):
-            value = (value << 6) | (data[starts[chosen] + offset] & 0x3F)
-        points[chosen] = value
-    return points
+    text = points.astype("<i4", copy=False).tobytes().decode("utf-32-le")
+    starts = np.concatenate([[0], np.cumsum(widths(points))])
+    return np.frombuffer(text.encode(), dtype=np.uint8), starts
 
 
 def _string_series(data: ByteArray, bounds: IntArray) -> pl.Series:

@@ -171,6 +171,11 @@ class Domain(abc.ABC):
     def __repr__(self) -> str:
         return f"<domain {self.describe()}>"
 
+    def _fix(self, **fields: object) -> None:
+        """Set the fields of a domain that is being made; they are frozen."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     def _require_indexable(self) -> None:
         if self.size >= INDEXABLE:
             raise DomainError(f"cells are numbered in domains below 2**63 cells only; {self.describe()} has more")

@@ -71,7 +71,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         if sha256 is not None and sha256 != found:
             source = "its values" if file is None else f"file {str(file)!r}"
             raise DomainError(f"catalogue: sha256 {sha256} was recorded, {source} now give {found}; restore the file")
-        _set_fields(self, checked, found, None if file is None else Path(file).as_posix(), column, kind)
+        path = None if file is None else Path(file).as_posix()
+        self._fix(values=checked, sha256=found, file=path, column=column, kind=kind)
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
@@ -109,7 +110,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         if found != sha256:
             raise DomainError(f"catalogue copy {path.name!r} has sha256 {found}, {sha256} was recorded")
         self = cls.__new__(cls)
-        _set_fields(self, checked, found, file, column, kind)
+        self._fix(values=checked, sha256=found, file=file, column=column, kind=kind)
         return self
 
     def write_copy(self, path: Path | IO[bytes]) -> None:
@@ -180,16 +181,3 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     @property
     def _is_inline(self) -> bool:
         return self.file is None and self.size <= _LONGEST_INLINE
-
-
-def _set_fields(
-    catalogue: Catalogue,
-    values: pl.Series,
-    sha256: str,
-    file: str | None,
-    column: str | None,
-    kind: str | None,
-) -> None:
-    given = {"values": values, "sha256": sha256, "file": file, "column": column, "kind": kind}
-    for name, value in given.items():
-        object.__setattr__(catalogue, name, value)

@@ -54,8 +54,7 @@ class Open(Domain, example="open(delta='1e-6')"):
             if given not in _TYPES:
                 known = ", ".join(map(repr, _TYPES))
                 raise DomainError(f"open(): a key column is one of {known}, got {show(given)}; {_ADVICE}")
-        object.__setattr__(self, "types", types)
-        object.__setattr__(self, "delta", _read_delta(delta))
+        self._fix(types=types, delta=_read_delta(delta))
 
     @property
     def is_open(self) -> bool:

@@ -57,8 +57,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
                 raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
             if component.is_open:
                 raise DomainError(f"column {name!r} of product() is open: write open('string', 'date', delta=…)")
-        object.__setattr__(self, "names", tuple(given))
-        object.__setattr__(self, "components", tuple(given.values()))
+        self._fix(names=tuple(given), components=tuple(given.values()))
         self._require_writable_size()
 
     @classmethod

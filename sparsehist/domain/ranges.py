@@ -61,8 +61,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
                 f"integers from {show(low)} to {show(last)} do not fit 64 bits; "
                 f"the bounds must lie within {_INT64[0]} … {_INT64[1]} or within 0 … {_UINT64[1]}"
             )
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", last)
+        self._fix(low=low, high=last)
 
     @property
     def size(self) -> int:
@@ -119,8 +118,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         first, last = read_date(start), read_date(end)
         if last < first:
             raise DomainError(f"dates('{first}', '{last}') holds no day; the first must not come after the last")
-        object.__setattr__(self, "start", first)
-        object.__setattr__(self, "end", last)
+        self._fix(start=first, end=last)
 
     @property
     def size(self) -> int:

@@ -64,9 +64,8 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         name, bound = ("max_bytes", max_bytes) if max_chars is None else ("max_chars", max_chars)
         if isinstance(bound, bool) or not isinstance(bound, Integral) or not 1 <= bound <= LONGEST:
             raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {show(bound)}")
-        object.__setattr__(self, "max_bytes", None if max_bytes is None else int(max_bytes))
-        object.__setattr__(self, "max_chars", None if max_chars is None else int(max_chars))
-        object.__setattr__(self, "alphabet", None if alphabet is None else read_alphabet(alphabet))
+        limits = {"max_bytes": None, "max_chars": None, name: int(bound)}
+        self._fix(**limits, alphabet=None if alphabet is None else read_alphabet(alphabet))
         if self.size == 0:
             least = int(self._costs.min())
             raise DomainError(

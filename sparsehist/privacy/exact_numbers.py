@@ -57,11 +57,11 @@ def at_least_zero(value: Number, name: str) -> Fraction:
     return exact
 
 
-def probability(value: Number, name: str = "delta") -> Fraction:
-    """Read a probability strictly between 0 and 1, or refuse it by name and value."""
-    exact = _read(value)
+def probability(delta: Number) -> Fraction:
+    """Read a probability strictly between 0 and 1, or refuse it by value."""
+    exact = _read(delta)
     if exact is None or not 0 < exact < 1:
-        raise DeclarationError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        raise DeclarationError(f"delta must lie strictly between 0 and 1, got {delta!r}")
     return exact
 
 

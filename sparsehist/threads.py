@@ -17,8 +17,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """Map a function over items in their order; not many more items are taken than there are threads."""
+def in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 1
+) -> Iterator[Result]:
+    """Map a function over items in their order; so many more items are taken than there are threads."""
     if threads == 1:
         yield from map(function, items)
         return
@@ -26,7 +28,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) > threads:
+            if len(waiting) >= threads + ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

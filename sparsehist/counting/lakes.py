@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, cast
 
@@ -179,6 +177,9 @@ def _head(store: Any, path: str) -> list[Any]:
 
 def _on_web(url: str) -> Seen:
     """Ask for one byte of a file: a URL signed for reading is not signed for asking about it."""
+    import urllib.request  # a fifteenth of what it takes to import all of this package
+    from http.client import HTTPException
+
     try:
         asked = urllib.request.Request(url, headers={"Range": "bytes=0-0"})  # noqa: S310  http or https alone
         with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310  http or https alone

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -22,16 +21,8 @@ import polars as pl
 from sparsehist.counting.contract import Bounding, Codes32, CountRequest, UnitPairs
 from sparsehist.counting.in_memory import bounding
 from sparsehist.counting.in_memory.batches import Piece, read, release_unused, unread
-from sparsehist.counting.in_memory.codes import (
-    CODE_BITS,
-    Keys,
-    LogColumn,
-    Units,
-    by_first_bits,
-    first_of_runs,
-    plain_dtype,
-    taken,
-)
+from sparsehist.counting.in_memory.codes import CODE_BITS, Keys, LogColumn, Units, first_of_runs, plain_dtype, taken
+from sparsehist.counting.in_memory.parted_rows import PART_BITS, PartedRows
 from sparsehist.counting.in_memory.spill import Spill
 from sparsehist.counting.keys import PlacedKeys, missing_error, packed, place
 from sparsehist.counting.memory import allowed_memory
@@ -43,14 +34,11 @@ from sparsehist.store.statements import statement
 from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
-PART_ROWS = 1 << 15
-MOST_PART_BITS = 8
+PART_ROWS = 1 << 17
 COUNTED_AT_ONCE = 1 << 18
+BOUNDED_AHEAD = 16  # so that no thread waits while pairs are added up
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 NO_UNITS: WordArray = np.empty(0, dtype=np.uint64)
-
-Rows = tuple[WordArray, Codes32]
-"""The number of the unit and the code of the key of each row. Secret."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +62,33 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class BoundedPart:
+    """What some units count for. Secret.
+
+    Attributes:
+        pairs: Their pairs.
+        counts: Which of these count; shape (pairs,).
+        cells: The cells of those that do.
+        units: Leads from the numbers of units back to them.
+    """
+
+    pairs: Pairs = field(repr=False)
+    counts: BoolArray = field(repr=False)
+    cells: Codes32 = field(repr=False)
+    units: Units = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Bounded:
     """What the log counts for, unit by unit. Secret.
 
     Attributes:
         cells: The cells of the domain that the log has; columns key_0, … in canonical dtypes.
-        parts: The pairs of each part, which of them count, and what leads from the numbers of its units back to them.
+        parts: Units that are counted together.
     """
 
     cells: pl.DataFrame = field(repr=False)
-    parts: Iterator[tuple[Pairs, BoolArray, Units]] = field(repr=False)
+    parts: Iterator[BoundedPart] = field(repr=False)
 
 
 def name() -> str:
@@ -104,9 +109,9 @@ def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataF
     waiting: list[tuple[Codes32, IntArray | None]] = []
     met = above = 0
     # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
-    for pairs, counts, _ in bounded.parts:
-        waiting.append((pairs.cells[counts], _weights(pairs, counts, wanted)))
-        met, above = met + pairs.cells.size, above + int((pairs.sizes > wanted.max_keys).sum())
+    for part in bounded.parts:
+        waiting.append((part.cells, _weights(part, wanted)))
+        met, above = met + part.counts.size, above + int((part.pairs.sizes > wanted.max_keys).sum())
         if sum(cells.size for cells, _ in waiting) > max(totals.size, COUNTED_AT_ONCE):
             _add(totals, waiting)
             waiting = []
@@ -117,11 +122,12 @@ def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataF
     return result if totals.all() else result.filter(pl.col("count") > 0)
 
 
-def _weights(pairs: Pairs, counts: BoolArray, wanted: CountRequest) -> IntArray | None:
+def _weights(part: BoundedPart, wanted: CountRequest) -> IntArray | None:
     """What each pair that counts adds, in parts of a count; None where each adds 1."""
     if wanted.full == 1:
         return None
-    return np.repeat(bounding.weight_of(pairs.sizes, wanted.weights), pairs.sizes)[counts]
+    sizes = part.pairs.sizes
+    return np.repeat(bounding.weight_of(sizes, wanted.weights), sizes)[part.counts]
 
 
 def _add(totals: IntArray, waiting: Sequence[tuple[Codes32, IntArray | None]]) -> None:
@@ -137,10 +143,10 @@ def kept_pairs(log: Log, wanted: CountRequest, spill: Path | None = None) -> Uni
     """List the pairs that count; the arguments are those of `count`."""
     bounded = _bounded(log, wanted, spill)
     values, sizes, cells = [], [np.empty(0, np.intp)], [np.empty(0, dtype=np.uint32)]
-    for pairs, counts, units in bounded.parts:
-        values.append(units.values(pairs.units))
-        sizes.append(pairs.sizes if counts.all() else np.add.reduceat(counts, pairs.starts, dtype=np.intp))
-        cells.append(pairs.cells[counts])
+    for part in bounded.parts:
+        values.append(part.units.values(part.pairs.units))
+        sizes.append(np.add.reduceat(part.counts, part.pairs.starts, dtype=np.intp))
+        cells.append(part.cells)
     listed = pl.concat(values) if values else Units(log.dtypes[wanted.columns[0]], wanted.salt).values(NO_UNITS)
     return UnitPairs(listed, np.concatenate(sizes), np.concatenate(cells), bounded.cells)
 
@@ -159,20 +165,25 @@ def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
     cell_of = cell_of[places]
     order = (_PortableOrder if wanted.portable else _Order)(cells, log, wanted)
 
-    def bounded(units: Units, rows: Sequence[Rows], threads: int) -> Iterator[tuple[Pairs, BoolArray, Units]]:
-        bits = min(max((sum(codes.size for _, codes in rows) // PART_ROWS).bit_length(), 1), MOST_PART_BITS)
-        parted = list(in_threads(partial(_parted, cell_of=cell_of, bits=bits), rows, threads))
+    def bounded(units: Units, rows: PartedRows, threads: int) -> Iterator[BoundedPart]:
+        bits = min(max((len(rows) // PART_ROWS).bit_length(), 1), PART_BITS)
 
-        def bound(part: int) -> tuple[Pairs, BoolArray, Units]:
-            pairs = _pairs([(*rows, slice(*ends[part : part + 2])) for rows, ends in parted], bits)
-            return pairs, _counting(pairs, order, units, wanted.most_keys), units
+        def bound(part: int) -> BoundedPart:
+            numbers, codes = rows.part(part, bits)
+            own = np.take(cell_of, codes, mode="clip")
+            if not placed.unchanged and (outside := own == NO_CELL).any():
+                numbers, own = numbers[~outside], own[~outside]
+            pairs = _pairs(numbers, own, bits)
+            counts = _counting(pairs, order, units, wanted.most_keys)
+            return BoundedPart(pairs, counts, pairs.cells if counts.all() else pairs.cells[counts], units)
 
-        return in_threads(bound, range(1 << bits if parted else 0), threads)
+        return in_threads(bound, range(1 << bits if len(rows) else 0), threads, BOUNDED_AHEAD)
 
-    def read_back(parts: Sequence[int]) -> list[tuple[Pairs, BoolArray, Units]]:
+    def read_back(parts: Sequence[int]) -> list[BoundedPart]:
         values, codes = present(spill).read(parts)
-        units = Units(of_unit, wanted.salt)
-        return list(bounded(units, [(units.numbers(LogColumn(values)), codes)], 1)) if codes.size else []
+        units, rows = Units(of_unit, wanted.salt), PartedRows()
+        rows.add(units.numbers(LogColumn(values)), codes)
+        return list(bounded(units, rows, 1))
 
     wanted.report("bounding")
     if spill is None:
@@ -180,7 +191,7 @@ def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
     return Bounded(cells, chain.from_iterable(in_threads(read_back, spill.together(), threads)))
 
 
-def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> tuple[Units, Keys, list[Rows]]:
+def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> tuple[Units, Keys, PartedRows]:
     """Read the log batch by batch into numbers of units and codes of keys; besides, what these stand for.
 
     With a spill, that has the rows.
@@ -198,17 +209,18 @@ def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> 
         own, *rest = columns(piece)
         return own, keys.codes(rest)
 
-    def numbered(piece: Piece) -> Rows:
+    def add(piece: Piece) -> None:
         own, *rest = columns(piece)
         numbers = units.numbers(own)
         del own  # while keys are coded
-        return numbers, keys.codes(rest)
+        rows.add(numbers, keys.codes(rest))
 
-    rows: list[Rows] = []
+    rows = PartedRows()
     with engine_errors(log.label, log):
         pieces = unread(log, wanted.columns)
         if spill is None:
-            rows = list(in_threads(numbered, pieces, threads))
+            for _ in in_threads(add, pieces, threads):
+                pass
         else:
             allowed = allowed_memory(wanted.memory_limit)
             with spill.writing():
@@ -238,21 +250,8 @@ def _cells(placed: PlacedKeys, wanted: CountRequest) -> tuple[pl.DataFrame, Code
     return cells, cell_of
 
 
-def _parted(rows: Rows, cell_of: Codes32, bits: int) -> tuple[Rows, list[int]]:
-    """Bring the rows of each part together, with cells in the place of keys; returns where each part ends, too."""
-    units, codes = rows
-    np.take(cell_of, codes, out=codes, mode="clip")
-    if (codes == NO_CELL).any():
-        units, codes = units[codes != NO_CELL], codes[codes != NO_CELL]
-    order, ends = by_first_bits(units, bits)
-    units[:], codes[:] = units[order], codes[order]
-    return (units, codes), ends
-
-
-def _pairs(rows: Sequence[tuple[WordArray, Codes32, slice]], bits: int) -> Pairs:
-    """Find the distinct pairs of one part."""
-    units = np.concatenate([numbers[own] for numbers, _, own in rows])
-    cells = np.concatenate([codes[own] for _, codes, own in rows])
+def _pairs(units: WordArray, cells: Codes32, bits: int) -> Pairs:
+    """Find the distinct pairs of one part, whose units agree in so many bits."""
     distinct = np.sort(units)
     distinct = distinct[first_of_runs(distinct)]
     # All begin with the same bits; in what follows these, the last ones seldom matter.
@@ -276,17 +275,17 @@ class _Order:
         self._keys: WordArray | None = None
         self._lock = Lock()
 
-    def first(self, units: pl.Series, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
-        """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
-        hashes = self._hashes(units, sizes, cells)
-        return bounding.first_keys(_groups(sizes), hashes, max_keys, lambda tied: self._ranks(cells[tied]))
+    def first(self, units: pl.Series, group: Codes32, cells: Codes32, max_keys: int) -> BoolArray:
+        """Mark the first pairs of each unit, given units, and the number of the unit and the cell of each pair."""
+        hashes = self._hashes(units, group, cells)
+        return bounding.first_keys(group, hashes, max_keys, lambda tied: self._ranks(cells[tied]))
 
-    def _hashes(self, units: pl.Series, sizes: IndexArray, cells: Codes32) -> WordArray:
+    def _hashes(self, units: pl.Series, group: Codes32, cells: Codes32) -> WordArray:
         with self._lock:
             if self._keys is None:
                 self._keys = bounding.salted_hash(self._cells, self._salt, b"key")
         own = bounding.salted_hash(units.to_frame("unit"), self._salt, b"unit")
-        return bounding.mix(np.repeat(own, sizes), self._keys[cells])
+        return bounding.mix(own[group], self._keys[cells])
 
     def _ranks(self, cells: Codes32) -> Codes32:
         """Rank cells by value, equal ones alike."""
@@ -310,14 +309,13 @@ class _PortableOrder:
         order = order_sql(unit, wanted.domain.dtypes)
         self._connection.execute(f"create macro salted_hash(salt, unit, key) as {order}")
 
-    def first(self, units: pl.Series, sizes: IndexArray, cells: Codes32, max_keys: int) -> BoolArray:
-        """Mark the first pairs of each unit, given units and how many pairs each has, and the cells of the pairs."""
-        number = _groups(sizes)
+    def first(self, units: pl.Series, group: Codes32, cells: Codes32, max_keys: int) -> BoolArray:
+        """Mark the first pairs of each unit, given units, and the number of the unit and the cell of each pair."""
         pairs = pl.DataFrame(
             {
                 "place": np.arange(cells.size),
-                "number": number,
-                "unit": taken(units, number),
+                "number": group,
+                "unit": taken(units, group),
                 "key": taken(self._cells, cells),
             }
         )
@@ -329,8 +327,11 @@ class _PortableOrder:
 
 
 def _groups(sizes: IndexArray) -> Codes32:
-    """Number the unit of each pair."""
-    return np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
+    """Number the unit of each pair; each has at least one. `repeat` would keep all other threads waiting."""
+    ends = np.cumsum(sizes)
+    group = np.zeros(ends[-1], dtype=np.uint32)
+    group[ends[:-1]] = 1
+    return np.cumsum(group, dtype=np.uint32, out=group)
 
 
 def _counting(pairs: Pairs, order: _Order | _PortableOrder, units: Units, max_keys: int) -> BoolArray:
@@ -340,7 +341,7 @@ def _counting(pairs: Pairs, order: _Order | _PortableOrder, units: Units, max_ke
     over = np.flatnonzero(sizes > max_keys)
     if over.size:
         sizes = sizes[over]
-        rows = np.arange(sizes.sum()) + np.repeat(pairs.starts[over] - np.cumsum(sizes) + sizes, sizes)
-        cells = pairs.cells[rows]
-        counts[rows] = order.first(units.values(pairs.units[over]), sizes, cells, max_keys)
+        group = _groups(sizes)
+        rows = np.arange(group.size) + (pairs.starts[over] - np.cumsum(sizes) + sizes)[group]
+        counts[rows] = order.first(units.values(pairs.units[over]), group, pairs.cells[rows], max_keys)
     return counts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
-BATCH_ROWS = 400_000
+BATCH_ROWS = 600_000
 READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
 LARGEST_ROW_GROUP = 4_000_000
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
@@ -48,6 +48,7 @@ class RowGroups:
     file: str
     metadata: parquet.FileMetaData
     numbers: list[int]
+    rows: int
 
 
 Piece = RowGroups | pl.DataFrame
@@ -94,7 +95,7 @@ def read(piece: Piece, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
             tables = _tables(piece, columns)
             incomplete = {name for table in tables for name in table.column_names if table[name].null_count}
             tables = [table.drop_null() for table in tables]
-            found = [_column([table[name] for table in tables], name, dtypes[name]) for name in columns]
+            found = [_column([table[name] for table in tables], dtypes[name]) for name in columns]
     unit = found[0]
     if unit.values.dtype == pl.String and (empty := unit.values == "").any():
         incomplete.add(columns[0])
@@ -125,7 +126,7 @@ def _pieces(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
         for number, size in enumerate(sizes):
             numbers, rows = [*numbers, number], rows + size
             if rows >= BATCH_ROWS or number == len(sizes) - 1:
-                pieces.append(RowGroups(file, metadata, numbers))
+                pieces.append(RowGroups(file, metadata, numbers, rows))
                 numbers, rows = [], 0
     return pieces
 
@@ -145,8 +146,10 @@ def _columns(piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.D
             parts = [table[name] for table in _tables(piece, [name])]
             if any(part.null_count for part in parts):
                 return None
-            found[name] = _column(parts, name, dtypes[name])
+            found[name] = _column(parts, dtypes[name])
             del parts
+            if piece.rows > BATCH_ROWS:  # of large row groups, Arrow keeps as much as it decoded
+                release_unused()
     return [found[name] for name in columns]
 
 
@@ -175,7 +178,7 @@ def _tables(piece: RowGroups, columns: Sequence[str]) -> list[pa.Table]:
         return [file.read_row_group(number, columns=list(columns), use_threads=False) for number in piece.numbers]
 
 
-def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogColumn:
+def _column(parts: list[pa.ChunkedArray], dtype: pl.DataType) -> LogColumn:
     """Put the parts of a column together: dictionaries stand one after another, whatever they share."""
     import pyarrow as pa
 
@@ -193,8 +196,7 @@ def _column(parts: list[pa.ChunkedArray], name: str, dtype: pl.DataType) -> LogC
     if dtype in TEXTS:
         return LogColumn(pl.concat([pl.Series([], dtype=pl.String), *map(_text, chunks)], rechunk=True))
     pieces = [pl.Series(chunk).cast(dtype) for chunk in chunks] or [pl.Series([], dtype=dtype)]
-    series = pieces[0] if len(pieces) == 1 else pl.concat(pieces, rechunk=True)
-    return LogColumn(series.alias(name).to_frame().select(plain(name, dtype)).to_series())
+    return LogColumn(pl.concat(pieces, rechunk=False).to_physical().cast(pl.Int64))
 
 
 def _numbers(values: pa.Array) -> NDArray[np.integer]:

@@ -22,11 +22,12 @@ WORD_BITS = 64
 def salted_hash(values: pl.DataFrame, salt: bytes, purpose: bytes) -> WordArray:
     """Hash rows by value; shape (rows,).
 
-    Polars takes 64 bits of seed, so two hashes carry the 128 bits of the salt.
+    Polars takes 64 bits of seed, so two hashes carry the 128 bits of the salt. Of one column it hashes rows as it
+    hashes the column, which needs no thread of its own pool: our threads would wait for one.
     """
     seeds = hashlib.blake2b(purpose, key=salt, digest_size=16).digest()
-    first = values.hash_rows(int.from_bytes(seeds[:8], "little")).to_numpy()
-    second = values.hash_rows(int.from_bytes(seeds[8:], "little")).to_numpy()
+    hashed = values.to_series().hash if values.width == 1 else values.hash_rows
+    first, second = (hashed(int.from_bytes(seed, "little")).to_numpy() for seed in (seeds[:8], seeds[8:]))
     return mix(first, second)
 
 
@@ -82,9 +83,9 @@ def first_keys(
     ordered = np.sort(words)  # in less time than finding an order takes
     if first_of_runs(ordered).all():
         last_kept = ordered[starts + np.minimum(sizes, max_keys) - 1]
-        return np.asarray(words <= np.repeat(last_kept, sizes))
+        return np.asarray(words <= last_kept[group])
     order = _ordered_with_ties(words, hashes, group, rank_keys)
-    position = np.arange(group.size) - np.repeat(starts, sizes)
+    position = np.arange(group.size) - starts[group]
     kept = np.zeros(group.size, dtype=bool)
     kept[order[position < max_keys]] = True
     return kept

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from threading import Lock
 from typing import cast
 
@@ -99,13 +98,26 @@ class Codes:
         order, ends = by_first_bits(hashes, _TABLE_BITS)
         hashes, values = hashes[order], taken(values, order)
         found = np.empty(order.size, dtype=np.uint32)
-        for number, (begin, end) in enumerate(pairwise(ends)):
-            with self._locks[number]:
-                codes = self._tables[number].codes(values[begin:end], hashes[begin:end])
+        for number in self._locked():
+            own = slice(*ends[number : number + 2])
+            codes = self._tables[number].codes(values[own], hashes[own])
             codes <<= np.uint32(_TABLE_BITS)
             codes |= np.uint32(number)
-            found[order[begin:end]] = codes
+            found[order[own]] = codes
         return found
+
+    def _locked(self) -> Iterator[int]:
+        """Name every table once while it is locked, those first that nobody else uses."""
+        numbers = list(range(_TABLES))
+        while numbers:
+            at = next((at for at, number in enumerate(numbers) if self._locks[number].acquire(blocking=False)), None)
+            number = numbers.pop(at or 0)
+            if at is None:
+                self._locks[number].acquire()
+            try:
+                yield number
+            finally:
+                self._locks[number].release()
 
     @property
     def memory(self) -> int:
@@ -341,10 +353,15 @@ class Units:
         """Number rows."""
         if self._table is not None:
             numbers = column.codes(self._table).astype(np.uint64)
-        else:
-            numbers = column.values.to_numpy().view(np.uint64)
-            numbers = numbers if column.places is None else numbers[column.places]
-        return numbers * self._multiplier
+            numbers *= self._multiplier
+            return numbers
+        numbers = np.empty(column.values.len(), dtype=np.uint64)
+        start = 0
+        for chunk in column.values.get_chunks():
+            values = chunk.to_numpy().view(np.uint64)
+            np.multiply(values, self._multiplier, out=numbers[start : start + values.size])
+            start += values.size
+        return numbers if column.places is None else numbers[column.places]
 
     def values(self, numbers: WordArray) -> pl.Series:
         """Turn numbers back into units, in the dtype of the log up to the kind of text."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from sparsehist.cli.app import app
-from sparsehist.running.running_series import RunningSeries
 from sparsehist.series.creation import create
 from sparsehist.series.series_handle import Series
 from sparsehist.sqlfront import heads
@@ -80,11 +79,18 @@ def _escaped(text: str) -> str:
     return "".join(spans)
 
 
+_OF_STEPS = {
+    "step": "Up to which units are counted, from 1.",
+    "what": '"running" counts, unless another is given; "new" for units that have the key first in this step; '
+    '"blocks(7)" for those of a block of so many steps, of which this is the last.',
+}
+
+
 def sql() -> str:
     """The statements, their clauses and options."""
     forms = get_args(heads.Head)
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
-    said = _arguments(RunningSeries.release) | _arguments(Series.release_workload) | _arguments(Series.release)
+    said = _OF_STEPS | _arguments(Series.release_workload) | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
     said |= {"sign": "The private key to sign that file with."}
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]

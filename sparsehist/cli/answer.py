@@ -20,50 +20,16 @@ PIPED_WIDTH = 100
 CTRL_C = threading.Event()
 """Set by Ctrl-C: an engine that it stops may report it as a failure of its own."""
 _WORDS = (
-    "about",
-    "cap",
-    "delta",
-    "domain",
-    "engine",
-    "epsilon",
-    "equal",
-    "key",
-    "level",
-    "name",
-    "noise",
-    "period",
-    "periods",
-    "population",
-    "protects",
-    "reason",
-    "rho",
-    "route",
-    "step",
-    "steps",
-    "threads",
-    "threshold",
-    "time",
-    "unit",
-    "wait",
-    "who",
-    "what",
-    "within",
-)
+    "about cap delta domain engine epsilon equal key level name noise period periods population protects reason "
+    "rho route step steps threads threshold time unit wait who what within"
+).split()
 _UNDERSCORED = (
-    "accept_changed_source",
-    "false_keys",
-    "if_exists",
-    "max_false_keys",
-    "max_keys",
-    "memory_limit",
-    "most_keys",
-    "most_periods",
-    "on_null",
-    "on_outside",
-)
+    "accept_changed_source false_keys if_exists max_false_keys max_keys memory_limit most_keys most_periods "
+    "on_null on_outside"
+).split()
 # A word is a parameter where it is given a value, a name with an underscore always.
 _PARAMETER = re.compile(
-    rf"(?<![-\w])(?<!--param )(?:({'|'.join(_WORDS + _UNDERSCORED)})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
+    rf"(?<![-\w])(?<!--param )(?:({'|'.join([*_WORDS, *_UNDERSCORED])})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
     rf"|({'|'.join(_UNDERSCORED)})\b)"
 )
 _IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
@@ -77,13 +43,10 @@ _UNLIMITED = 100_000
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command.
+    """The result of a command: what --json prints, and what is shown otherwise (lines of rich markup, tables).
 
-    Attributes:
-        data: What --json prints.
-        shown: What is printed otherwise: lines of rich markup, tables.
-        exit_code: Other than 0 where the answer itself is a refusal.
-        complaint: What went wrong, told on stderr below what is shown; as JSON it is part of `data`.
+    An exit code other than 0 says that the answer itself is a refusal; a complaint is told on stderr below what is
+    shown.
     """
 
     data: Mapping[str, Any]

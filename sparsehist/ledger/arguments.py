@@ -47,6 +47,13 @@ def checked_number(what: str, value: float) -> float:
     return number
 
 
+def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
+    """Return a whole number within bounds; `of` says what it counts."""
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise DeclarationError(f"{what} must be a whole number{of} from {least} to {most}, got {number!r}")
+    return number
+
+
 def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait."""
     if not (isinstance(wait, int | float) and wait >= 0):  # not a number is not above 0 either

@@ -30,10 +30,8 @@ from sparsehist.privacy.filters import (
     RHO_ROUTE,
     ROUTES,
     Filter,
-    gaussian_filter,
+    filter_on,
     poisson_filter,
-    pure_filter,
-    renyi_filter,
     rho_filter,
 )
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -202,7 +200,7 @@ def budget(
     ours, left = _without_share(whole, total, route, poisson)
     split = _split(left, route, delta_open, delta_slack, opens=opens)
     apart = None if poisson is None else poisson_filter(poisson.epsilon, poisson.delta)
-    return Budget(None, whole, total, _noise_filter(route, ours, split.noise, order), split, apart)
+    return Budget(None, whole, total, filter_on(route, ours, split.noise, order), split, apart)
 
 
 def _without_share(
@@ -221,16 +219,6 @@ def _without_share(
     if ours <= 0 or left < 0 or (left == 0 and route != PURE_ROUTE):
         raise DeclarationError(f"poisson={poisson} leaves nothing of the budget for other noise")
     return ours, left
-
-
-def _noise_filter(route: str, epsilon: Fraction, delta: Fraction, order: int | None) -> Filter:
-    if route == PURE_ROUTE:
-        return pure_filter(epsilon)
-    if delta <= 0:
-        raise DeclarationError(f"the route {route} needs a delta above 0 for noise")
-    if route == GAUSSIAN_ROUTE:
-        return gaussian_filter(epsilon, delta)
-    return renyi_filter(epsilon, delta, order) if route == RENYI_ROUTE else poisson_filter(epsilon, delta)
 
 
 def _in_rho(

@@ -45,12 +45,7 @@ _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
 class Spending:
     """What a release would add to the ledger: public parameters, known before anything is drawn.
 
-    Attributes:
-        series_id: Of its series.
-        level: Exact.
-        path: Kind, workload and strategy of its noise path.
-        delta_infinity: Joint for all releases of the path, this one included; 0 but for open domains.
-        numerical_slack: Of this release.
+    `delta_infinity` is joint for all releases of the path, this one included; 0 but for open domains.
     """
 
     series_id: str
@@ -65,7 +60,6 @@ class Spent:
     """What one noise path has spent.
 
     Attributes:
-        path: Kind, workload and strategy.
         cap: Of its series, as declared when that was created.
         finest: The largest level released; None where nothing was.
         delta_infinity: Joint for all releases; 0 but for open domains.

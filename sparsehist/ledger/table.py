@@ -102,17 +102,7 @@ def _cost_in_words(row: Row) -> str:
     return "see epsilon" if row["cost"] is None else f"rho ≈ {round(row['cost'], 6)}"
 
 
-FOR_PEOPLE = (
-    "scope",
-    "population",
-    "series",
-    "releases",
-    "spent",
-    "epsilon",
-    "limit",
-    "remaining",
-    "standing",
-)
+FOR_PEOPLE = "scope population series releases spent epsilon limit remaining standing".split()
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

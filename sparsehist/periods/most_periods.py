@@ -13,11 +13,11 @@ from pathlib import Path
 
 import polars as pl
 
-from sparsehist.errors import DataError, RefusedError, StoreDamagedError, StoreInUseError, raise_alone
+from sparsehist.errors import DataError, RefusedError, StoreInUseError, raise_alone
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.running.appending import comparable_units
 from sparsehist.store import RegisteredFile, SeriesRecord, State, write_file
-from sparsehist.store.private_files import verify_file
+from sparsehist.store.private_files import altered, verify_file
 
 UNITS = "units"
 
@@ -101,5 +101,5 @@ def _read(record: SeriesRecord) -> tuple[str, pl.DataFrame]:
     try:
         frame = pl.read_ipc(path)
     except (pl.exceptions.PolarsError, OSError):
-        raise_alone(StoreDamagedError(f"{path} was altered; restore the store from a backup"))
+        raise_alone(altered(path))
     return frame.columns[0], frame.rename({frame.columns[0]: "unit"})

@@ -14,7 +14,7 @@ from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
-from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text
+from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_whole
 from sparsehist.ledger.budgets import budget as budget_of
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import USER, Periods
@@ -88,23 +88,13 @@ class PeriodicSeries:
     ) -> Series:
         """Count the log of a period into its series, all or nothing; the same log again gives that series.
 
-        Periods come in any order, each once. Give `time`: what one unit loses in one period rests on its rows of that
-        period being counted in that period alone.
-
-        Args:
-            source: The log, as for `create`.
-            period: "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; a number from 1 where
-                periods are steps.
-            time: Column that says when a row was: dates, timestamps, text that begins with a date, or the number of a
-                step. Timestamps with a time zone are taken by the clock of that zone. The log is then read by Polars.
-            on_other_period: "error" or "drop", for rows of another period or without a time; `progress` is told
-                whether there were any, and never how many. Needs `time`.
-            engine: "auto", "polars" or "duckdb".
-            memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
-            threads: At most this many.
-            progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for a store in use.
+        Periods come in any order, each once. Give `time`: what one unit loses in one period rests on its rows of
+        that period being counted in that period alone. It is a column that says when a row was: dates, timestamps,
+        text that begins with a date, or the number of a step. Timestamps with a time zone are taken by the clock of
+        that zone. The log is then read by Polars. `on_other_period` is "error" or "drop", for rows of another
+        period or without a time; `progress` is told whether there were any, and never how many. `period` is
+        "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; or a number from 1 where
+        periods are steps. All else is as for `create`.
 
         Returns:
             Its series, as any other: `visits_2026w12`.
@@ -185,16 +175,9 @@ class PeriodicSeries:
     ) -> Plan:
         """Say what one more period would publish at candidate levels, and what all of them would cost so.
 
-        Args:
-            levels: Of one release of each period, exact; 0.001, 0.01, 0.1 and 1 by default.
-            false_keys: Expected number of empty keys among the published; 0.01 where no threshold is given either.
-            threshold: In counts, instead.
-            delta: For an open domain, instead: what a release may take of the delta of its period.
-            counts: True counts to show the error at.
-
-        Returns:
-            The plan of one period, beside each level `all_per_period` and `all_per_user` (exact: what all declared
-            periods cost one unit in one of them, and one unit), and both as epsilon at delta 1e-6.
+        Parameters are those of `Series.plan`; levels are those of one release of each period. Beside each level
+        stand `all_per_period` and `all_per_user` (exact: what all declared periods cost one unit in one of them,
+        and one unit), and both as epsilon at delta 1e-6.
         """
         chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
         declaration = replace(self.declaration, name=_PLANNED)
@@ -263,34 +246,18 @@ def create_periodic(
 ) -> PeriodicSeries:
     """Declare a log in periods, each counted into a series of its own, with one budget for all; Gaussian noise.
 
-    Args:
-        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
-        name: Of all periods together and of their population; their series are called `name_2026w12` and the like.
-        unit: Column of the privacy unit, or several that are it together; None where all periods come as `Counts`.
-        key: Column of the key, or several for a product domain.
-        max_keys: Keys a unit may count towards in each period.
-        domain: All keys that could occur, or its text.
-        period: "day", "week" (ISO), "month", or a whole number of steps.
-        protects: What the budget counts for: "user", one unit over all periods, whose cost is the sum; or "user-week"
-            ("user-day", "user-month", "user-period"), one unit in one period, whose cost is that of the costliest.
-        most_periods: In how many periods a unit counts at most, the first ones that are added; all by default. Its
-            cost is then that of so many of the costliest. What one unit in one period bears doubles with it at
-            most: the two costliest, as taking a unit out of one period lets a later one count it.
-        periods: How many there will be at most; those of a year by default.
-        budget: rho, or `sh.EpsilonDelta(1, 1e-6)`, that no choice of levels exceeds, for what `protects` says.
-        on_null: "error" or "drop" for rows without unit or key.
-        on_outside: "error" or "drop" for keys outside the domain.
-        bounding: As for `create`.
-        key_types: As for `create`.
-        unverified: Do not check whether a `Query` keeps units apart.
-        chosen_by_looking: Which choices were made by looking at the log itself, as for `create`.
-        if_exists: "error", or "reuse": what was declared alike is returned, whatever its budget is by now.
-        who: Asks for it, kept in the ledger; the user of the operating system by default.
-        wait: Seconds to wait for a store in use.
-        seed: Makes a ":memory:" store reproducible.
+    Parameters are those of `create`, but for these. `name` is that of all periods together and of their population;
+    their series are called `name_2026w12` and the like. `max_keys` bounds the keys of a unit in each period. With
+    `if_exists="reuse"` what was declared alike is returned, whatever its budget is by now. `unit` may be None where
+    all periods come as `Counts`.
 
-    Returns:
-        What periods are added to.
+    `period` is "day", "week" (ISO), "month", or a whole number of steps; `periods` how many there will be at most,
+    those of a year by default. `budget` is rho, or `sh.EpsilonDelta(1, 1e-6)`, that no choice of levels exceeds,
+    for what `protects` says: "user", one unit over all periods, whose cost is the sum; or "user-week" ("user-day",
+    "user-month", "user-period"), one unit in one period, whose cost is that of the costliest. With `most_periods`,
+    a unit counts in so many at most, the first ones that are added. Its cost is then that of so many of the
+    costliest. What one unit in one period bears doubles with it at most: the two costliest, as taking a unit out of
+    one period lets a later one count it.
 
     Raises:
         DeclarationError: If a parameter is wrong, or the budget leaves room for nothing.
@@ -309,10 +276,10 @@ def create_periodic(
         ('0.1 per user-week', '0.2')
     """
     period_text = _checked_period(period)
-    rule = Periods(
-        period_text, protects, _checked_whole("most_periods", most_periods),
-        present(_checked_whole("periods", _PER_YEAR.get(period_text, 365) if periods is None else periods)),
-    )  # fmt: skip
+    if most_periods is not None:
+        checked_whole("most_periods", most_periods, 1, _MOST)
+    n_periods = checked_whole("periods", _PER_YEAR.get(period_text, 365) if periods is None else periods, 1, _MOST)
+    rule = Periods(period_text, protects, most_periods, n_periods)
     checked_choice("protects", protects, (USER, rule.unit_period))
     if len(checked_name("log in periods", name)) > _LONGEST_NAME:
         raise DeclarationError(
@@ -355,12 +322,7 @@ def create_periodic(
 
 
 def open_periodic(store: str | os.PathLike[str] | Store, name: str, *, wait: float = 0.0) -> PeriodicSeries:
-    """Give a log in periods of a store by its name.
-
-    Args:
-        store: Its directory, or a Store.
-        name: Of all periods together.
-        wait: Seconds every call waits for a store in use.
+    """Give a log in periods of a store by its name, as `open` gives a store.
 
     Raises:
         NotFoundError: If there is no store, or no log in periods of that name in it.
@@ -444,11 +406,3 @@ def _checked_period(period: str | int) -> str:
     if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= _MOST:
         raise DeclarationError(f"period must be 'day', 'week', 'month' or a whole number of steps, got {period!r}")
     return str(period)
-
-
-def _checked_whole(what: str, number: int | None) -> int | None:
-    if number is None:
-        return None
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST:
-        raise DeclarationError(f"{what} must be a whole number from 1 to {_MOST}, got {number!r}")
-    return number

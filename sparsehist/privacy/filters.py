@@ -201,6 +201,17 @@ def poisson_filter(epsilon: Fraction, delta: Fraction) -> Filter:
     return Filter(POISSON_ROUTE, epsilon, delta=delta)
 
 
+def filter_on(route: str, epsilon: Fraction, delta: Fraction, order: int | None = None) -> Filter:
+    """The filter of a route for a promise in epsilon; on the Rényi route at an order."""
+    if route == PURE_ROUTE:
+        return pure_filter(epsilon)
+    if delta <= 0:
+        raise DeclarationError(f"the route {route} needs a delta above 0 for noise")
+    if route == GAUSSIAN_ROUTE:
+        return gaussian_filter(epsilon, delta)
+    return renyi_filter(epsilon, delta, order) if route == RENYI_ROUTE else poisson_filter(epsilon, delta)
+
+
 def routes_for(law: str) -> list[str]:
     """The routes that can charge noise of a law."""
     return [route for route, laws in _CHARGES.items() if law in laws]

@@ -14,6 +14,7 @@ from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
 from sparsehist.histogram.slack import step_slack
 from sparsehist.histogram.step_round import PointHistory, StepRound, draw_step_round
+from sparsehist.ledger.arguments import checked_whole
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
@@ -316,14 +317,7 @@ def at_step(cells: CellRequest, step: int | None, what: str | None, steps: int) 
     given = {field.name: getattr(cells, field.name) for field in fields(cells)}
     totals = None if what is None else Totals(what, steps)
     if step is not None:
-        checked_step(step, steps)
+        checked_whole("step", step, 1, steps)
         if totals is not None:
             totals.row(step)
     return RunningRequest(**given, step=step, what=totals)
-
-
-def checked_step(step: int, steps: int) -> int:
-    """A step of a series, from 1."""
-    if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step <= steps:
-        raise DeclarationError(f"step must be a whole number from 1 to {steps}, got {step!r}")
-    return step

@@ -14,7 +14,7 @@ from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
-from sparsehist.ledger.arguments import checked_choice, checked_text
+from sparsehist.ledger.arguments import checked_choice, checked_text, checked_whole
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -91,25 +91,17 @@ class RunningSeries(StoredSeries):
         The same pairs of units and keys again, for a step that was appended, change nothing; other pairs are refused:
         counts of a step never change once it is appended, as noise that was drawn for them could not follow.
 
-        Args:
-            source: The log of the step, as for `create`; counts made elsewhere are refused. It may be empty.
-            step: From 1, in order.
-            engine: "auto", "polars" or "duckdb"; which pairs are kept is the same with all.
-            memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
-            threads: At most this many.
-            progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store; the store's own by default.
+        Steps are appended in order, from 1; the log of one may be empty, and no counts made elsewhere are taken.
+        Which pairs are kept is the same with all engines. All else is as for `create`.
 
         Raises:
             DeclarationError: If the series has no such step, or it is not the next one.
             DataError: If the log breaks a rule; never quotes a key or a unit.
             NameTakenError: If the step was appended with other pairs.
             RefusedError: If the series is finished.
-            StoreInUseError: If another process or thread holds the store.
         """
         declaration = self.declaration
-        running_round.checked_step(step, self.steps)
+        checked_whole("step", step, 1, self.steps)
         checked_text("who", who)
         if isinstance(source, Counts):
             raise DeclarationError(
@@ -179,37 +171,19 @@ class RunningSeries(StoredSeries):
     ) -> Release:
         """Release the running counts of a step at a level, or give back the release of that name.
 
-        Any step that was appended, at any level, in any order; levels are equal or a relative 1e-6 apart. The cost of
-        all of them is the finest level, once. New units of single steps, and of blocks of steps, are noise paths of
-        their own: each costs its own finest level, and costs add up.
+        Any step that was appended, at any level, in any order; levels are equal or a relative 1e-6 apart. The cost
+        of all of them is the finest level, once. New units of single steps, and of blocks of steps, are noise paths
+        of their own: each costs its own finest level, and costs add up.
 
-        Args:
-            name: Of the release; a-z, 0-9 and _.
-            step: Up to which units are counted, from 1.
-            what: "running" counts, unless another is given; "new" for units that have the key first in this step;
-                "blocks(7)" for those of a block of so many steps, of which this is the last.
-            level: Privacy level rho, exact; larger is finer. Or `sh.EpsilonDelta(1, 1e-6)`, as for `Series.release`.
-            threshold: A key is published when its rounded noisy count is above it, in counts.
-            false_keys: Instead of `threshold`: how many empty keys to expect among the published; 0.01 when neither
-                is given.
-            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series.
-            max_false_keys: Refuse a threshold that would publish more empty keys than this.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store; the store's own by default.
-
-        Returns:
-            The release.
+        `step` says up to which units are counted, from 1. `what` is "running" for running counts, as by default;
+        "new" for units that have the key first in this step; "blocks(7)" for those of a block of so many steps, of
+        which this is the last. All else, errors too, is as for `Series.release`.
 
         Raises:
             DeclarationError: If the series has no such step, no block ends there, or the domain is open and something
                 else than running counts is asked.
             NotFoundError: If the step was not appended yet, or nothing is given and there is no release of that name.
             LevelError: If the level cannot be served, or nearly is one that was released.
-            CapExceededError: If the finest level would exceed the cap.
-            BudgetExceededError: If the population would exceed its budget, or delta has no room.
-            ThresholdError: If the threshold cannot be served; says which would do.
-            NameTakenError: If the name stands for another request.
-            StoreInUseError: If another process or thread holds the store.
         """
         request = running_round.at_step(
             requested(
@@ -237,26 +211,7 @@ class RunningSeries(StoredSeries):
         """Say what releases of a step would publish at candidate levels, each on its own; spends and draws nothing.
 
         Depends on the declaration and on what was released before, never on the counts: the step need not have been
-        appended.
-
-        Args:
-            levels: Candidate levels, exact; 0.001, 0.01, 0.1 and 1 by default.
-            step: Whose running counts, from 1.
-            what: Is counted instead, as for `release`.
-            false_keys: Expected number of empty keys among the published; 0.01 where no threshold is given either.
-            threshold: In counts, instead.
-            delta: For an open domain, instead: what the release may take of its delta.
-            counts: True counts to show the error at.
-            wait: Seconds to wait for the store; the store's own by default.
-
-        Returns:
-            The plan: tables by level and by count, and `plot()`.
-
-        Raises:
-            DeclarationError: If a parameter is wrong.
-            LevelError: If a level is no level, cannot be served, or nearly is one that was released.
-            ThresholdError: If a threshold cannot be served.
-            BudgetExceededError: If the delta of an open domain has no room for a release.
+        appended. `step` and `what` are those of `release`; all else is as for `Series.plan`.
         """
         chosen = running_round.at_step(
             requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta),
@@ -314,38 +269,12 @@ def create_running(
 ) -> RunningSeries:
     """Declare a series to which steps will be appended; Gaussian noise.
 
-    Args:
-        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
-        name: Of the series.
-        unit: Column of the privacy unit, or several that are it together.
-        key: Column of the key, or several for a product domain.
-        max_keys: Keys a unit may count towards over all steps; the first ones, and within a step those that an order
-            of its own puts first.
-        domain: All keys that could occur, or its text.
-        steps: How many steps there will be at most: days of a year, say. The noise of all of them is made for so
-            many, and grows with their logarithm: 1.46, 1.87 and 2.64 times that of a single release of the same level
-            at 7, 30 and 365 (root mean square over the steps).
-        cap: Refuse releases beyond this level.
-        population: Whose costs add up over series.
-        on_null: "error" or "drop" for rows without unit or key (null, NaN, empty).
-        on_outside: "error" or "drop" for keys outside the domain.
-        key_types: As for `create`.
-        unverified: Do not check whether a `Query` keeps units apart.
-        chosen_by_looking: Which choices were made by looking at the log itself, as for `create`.
-        if_exists: "error", or "reuse": a series of this name and declaration is returned.
-        who: Asks for it, kept in the ledger; the user of the operating system by default.
-        wait: Seconds to wait for a store in use.
-        seed: Makes a ":memory:" store reproducible.
-
-    Returns:
-        The series.
-
-    Raises:
-        DeclarationError: If a parameter is wrong.
-        NameTakenError: If the name stands for another series.
-        SeriesDiffersError: If it was to be reused and is declared otherwise; says in what.
-        BudgetExceededError: If the route of the population's budget cannot charge Gaussian noise, or it has no delta
-            for an open domain.
+    Parameters are those of `create`, but for two. `max_keys` bounds the keys that a unit may count towards over all
+    steps: the first ones, and within a step those that an order of its own puts first. `steps` is how many there
+    will be at most: days of a year, say. The noise of all of them is made for so many, and grows with their
+    logarithm: 1.46, 1.87 and 2.64 times that of a single release of the same level at 7, 30 and 365 (root mean
+    square over the steps). With `if_exists="reuse"` a series of this name and declaration is returned. Errors are
+    those of `create`.
 
     Example:
         >>> import polars as pl
@@ -396,16 +325,11 @@ def declare_running(*, steps: int, **declared: Any) -> Declaration:
     """Check the parameters of a running series."""
     if declared.get("unit") is None:
         raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
-    return replace(declare(**declared, noise="gaussian"), steps=_checked_steps(steps))
+    return replace(declare(**declared, noise="gaussian"), steps=checked_whole("steps", steps, 2, MOST_STEPS))
 
 
 def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: float = 0.0) -> RunningSeries:
-    """Give a running series of a store by its name.
-
-    Args:
-        store: Its directory, or a Store.
-        name: Of the series.
-        wait: Seconds every call waits for a store in use.
+    """Give a running series of a store by its name, as `open` gives a store.
 
     Raises:
         NotFoundError: If there is no store, or no running series of that name in it.
@@ -417,9 +341,3 @@ def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: floa
     if record is None or declaration is None or declaration.steps is None:
         raise NotFoundError(f"{home!r} holds no running series {name!r}")
     return RunningSeries(home, record.series_id, declaration)
-
-
-def _checked_steps(steps: int) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, int) or not 2 <= steps <= MOST_STEPS:
-        raise DeclarationError(f"steps must be a whole number from 2 to {MOST_STEPS}, got {steps!r}")
-    return steps

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import StoreDamagedError, promise, raise_alone
-from sparsehist.store.private_files import disk_errors
+from sparsehist.errors import promise, raise_alone
+from sparsehist.store.private_files import altered, disk_errors
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _whole(path: Path) -> NDArray[np.uint8]:
     if content[-16:-8].tobytes() != _SEAL:  # written before there were checksums
         return content
     if content[-8:].tobytes() != _checksum([content[:-16].data]):
-        raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
+        raise altered(path)
     return content[:-16]
 
 
@@ -116,7 +116,7 @@ class PairRun:
         n, numbers = int(words[0]), words[int(words[0]) + 1 :].view("<u4")
         starts = numbers[_n_begins(n) : _n_begins(n) + n + 1]
         if starts.size < n + 1 or starts.size + _n_begins(n) + int(starts[-1]) > numbers.size:
-            raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
+            raise altered(path)
         keys = numbers[_n_begins(n) + n + 1 :][: int(starts[-1])]
         return cls(words[1 : n + 1], starts, keys, numbers[: _n_begins(n)])
 
@@ -264,7 +264,7 @@ class Numbering:
             try:
                 runs.append(pa.ipc.open_file(pa.py_buffer(_whole(path))).read_all())
             except (pa.ArrowException, OSError):
-                raise_alone(StoreDamagedError(f"{path} was altered; restore the store from a backup"))
+                raise_alone(altered(path))
         return cls(runs)
 
     def __len__(self) -> int:
@@ -299,15 +299,7 @@ class Numbering:
 
 @dataclass(frozen=True, repr=False)
 class Added:
-    """What a step adds. Secret.
-
-    Attributes:
-        keys: Those that occur for the first time, numbered after the others; columns key_0, …
-        key_hashes: Theirs.
-        units: Text of units that occur for the first time, numbered likewise; empty where units are whole numbers.
-        unit_hashes: Theirs.
-        pairs: Those that count.
-    """
+    """What a step adds: new keys and texts of units, numbered after the others, and the pairs that count. Secret."""
 
     keys: pl.DataFrame
     key_hashes: WordArray

@@ -21,7 +21,7 @@ from sparsehist.errors import (
     SeriesDiffersError,
     present,
 )
-from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text
+from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_whole
 from sparsehist.noise import Family, family_named, name_of, register, registered
 from sparsehist.noise.family import Norm, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
@@ -35,7 +35,7 @@ NoiseChoice = str | type | Family
 """A family by name, as a class, or as an instance with the sensitivity that max_keys implies."""
 
 _LAWS = [name for name in dir(Family) if not name.startswith("_")]
-_LARGEST_BOUND = 2**31
+_LARGEST_BOUND = 2**31 - 1
 _CATALOGUE, _BOUNDING = "catalogue-", "bounding"
 CHECKED_QUERY = "checked query"
 UNCHECKED_SOURCE = "unchecked source"
@@ -334,8 +334,7 @@ def declare(
         raise DeclarationError(f"key names a column twice: {key!r}")
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
-    if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 1 <= max_keys < _LARGEST_BOUND:
-        raise DeclarationError(f"max_keys must be a whole number from 1 to {_LARGEST_BOUND - 1}, got {max_keys!r}")
+    checked_whole("max_keys", max_keys, 1, _LARGEST_BOUND)
     stored = checked_noise(noise, max_keys)
     return Declaration(
         name=checked_name("series", name),

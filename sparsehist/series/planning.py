@@ -17,7 +17,7 @@ from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
-from sparsehist.ledger.arguments import checked_output
+from sparsehist.ledger.arguments import checked_output, checked_whole
 from sparsehist.ledger.budgets import Budget, Limits, budget
 from sparsehist.ledger.ledger import Ledger, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
@@ -212,15 +212,7 @@ def _side_by_side(plans: Mapping[str, Plan]) -> Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases of a series; for the package's own use.
-
-    Attributes:
-        ledger: Of its store.
-        series_id: Of the series.
-        declaration: Of the series.
-        past: Its levels spent so far, each with the lowest effective threshold it was released at.
-        chosen: How the threshold is chosen.
-    """
+    """Plans further releases of a series, after what was spent so far and at what lowest effective thresholds."""
 
     ledger: Ledger
     series_id: str
@@ -275,8 +267,7 @@ class Planner:
 
     def _cap_of_equal(self, times: int) -> Fraction:
         """The cap that so many further series of the population may have alike."""
-        if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= _MOST_EQUAL:
-            raise DeclarationError(f"equal must be a whole number of series from 1 to {_MOST_EQUAL}, got {times!r}")
+        checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared.population, declared.noise, declared.max_keys, times)
         if cap is None:

@@ -57,14 +57,7 @@ _LIMITS = _ENDS = ("low", "high")
 
 @dataclass(frozen=True)
 class StoreOnDisk:
-    """The store a release came from.
-
-    Attributes:
-        path: Its directory.
-        publications: Directories it knew its releases to be published in.
-        wait: Seconds to wait for it.
-        series: Directory of the series.
-    """
+    """The store a release came from, the directories it knew releases to be published in, and that of the series."""
 
     path: Path
     publications: frozenset[Path]
@@ -391,16 +384,7 @@ class Release:
         """Write metadata and rows as one JSON object, whole or not at all, and note it in the public ledger.
 
         It has the fields "metadata" and "rows", a list of one object for each row. Characters that do not print stay
-        as they are in text, escaped as JSON has them.
-
-        Args:
-            path: The file, which ends in .json; replaced only where it holds the same bytes.
-            sign: As for `write_csv`.
-
-        Raises:
-            InputError: If something else stands there, or its name ends otherwise.
-            SignatureError: As for `write_parquet`.
-            StoreError: If it cannot be written; whatever stood there before is left.
+        as they are in text, escaped as JSON has them. Parameters and errors are those of `write_csv`.
         """
         rows = self._frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
         self._write_bytes(
@@ -408,17 +392,7 @@ class Release:
         )
 
     def write_arrow(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write the rows as an Arrow IPC file with the metadata in its schema; as `write_json` otherwise.
-
-        Args:
-            path: The file, which ends in .arrow; replaced only where it holds the same bytes.
-            sign: As for `write_csv`.
-
-        Raises:
-            InputError: If something else stands there, or its name ends otherwise.
-            SignatureError: As for `write_parquet`.
-            StoreError: If it cannot be written; whatever stood there before is left.
-        """
+        """Write the rows as an Arrow IPC file (.arrow) with the metadata in its schema; as `write_json` otherwise."""
         import pyarrow as pa
 
         target = _ending(path, _ARROW)
@@ -474,22 +448,14 @@ class WorkloadRelease(Release):
         return "noisy_count" in self.frame.columns
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
-        """Not for workloads: nothing is held back by a threshold, so noisy_answer and std say all there is to say.
-
-        Raises:
-            DeclarationError: Always.
-        """
+        """Not for workloads: nothing is held back by a threshold, so noisy_answer and std say all there is to say."""
         raise DeclarationError(
             f"the release {self.name!r} is one of a workload, without a threshold: an interval is the noisy answer "
             f"plus and minus a multiple of std (confidence={confidence!r}, simultaneous={simultaneous!r} were asked)"
         )
 
     def estimates(self) -> pl.DataFrame:
-        """Not for workloads: nothing is held back by a threshold, so answers are their own best estimates.
-
-        Raises:
-            DeclarationError: Always.
-        """
+        """Not for workloads: nothing is held back by a threshold, so answers are their own best estimates."""
         raise DeclarationError(
             f"the release {self.name!r} is one of a workload, without a threshold: its noisy answers are estimates "
             "already; post_processing='consistent' makes them agree"
@@ -507,24 +473,16 @@ class WorkloadRelease(Release):
 
         Raises:
             NotFoundError: If the range was not asked, or an end is no key of the domain.
-            DeclarationError: If the release has no ranges.
+            DeclarationError: If the release has no ranges, or the range ends before it begins.
         """
         row = self.answers([low], [high]).row(0, named=True)
         return row["noisy_answer"], row["std"]
 
     def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
-        """The number of units in many ranges of keys.
-
-        Args:
-            lows: First key of each range; shape (m,).
-            highs: Last key of each range; shape (m,).
+        """The number of units in many ranges of keys: `answer` for each pair of ends, of shape (m,).
 
         Returns:
             low, high, noisy_answer and std, in counts; m rows.
-
-        Raises:
-            NotFoundError: If a range was not asked, or an end is no key of the domain.
-            DeclarationError: If the release has no ranges, or a range ends before it begins.
         """
         if self.implicit:
             return self._sums(lows, highs)

@@ -415,28 +415,13 @@ class Series(StoredSeries):
     ) -> Plan:
         """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
 
-        Depends on the declaration and on what was released before, never on the counts.
-
-        Args:
-            levels: Candidate levels, exact; 0.001, 0.01, 0.1 and 1 by default.
-            false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
-            threshold: In counts, instead.
-            delta: For an open domain, instead: what the release may take of its delta.
-            counts: True counts to show the error at.
-            shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
-                published with `probability`.
-            probability: For `shows`.
-            equal: Instead of levels: the cap, rounded down to 12 digits, that so many further series like this one
-                may have alike under the budget of the population.
-            wait: Seconds to wait for the store; the store's own by default.
+        Depends on the declaration and on what was released before, never on the counts. Parameters and errors are
+        those of `sparsehist.plan`; `equal` divides what the budget of the population leaves.
 
         Returns:
             The plan: tables by level and by count, and `plot()`.
 
         Raises:
-            DeclarationError: If a parameter is wrong.
-            LevelError: If a level is no level, or cannot be served.
-            ThresholdError: If a threshold cannot be served.
             BudgetExceededError: If the delta of an open domain has no room for a release.
 
         Example:

@@ -13,18 +13,7 @@ from sparsehist.ledger.budgets import Budget, Limits, Split
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
 from sparsehist.ledger.periods import USER
 from sparsehist.privacy import level_text
-from sparsehist.privacy.filters import (
-    GAUSSIAN_ROUTE,
-    POISSON_ROUTE,
-    PURE_ROUTE,
-    RENYI_ROUTE,
-    Filter,
-    gaussian_filter,
-    level_within,
-    poisson_filter,
-    pure_filter,
-    renyi_filter,
-)
+from sparsehist.privacy.filters import POISSON_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata
 from sparsehist.series.declaration import Declaration
@@ -136,8 +125,8 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
     if budget is not None and charges is not None:
         if charges is budget.poisson:
             share = goal.delta * charges.delta / budget.delta
-        alike = _alike(charges, goal.epsilon, share)
-        if alike is not None:
+        if charges.route != RHO_ROUTE:
+            alike = filter_on(charges.route, goal.epsilon, share, charges.order)
             return alike.largest(alike.limit, law, declaration.max_keys)
     return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.max_keys)
 
@@ -156,17 +145,6 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
     apart = goal.delta * _QUARTER if opens else Fraction(0)
     slack = goal.delta * _QUARTER
     return Split(goal.delta - apart - slack, apart, slack)
-
-
-def _alike(charges: Filter, epsilon: Fraction, delta: Fraction) -> Filter | None:
-    """The filter of the same route for another promise; None on a route in rho."""
-    if charges.route == PURE_ROUTE:
-        return pure_filter(epsilon)
-    if charges.route == GAUSSIAN_ROUTE:
-        return gaussian_filter(epsilon, delta)
-    if charges.route == RENYI_ROUTE:
-        return renyi_filter(epsilon, delta, charges.order)
-    return poisson_filter(epsilon, delta) if charges.route == POISSON_ROUTE else None
 
 
 def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: float) -> None:

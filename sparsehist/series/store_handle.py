@@ -130,13 +130,7 @@ class Store:
         parameters: Mapping[str, Any] | None = None,
         tables: Mapping[str, object] | None = None,
     ) -> SqlResult:
-        """Run SQL on this store; see `sparsehist.sql`.
-
-        Args:
-            script: Statements with semicolons between them.
-            parameters: Values for $name.
-            tables: What the statements see, by name, as for `sparsehist.sql`.
-        """
+        """Run SQL on this store; see `sparsehist.sql`."""
         return series.sql(script, store=self, parameters=parameters, tables=tables)
 
     def drop(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
@@ -201,7 +195,7 @@ class Store:
         """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
 
         Args:
-            delta: At which epsilon is shown.
+            delta: At which epsilon is shown; from 0 up to 1.
             series: Only rows of that series and of its population; of a log in periods, all of them.
             since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
             short: Populations and everybody only.
@@ -209,15 +203,8 @@ class Store:
         Returns:
             One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
             over its series; one row for all periods of a log) and for everybody (the sum over populations, of
-            disjoint ones the largest). `level` is
-            exact text in its `currency`, `cost` is rho, and `epsilon` at `delta` holds whatever the noise, by the
-            best of all routes: ex post, for what did happen. `remaining` is what the limits leave: of a path the
-            largest level it may be released at, of a series what another path could take, of a population what
-            is left on the route of its budget. Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what
-            each column means.
-
-        Raises:
-            DeclarationError: If delta is not from 0 up to 1, or since is no time.
+            disjoint ones the largest). Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what each column
+            means.
 
         Example:
             >>> import polars as pl

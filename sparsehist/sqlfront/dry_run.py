@@ -102,9 +102,9 @@ class DryRun:
         series = self._series.get(head.name)
         if series is None or series.declaration.steps is None:
             raise NotFoundError(f"there is no running series {head.name}")
-        from sparsehist.running.running_round import checked_step
+        from sparsehist.ledger.arguments import checked_whole
 
-        checked_step(head.step, series.declaration.steps)
+        checked_whole("step", head.step, 1, series.declaration.steps)
         return f"appends step {head.step} to the series {head.name}; spends nothing"
 
     def _release(self, head: MakeRelease) -> str:

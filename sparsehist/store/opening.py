@@ -50,11 +50,8 @@ from sparsehist.store.witnesses import (
 class StoreIdentity:
     """The row of the state that says which store this is and how far it has come.
 
-    Attributes:
-        directory: What tells it from copies, when it was made, moved or adopted; see `layout.directory_id`.
-        home: Where that was.
-        anchor: Another place that has to know how far it has come, if there is one.
-        publications: Directories with a public ledger that knows it.
+    `directory` tells it from copies (`layout.directory_id`) and `home` says where it was, when it was made, moved
+    or adopted.
     """
 
     store_id: str

@@ -183,4 +183,9 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
     with disk_errors(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != registered.digest:
-        raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
+        raise altered(path)
+
+
+def altered(path: Path) -> StoreDamagedError:
+    """What is said of a file that is not what was written."""
+    return StoreDamagedError(f"{path} was altered; restore the store from a backup")

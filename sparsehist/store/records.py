@@ -27,13 +27,7 @@ Spot = Fraction | tuple[int, Fraction]
 
 @dataclass(frozen=True)
 class RegisteredFile:
-    """A file the state vouches for.
-
-    Attributes:
-        name: Inside the directory of the series.
-        size: In bytes.
-        digest: SHA-256, in hex.
-    """
+    """A file, in the directory of a series, that the state vouches for: its size in bytes and its SHA-256 in hex."""
 
     name: str
     size: int
@@ -46,12 +40,9 @@ class NewSeries:
 
     Attributes:
         series_id: Random, hex; the name of its directory.
-        name: Unique among the series of the store.
         declaration: Public parameters, as JSON; "population", "noise" and "cap" are read by the ledger.
         salt: Secret.
-        files: Everything in the directory of the series that is to stay.
         made_from: Keyed digests of the log, JSON. Secret.
-        integer_noise: Whether the noise of its cells is int64 instead of float64.
         who: Asked for it; the user of the operating system where None.
         place: Where a cluster wrote its counts, if one did.
     """
@@ -69,11 +60,7 @@ class NewSeries:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series: kind "cells", "workload" or "interactive", with its workload or session as text.
-
-    Attributes:
-        files: Attachments of the path, in the directory of the series.
-    """
+    """A noise path of a series, with the files attached to it; a session of queries has its name as workload."""
 
     path_id: int
     kind: str
@@ -86,15 +73,11 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class NewPath:
-    """A noise path to open together with its first round.
+    """A noise path to open together with its first round; the cells of a series have theirs from the start.
 
     Attributes:
-        kind: "workload" or "interactive"; the cells of a series have their path from the start.
-        series_id: Of the series it belongs to.
+        kind: "workload" or "interactive".
         workload: What is asked, as text; the name of the session of queries.
-        strategy: How it is answered, as text.
-        family: Of its noise.
-        integer_noise: int64 noise instead of float64.
         cap: Exact text, as far as the path has one of its own to show.
     """
 
@@ -114,7 +97,6 @@ class SeriesRecord:
     Attributes:
         made_from: Keyed digests of the log.
         accepted: Whether a log that may have changed since was accepted.
-        directory: Where its files are.
         paths: Its noise paths; the cells come first.
     """
 
@@ -144,8 +126,6 @@ class ReleaseRecord(NamedTuple):
 
     Attributes:
         threshold: The effective one, on the grid; minus infinity for a workload, of which all is published.
-        request: What was asked for.
-        metadata: What was published beside the rows.
         generation: Of the store, once this release was in it.
         n_tracked: Cells tracked once this release was made. Secret: it counts more than was published.
     """
@@ -194,10 +174,6 @@ class NewRound:
 
     Attributes:
         path_id: The noise path it belongs to, or the one to open with it.
-        name: Of the release; unique over all paths of a series.
-        level: Exact.
-        request: What the caller asked for, as JSON.
-        metadata: Public, as JSON.
         level_noise: Noise at this level of the cells tracked so far, shape (t,), or of the workload, shape (m,);
             None when the level was spent before.
         threshold: The effective one; minus infinity where everything is published.
@@ -206,7 +182,6 @@ class NewRound:
         empty_keys: Columns key_0 …; a row for each position of -1, in order.
         paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
         attachments: Files of the path, written by `State.write_attachment` and vouched for from now on.
-        who: Asked for it; the user of the operating system where None.
         step: Of a running count, from 0; then paths are by step and level.
     """
 
@@ -233,15 +208,12 @@ class NewRound:
 
 @dataclass(frozen=True, repr=False)
 class NewStep:
-    """What is appended to a running series. Its digest is secret.
+    """What is appended to a running series, as step `step` from 0. Its digest of the pairs that were given is secret.
 
     Attributes:
-        step: From 0; the next one.
-        digest: Keyed, of the pairs that were given.
         unit_kind: What units are compared as.
         source: Whether the query of its log was checked, as of a series.
         files: In the directory of the series already; vouched for from now on.
-        who: Asked for it; the user of the operating system where None.
         replaced: Names of files that these take the place of.
     """
 

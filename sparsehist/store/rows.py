@@ -100,9 +100,8 @@ class StoredRound(NamedTuple):
 class PathHistory:
     """The rounds of a noise path in order; no array is touched until one is asked for.
 
-    Attributes:
-        n_levels: Levels spent up to each round, its own included.
-        levels: In the order in which they were first spent; of running counts, steps and levels.
+    `n_levels` are the levels spent up to each round; `levels` (of running counts, steps and levels) stand in the
+    order in which they were first spent.
     """
 
     directory: Path

@@ -22,6 +22,7 @@ from sparsehist.store.parts.counts_in_parts import PARTS, CountsInParts, Groups,
 from sparsehist.store.private_files import (
     AtomicFile,
     HashedFile,
+    altered,
     check_file,
     disk_errors,
     sync_directory,
@@ -198,7 +199,7 @@ class SeriesFiles:
             stored = CountsInStore(paths[COUNTS], paths[SUPPORT], record.salt)
         files = cls(_read_groups(paths[GROUPS]), stored)
         if stored.n_rows != files.n_nonzero:
-            raise _altered(paths[GROUPS])
+            raise altered(paths[GROUPS])
         return files
 
     def __repr__(self) -> str:
@@ -243,7 +244,7 @@ class CountsInStore:
             last = self._counts.num_record_batches - 1
             rest = self._counts.get_batch(last).num_rows if last >= 0 else 0
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            raise_alone(_altered(counts))
+            raise_alone(altered(counts))
         self.n_rows = max(last, 0) * self._batch_rows + rest
         self.columns = [name for name in self._counts.schema.names if name != _COUNT]
 
@@ -259,7 +260,7 @@ class CountsInStore:
         try:
             return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(list(columns))))
         except (pa.ArrowException, OSError):
-            raise_alone(_altered(self._path))
+            raise_alone(altered(self._path))
 
     def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
         return Support(self._support_path).candidates(hash_keys(keys, self._salt))
@@ -268,7 +269,7 @@ class CountsInStore:
         import pyarrow as pa
 
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_rows):
-            raise _altered(self._path)
+            raise altered(self._path)
         batch = positions // self._batch_rows
         order = None
         if np.any(np.diff(batch) < 0):
@@ -294,7 +295,7 @@ class CountsInStore:
                 rows = self._counts.get_batch(number).select(self.columns)
                 yield rows.take(arrow_array(positions[low:high] - number * self._batch_rows))
             except (pa.ArrowException, OSError):
-                raise_alone(_altered(self._path))
+                raise_alone(altered(self._path))
 
 
 def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:
@@ -309,9 +310,5 @@ def _read_groups(path: Path) -> Groups:
         try:
             count, start, size = np.load(path, allow_pickle=False)
         except (ValueError, TypeError, EOFError):
-            raise_alone(_altered(path))
+            raise_alone(altered(path))
     return count, start, size
-
-
-def _altered(path: Path) -> StoreDamagedError:
-    return StoreDamagedError(f"{path} was altered; restore the store from a backup")

@@ -22,7 +22,6 @@ import polars as pl
 from sparsehist.errors import (
     DeclarationError,
     NotFoundError,
-    StoreDamagedError,
     StoreError,
     StoreInUseError,
     StoreRolledBackError,
@@ -33,7 +32,7 @@ from sparsehist.store import committing
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE, last_change
 from sparsehist.store.parts.counts_in_parts import erase_parts, shown_place
-from sparsehist.store.private_files import check_file, disk_errors, sync_directory, verify_file, write_file
+from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewPath,
     NewRound,
@@ -325,7 +324,7 @@ class State:
     def verify(self) -> None:
         """Look for damage in the state, and compare every registered file with its digest; reads all of them."""
         if self._database.rows("check_whole") != [("ok",)]:
-            raise StoreDamagedError(f"{self.path / STATE} was altered; restore the store from a backup")
+            raise altered(self.path / STATE)
         for record in self.all_series():
             for file in record.files:
                 verify_file(record.directory, file)

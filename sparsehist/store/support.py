@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import StoreDamagedError, promise
+from sparsehist.errors import promise
 from sparsehist.store.ordering import sort_with_positions
-from sparsehist.store.private_files import AtomicFile, disk_errors
+from sparsehist.store.private_files import AtomicFile, altered, disk_errors
 from sparsehist.store.records import RegisteredFile
 from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 
@@ -152,12 +152,11 @@ class Support:
         with disk_errors(path), path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         header = np.frombuffer(mapped, dtype="<u8", count=min(_HEADER_WORDS, len(mapped) // 8)).tolist()
-        if len(header) < _HEADER_WORDS or header[:2] != [_MAGIC, HASH_VERSION]:
-            raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
-        _, _, count, width = header
+        _, _, count, width = header if len(header) == _HEADER_WORDS else (0, 0, 0, 0)
         start = 8 * _HEADER_WORDS
-        if width not in {4, 8} or len(mapped) != start + (8 + width) * count:
-            raise StoreDamagedError(f"{path} was altered; restore the store from a backup")
+        sized = width in {4, 8} and len(mapped) == start + (8 + width) * count
+        if header[:2] != [_MAGIC, HASH_VERSION] or not sized:
+            raise altered(path)
         self._hashes: WordArray = np.frombuffer(mapped, dtype="<u8", count=count, offset=start)
         self._positions = np.frombuffer(mapped, dtype=f"<u{width}", count=count, offset=start + 8 * count)
 

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import StoreDamagedError, StoreError, raise_alone
-from sparsehist.store.private_files import read_json, write_file
+from sparsehist.store.private_files import altered, read_json, write_file
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.statements import statement
 from sparsehist.typing import IntArray
@@ -134,7 +134,7 @@ class CountsInParts:
             known = {str(dtype): dtype for dtype in (pl.String(), pl.Int64(), pl.UInt64(), pl.Date(), pl.Boolean())}
             self._dtypes = {f"key_{i}": known[name] for i, name in enumerate(dtypes)}
         except (ValueError, KeyError, TypeError):
-            raise_alone(StoreDamagedError(f"{path} was altered; restore the store from a backup"))
+            raise_alone(altered(path))
         self._salt = salt
 
     def __repr__(self) -> str:

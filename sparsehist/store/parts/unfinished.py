@@ -12,9 +12,9 @@ import json
 from typing import Any
 
 from sparsehist.entropy import generator
-from sparsehist.errors import StoreDamagedError, StoreError, raise_alone
+from sparsehist.errors import StoreError, raise_alone
 from sparsehist.store.layout import UNFINISHED
-from sparsehist.store.private_files import read_json, write_file
+from sparsehist.store.private_files import altered, read_json, write_file
 from sparsehist.store.records import SeriesRecord
 from sparsehist.store.state import State
 from sparsehist.typing import Generator
@@ -34,7 +34,7 @@ class UnfinishedRound:
             kept = read_json(self._path)
             asked, key = kept["asked"], str(kept["key"])
         except (OSError, ValueError, KeyError, TypeError):
-            raise_alone(StoreDamagedError(f"{self._path} was altered; restore the store from a backup"))
+            raise_alone(altered(self._path))
         if state.release_named(record, asked["name"]) is not None:  # a run died once it was committed
             return
         if asked != self._asked:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.commands import of_any_kind, opening
+from sparsehist.cli.commands import opening
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import InputError
 from sparsehist.ledger.arguments import checked_output
@@ -137,7 +137,7 @@ def set_budget(
     with opening(store, wait) as opened:
         said = opened.set_budget(population, poisson=apart, who=who, reason=reason, **asked)
         spent = [row for row in _rows(opened) if row["scope"] == "population" and row["population"] == population]
-        empty = _without_series(opened, [population])
+        empty = without_series(opened, [population])
     data = {
         "store": str(store),
         "population": population,
@@ -152,24 +152,7 @@ def set_budget(
     return Answer(data, shown)
 
 
-def raise_cap_of(store: Path, series: str, level: str, *, reason: str, who: str | None, wait: float) -> Answer:
-    """Raise a cap."""
-    with opening(store, wait) as opened:
-        of_any_kind(opened, series).raise_cap(level, reason=reason, who=who)
-    shown = [f"the cap of the series {series} is {escape(level)} from now on"]
-    return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
-
-
-def declare_disjoint(store: Path, populations: list[str], *, reason: str, who: str | None, wait: float) -> Answer:
-    """Declare populations disjoint."""
-    with opening(store, wait) as opened:
-        opened.declare_disjoint(populations, reason=reason, who=who)
-        empty = _without_series(opened, populations)
-    shown = [f"nobody is in two of {', '.join(populations)}: their costs no longer add up for anybody", *empty]
-    return Answer({"store": str(store), "disjoint": populations, "status": "declared"}, shown)
-
-
-def _without_series(store: Store, populations: Sequence[str]) -> list[str]:
+def without_series(store: Store, populations: Sequence[str]) -> list[str]:
     """Say which populations no series is in so far: the name may be a slip."""
     known = sorted({store.declared(name).population for name in store.series_names()})
     missing = [population for population in populations if population not in known]

@@ -9,31 +9,8 @@ from cyclopts import App, Parameter
 
 from sparsehist import __version__
 from sparsehist.cli import ledger_commands, plan_command, running_commands, signature_commands
+from sparsehist.cli import shared_options as options
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import (
-    Anchor,
-    Bounding,
-    ChosenByLooking,
-    Delimiter,
-    Domain,
-    Hive,
-    IfExists,
-    Input,
-    Key,
-    KeyTypes,
-    MaxKeys,
-    MemoryLimit,
-    MostKeys,
-    OnNull,
-    OnOutside,
-    Population,
-    SeriesName,
-    StorePath,
-    Threads,
-    Unit,
-    Wait,
-    Who,
-)
 from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
@@ -82,14 +59,14 @@ Parameters = Annotated[
 
 @app.command(sort_key=0)
 def create(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    input: Input,  # noqa: A002
-    unit: Unit,
-    key: Key,
-    max_keys: MaxKeys,
-    domain: Domain,
+    input: options.Input,  # noqa: A002
+    unit: options.Unit,
+    key: options.Key,
+    max_keys: options.MaxKeys,
+    domain: options.Domain,
     name: Annotated[str, Parameter(help="Name of the new series: a-z, 0-9 and _.")],
     noise: Annotated[
         str,
@@ -102,19 +79,19 @@ def create(
         str | None,
         Parameter(help="Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3."),
     ] = None,
-    population: Population = "default",
-    on_null: OnNull = "error",
-    on_outside: OnOutside = "error",
-    bounding: Bounding = "keep",
-    most_keys: MostKeys = None,
+    population: options.Population = "default",
+    on_null: options.OnNull = "error",
+    on_outside: options.OnOutside = "error",
+    bounding: options.Bounding = "keep",
+    most_keys: options.MostKeys = None,
     portable: Annotated[
         bool, Parameter(help="Cut units with too many keys as every engine would, so that each counts alike.")
     ] = False,
-    key_type: KeyTypes = None,
-    delimiter: Delimiter = None,
-    hive: Hive = None,
-    if_exists: IfExists = "error",
-    chosen_by_looking: ChosenByLooking = None,
+    key_type: options.KeyTypes = None,
+    delimiter: options.Delimiter = None,
+    hive: options.Hive = None,
+    if_exists: options.IfExists = "error",
+    chosen_by_looking: options.ChosenByLooking = None,
     accept_changed_source: Annotated[
         bool,
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
@@ -122,11 +99,11 @@ def create(
     engine: Annotated[
         Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
     ] = "auto",
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    anchor: Anchor = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
+    anchor: options.Anchor = None,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Count a log into a new series.
 
@@ -154,10 +131,10 @@ def create(
 
 @app.command(sort_key=1)
 def release(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    series: SeriesName,
+    series: options.SeriesName,
     name: Annotated[
         str, Parameter(help="Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.")
     ],
@@ -192,9 +169,7 @@ def release(
         ),
     ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
-    out: Annotated[
-        Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")
-    ] = None,
+    out: options.Out = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
     estimates: Annotated[
@@ -204,8 +179,8 @@ def release(
             "and in what --head prints. They cost nothing."
         ),
     ] = False,
-    who: Who = None,
-    wait: Wait = 0.0,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Release a series at a level, or write out again a release that was made.
 
@@ -233,21 +208,21 @@ def check(
     /,
     *,
     input: Annotated[list[str] | None, Parameter(help="Parquet, CSV or JSON lines: file or quoted glob.")] = None,  # noqa: A002
-    unit: Unit | None = None,
-    key: Key | None = None,
-    domain: Domain | None = None,
-    max_keys: MaxKeys | None = None,
-    on_null: OnNull = "error",
-    on_outside: OnOutside = "error",
-    key_type: KeyTypes = None,
-    delimiter: Delimiter = None,
-    hive: Hive = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    unit: options.Unit | None = None,
+    key: options.Key | None = None,
+    domain: options.Domain | None = None,
+    max_keys: options.MaxKeys | None = None,
+    on_null: options.OnNull = "error",
+    on_outside: options.OnOutside = "error",
+    key_type: options.KeyTypes = None,
+    delimiter: options.Delimiter = None,
+    hive: options.Hive = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
     store: Annotated[
         Path | None, Parameter(help="Instead of a log: check every file of a store, and clear what dead runs left.")
     ] = None,
-    wait: Wait = 0.0,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Show the owner of a log what `create` would refuse, leave out or cut.
 
@@ -277,18 +252,18 @@ def check(
 
 @app.command(sort_key=0)
 def choose_max_keys(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    input: Input,  # noqa: A002
-    unit: Unit,
-    key: Key,
-    domain: Domain,
+    input: options.Input,  # noqa: A002
+    unit: options.Unit,
+    key: options.Key,
+    domain: options.Domain,
     name: Annotated[
         str, Parameter(help="Of the choice: its series are called NAME_keys and NAME_profile.")
     ] = "choice",
     noise: Annotated[str, Parameter(help="Family of noise of the later series.")] = "gaussian",
-    population: Population = "default",
+    population: options.Population = "default",
     largest_keys: Annotated[
         int, Parameter(help="For how many keys, the largest ones, the error is to be small.")
     ] = 500,
@@ -296,14 +271,14 @@ def choose_max_keys(
     release_level: Annotated[
         str | None, Parameter(help="Level of the later release; refuse if the budget has no room for both.")
     ] = None,
-    on_null: OnNull = "error",
-    on_outside: OnOutside = "error",
-    delimiter: Delimiter = None,
-    hive: Hive = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    on_null: options.OnNull = "error",
+    on_outside: options.OnOutside = "error",
+    delimiter: options.Delimiter = None,
+    hive: options.Hive = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Choose --max-keys and --bounding for a log, privately and at a small price.
 
@@ -328,10 +303,10 @@ def choose_max_keys(
 
 @app.command(sort_key=1)
 def release_workload(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    series: SeriesName,
+    series: options.SeriesName,
     name: Annotated[str, Parameter(help="Name of the release, unique over the series: a-z, 0-9 and _.")],
     workload: Annotated[
         str | None,
@@ -351,14 +326,12 @@ def release_workload(
     post_processing: Annotated[
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
     ] = None,
-    out: Annotated[
-        Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")
-    ] = None,
+    out: options.Out = None,
     sign: SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
     plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,
-    who: Who = None,
-    wait: Wait = 0.0,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Release prefix sums, ranges, marginals or other sums of a series.
 
@@ -398,7 +371,7 @@ app.command(signature_commands.verify, sort_key=4)
 
 
 @app.command(sort_key=4)
-def show(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+def show(store: options.StorePath, /, *, wait: options.Wait = 0.0) -> Answer:
     """Show the series of a store and their releases, with their public parameters.
 
     For example:
@@ -411,11 +384,11 @@ def show(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
 
 @app.command(sort_key=5)
 def backup(
-    store: StorePath,
+    store: options.StorePath,
     destination: Annotated[Path, Parameter(name="DEST", help="New directory for the copy.")],
     /,
     *,
-    wait: Wait = 0.0,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Copy a store, consistently and durably.
 
@@ -426,13 +399,17 @@ def backup(
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
     """
-    from sparsehist.cli.commands import back_up
+    from sparsehist.cli.commands import opening
+    from sparsehist.cli.tables import escape
 
-    return back_up(store, destination, wait=wait)
+    with opening(store, wait) as opened:
+        opened.backup(destination)
+    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
+    return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
 @app.command(sort_key=6)
-def adopt(store: StorePath, /, *, anchor: Anchor = None, wait: Wait = 0.0) -> Answer:
+def adopt(store: options.StorePath, /, *, anchor: options.Anchor = None, wait: options.Wait = 0.0) -> Answer:
     """Accept a copied or restored store in the place of one that is gone for good.
 
     Refused while the original is still where it was, and if anything was released
@@ -442,21 +419,25 @@ def adopt(store: StorePath, /, *, anchor: Anchor = None, wait: Wait = 0.0) -> An
     For example:
       sparsehist adopt logs.sparsehist
     """
-    from sparsehist.cli.commands import adopt_store
+    from sparsehist.cli.commands import check_place
+    from sparsehist.cli.tables import escape
+    from sparsehist.store import adopt as adopt_store
 
-    return adopt_store(store, anchor=anchor, wait=wait)
+    check_place(store, wait)
+    adopt_store(store, anchor=anchor, wait=wait)
+    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 
 @app.command(sort_key=7)
 def drop(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    series: SeriesName,
+    series: options.SeriesName,
     yes: Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")] = False,
     reason: Annotated[str | None, Parameter(help="Why; one line, kept in the ledger for good.")] = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
@@ -472,7 +453,7 @@ def drop(
 
 
 @app.command(sort_key=8)
-def migrate(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
+def migrate(store: options.StorePath, /, *, wait: options.Wait = 0.0) -> Answer:
     """Bring a store to the format of this version.
 
     Format 1 is the first, so that there is nothing to do yet. A store of a newer
@@ -481,9 +462,14 @@ def migrate(store: StorePath, /, *, wait: Wait = 0.0) -> Answer:
     For example:
       sparsehist migrate logs.sparsehist
     """
-    from sparsehist.cli.commands import migrate_store
+    from sparsehist.cli.commands import check_place
+    from sparsehist.cli.tables import escape
+    from sparsehist.store import migrate as migrate_store
 
-    return migrate_store(store, wait=wait)
+    check_place(store, wait)
+    had = migrate_store(store, wait=wait)
+    shown = [f"{escape(str(store))} is of format {had}: nothing to do"]
+    return Answer({"store": str(store), "format": had, "had": had, "status": "unchanged"}, shown)
 
 
 @app.command(sort_key=9)
@@ -529,8 +515,8 @@ def run(
     ] = False,
     dry_run: Annotated[bool, Parameter(help="Run nothing: show each statement and what it would spend.")] = False,
     rows: Rows = 40,
-    who: Who = None,
-    wait: Wait = 0.0,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Run a script of SQL.
 
@@ -570,8 +556,8 @@ def sql(
     ] = None,
     time_limit: Annotated[float | None, Parameter(help="With --analyst: seconds that a query may take.")] = None,
     rows: Rows = 40,
-    who: Who = None,
-    wait: Wait = 0.0,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
 

@@ -328,23 +328,6 @@ def in_periods(opened: Store) -> list[str]:
         return [*Ledger.of(state).limits.periods]
 
 
-def back_up(store: Path, destination: Path, *, wait: float) -> Answer:
-    """Copy a store."""
-    with opening(store, wait) as opened:
-        opened.backup(destination)
-    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
-    return Answer({"store": str(store), "backup": str(destination)}, shown)
-
-
-def adopt_store(store: Path, *, anchor: Path | None, wait: float) -> Answer:
-    """Accept a copied store."""
-    from sparsehist.store import adopt
-
-    check_place(store, wait)
-    adopt(store, anchor=anchor, wait=wait)
-    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
-
-
 def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
     with opening(store, wait) as opened:
@@ -367,17 +350,6 @@ def confirm(question: str, answer: str, warning: str = "") -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip() != answer:
         raise DeclarationError("nothing was erased")
-
-
-def migrate_store(store: Path, *, wait: float) -> Answer:
-    """Bring a store to this format."""
-    from sparsehist.store import migrate
-    from sparsehist.store.layout import FORMAT_VERSION
-
-    check_place(store, wait)
-    had = migrate(store, wait=wait)
-    shown = [f"{escape(str(store))} is of format {FORMAT_VERSION}: nothing to do"]
-    return Answer({"store": str(store), "format": FORMAT_VERSION, "had": had, "status": "unchanged"}, shown)
 
 
 def counted(n: int, what: str) -> str:

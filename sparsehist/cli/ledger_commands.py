@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import SeriesName, StorePath, Wait, Who
+from sparsehist.cli.shared_options import Delta, SeriesName, StorePath, Wait, Who
 
 Reason = Annotated[str, Parameter(help="Why; one line, kept in the ledger for good.")]
 
@@ -17,7 +17,7 @@ def ledger(
     store: StorePath,
     /,
     *,
-    delta: Annotated[float, Parameter(help="At which epsilon is shown.")] = 1e-6,
+    delta: Delta = 1e-6,
     series: Annotated[str | None, Parameter(help="Only this series and its population.")] = None,
     since: Annotated[
         str | None,
@@ -118,7 +118,7 @@ def report(
         Path | None,
         Parameter(help="For the registry: YAML with what no store can know; missing fields are listed."),
     ] = None,
-    delta: Annotated[float, Parameter(help="At which epsilon is shown.")] = 1e-6,
+    delta: Delta = 1e-6,
     curator: Annotated[
         bool, Parameter(help="Add exact numbers that only the curator may see; the page says that it is secret.")
     ] = False,
@@ -160,9 +160,13 @@ def raise_cap(
       sparsehist raise-cap logs.sparsehist --series queries --level 4 \
           --reason 'the second study needs finer counts'
     """
-    from sparsehist.cli.accounts import raise_cap_of
+    from sparsehist.cli.commands import of_any_kind, opening
+    from sparsehist.cli.tables import escape
 
-    return raise_cap_of(store, series, level, reason=reason, who=who, wait=wait)
+    with opening(store, wait) as opened:
+        of_any_kind(opened, series).raise_cap(level, reason=reason, who=who)
+    shown = [f"the cap of the series {series} is {escape(level)} from now on"]
+    return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
 
 
 def disjoint(
@@ -183,6 +187,11 @@ def disjoint(
       sparsehist disjoint logs.sparsehist --population north --population south \
           --reason 'by country of residence'
     """
-    from sparsehist.cli.accounts import declare_disjoint
+    from sparsehist.cli.accounts import without_series
+    from sparsehist.cli.commands import opening
 
-    return declare_disjoint(store, population, reason=reason, who=who, wait=wait)
+    with opening(store, wait) as opened:
+        opened.declare_disjoint(population, reason=reason, who=who)
+        empty = without_series(opened, population)
+    shown = [f"nobody is in two of {', '.join(population)}: their costs no longer add up for anybody", *empty]
+    return Answer({"store": str(store), "disjoint": population, "status": "declared"}, shown)

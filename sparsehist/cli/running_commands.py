@@ -6,48 +6,29 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from sparsehist.cli import shared_options as options
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.shared_options import (
-    ChosenByLooking,
-    Delimiter,
-    Domain,
-    Hive,
-    IfExists,
-    Input,
-    Key,
-    KeyTypes,
-    MemoryLimit,
-    OnNull,
-    OnOutside,
-    Population,
-    SeriesName,
-    StorePath,
-    Threads,
-    Unit,
-    Wait,
-    Who,
-)
 
 
 def create_running(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    unit: Unit,
-    key: Key,
+    unit: options.Unit,
+    key: options.Key,
     max_keys: Annotated[int, Parameter(help="Distinct keys one unit counts towards at most, over all steps.")],
-    domain: Domain,
+    domain: options.Domain,
     name: Annotated[str, Parameter(help="Name of the new series: a-z, 0-9 and _.")],
     steps: Annotated[int, Parameter(help="How many steps there will be at most, days of a year say.")] = 365,
     cap: Annotated[str | None, Parameter(help="Refuse releases beyond this level, exact.")] = None,
-    population: Population = "default",
-    on_null: OnNull = "error",
-    on_outside: OnOutside = "error",
-    key_type: KeyTypes = None,
-    if_exists: IfExists = "error",
-    chosen_by_looking: ChosenByLooking = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    population: options.Population = "default",
+    on_null: options.OnNull = "error",
+    on_outside: options.OnOutside = "error",
+    key_type: options.KeyTypes = None,
+    if_exists: options.IfExists = "error",
+    chosen_by_looking: options.ChosenByLooking = None,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Declare a series whose log goes on, day by day.
 
@@ -70,13 +51,13 @@ def create_running(
 
 
 def create_periodic(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    unit: Unit,
-    key: Key,
+    unit: options.Unit,
+    key: options.Key,
     max_keys: Annotated[int, Parameter(help="Distinct keys one unit counts towards at most, in each period.")],
-    domain: Domain,
+    domain: options.Domain,
     name: Annotated[str, Parameter(help="Name of all periods together, and of their population: a-z, 0-9 and _.")],
     period: Annotated[str, Parameter(help="day, week, month, or a whole number of steps.")] = "week",
     protects: Annotated[
@@ -89,13 +70,13 @@ def create_periodic(
         str | None,
         Parameter(help="For all of them together: rho, or 'epsilon_delta(1, 1e-6)'."),
     ] = None,
-    on_null: OnNull = "error",
-    on_outside: OnOutside = "error",
-    key_type: KeyTypes = None,
-    if_exists: IfExists = "error",
-    chosen_by_looking: ChosenByLooking = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    on_null: options.OnNull = "error",
+    on_outside: options.OnOutside = "error",
+    key_type: options.KeyTypes = None,
+    if_exists: options.IfExists = "error",
+    chosen_by_looking: options.ChosenByLooking = None,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     r"""Declare a log in periods: a series for each, with one budget for all.
 
@@ -118,10 +99,10 @@ def create_periodic(
 
 
 def append(
-    store: StorePath,
+    store: options.StorePath,
     /,
     *,
-    series: SeriesName,
+    series: options.SeriesName,
     step: Annotated[int | None, Parameter(help="Of a running series, from 1.")] = None,
     period: Annotated[
         str | None,
@@ -131,13 +112,13 @@ def append(
         str | None, Parameter(help="Of a log in periods: column by which rows of other periods are refused.")
     ] = None,
     drop_other_periods: Annotated[bool, Parameter(help="With --time: leave such rows out instead.")] = False,
-    input: Input,  # noqa: A002
-    delimiter: Delimiter = None,
-    hive: Hive = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
-    who: Who = None,
-    wait: Wait = 0.0,
+    input: options.Input,  # noqa: A002
+    delimiter: options.Delimiter = None,
+    hive: options.Hive = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Append the log of the next step to a running series, or that of a period, all or nothing.
 
@@ -163,12 +144,19 @@ def append(
     return append_period(store, series, log, period=str(period), time=time, drop=drop_other_periods, wait=wait, **how)
 
 
-def finish(store: StorePath, /, *, series: SeriesName, who: Who = None, wait: Wait = 0.0) -> Answer:
+def finish(
+    store: options.StorePath, /, *, series: options.SeriesName, who: options.Who = None, wait: options.Wait = 0.0
+) -> Answer:
     """Let nothing more be appended to a running series or a log in periods, and erase who counted; releases go on.
 
     For example:
       sparsehist finish logs.sparsehist --series daily
     """
-    from sparsehist.cli.running_work import finish_series
+    import sparsehist as sh
+    from sparsehist.cli.commands import in_periods, opening
 
-    return finish_series(store, series, who=who, wait=wait)
+    with opening(store, wait) as opened:
+        open_again = sh.open_periodic if series in in_periods(opened) else sh.open_running
+    open_again(store, series, wait=wait).finish(who=who)
+    shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
+    return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -100,13 +100,3 @@ def append_period(
         else f"appended {series.declaration.period} to {name}: the series {series.name}; nothing is published by that"
     )
     return Answer({"store": str(store), "series": series.name, "status": done}, [shown])
-
-
-def finish_series(store: Path, series: str, *, who: str | None, wait: float) -> Answer:
-    """Erase who counted."""
-    check_place(store, wait)
-    with opening(store, wait) as opened:
-        periodic = series in in_periods(opened)
-    (sh.open_periodic if periodic else sh.open_running)(store, series, wait=wait).finish(who=who)
-    shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
-    return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -11,6 +11,8 @@ StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 SeriesName = Annotated[str, Parameter(help="Name of the series.")]
 Wait = Annotated[float, Parameter(help="Seconds to wait for a store in use before giving up.")]
 Who = Annotated[str | None, Parameter(help="Who asks, for the ledger; the user of the operating system by default.")]
+Out = Annotated[Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")]
+Delta = Annotated[float, Parameter(help="At which epsilon is shown.")]
 Bounding = Annotated[
     Literal["keep", "share"],
     Parameter(

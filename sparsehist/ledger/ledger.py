@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -596,26 +596,15 @@ def check_release(
 
 def _spent(row: dict[str, Any]) -> Spent:
     """A row of `State.ledger`."""
-    return Spent(
-        series_id=row["series_id"],
-        series=row["series"],
-        population=row["population"],
-        family=row["family"],
-        max_keys=row["max_keys"] or 1,
-        cap=None if row["cap"] is None else as_level(row["cap"]),
-        path=(row["kind"], row["workload"], row["strategy"]),
-        finest=None if row["level"] is None else as_level(row["level"]),
-        releases=row["n_releases"],
-        delta_infinity=row["delta_infinity"],
-        numerical_slack=row["numerical_slack"],
-        first_generation=row["first_generation"],
-        first_release=row["first_release"],
-        last_release=row["last_release"],
-        dropped=row["dropped"],
-        unit=row["unit"],
-        unverified=row["unverified"],
-        source=row["source"],
-    )
+    spent = {each.name: row[each.name] for each in fields(Spent) if each.name in row}
+    spent |= {
+        "path": (row["kind"], row["workload"], row["strategy"]),
+        "max_keys": row["max_keys"] or 1,
+        "cap": None if row["cap"] is None else as_level(row["cap"]),
+        "finest": None if row["level"] is None else as_level(row["level"]),
+        "releases": row["n_releases"],
+    }
+    return Spent(**spent)
 
 
 def _name(path: Spent) -> tuple[Any, ...]:

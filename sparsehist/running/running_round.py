@@ -33,7 +33,7 @@ from sparsehist.series.cell_parameters import (
 from sparsehist.series.cell_round import is_in, published_frame, shown_cells
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
-from sparsehist.series.pipeline import Held, MakeGenerator
+from sparsehist.series.pipeline import Held
 from sparsehist.store import NewPath, NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
@@ -169,13 +169,7 @@ class RunningPath:
             path_id=self._new_path() if (path := self.path_id) is None else path,
             name=request.name,
             level=present(request.level),
-            request=request.as_json()
-            | {
-                "what": self.totals.text,
-                "threshold": metadata.threshold,
-                "false_keys": metadata.false_keys,
-                "delta_share": metadata.delta_share,
-            },
+            request=request.chosen(metadata) | {"what": self.totals.text},
             threshold=metadata.effective_threshold,
             metadata=metadata.as_dict(),
             level_noise=drawn.tracked if is_new else None,
@@ -302,11 +296,8 @@ def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> Poi
     return PointHistory(points, tuple(bound for *_, bound in past), hides_empty=is_open)
 
 
-def open_path(
-    held: Held, request: RunningRequest, known: PathRecord | None, *, generator: MakeGenerator
-) -> RunningPath:
+def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> RunningPath:
     """The path of what was asked: of running counts, which every running series has, or of other totals."""
-    del generator
     steps = present(held.declaration.steps)
     totals = request.what or Totals(RUNNING if known is None else known.workload or RUNNING, steps)
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), totals)

@@ -25,6 +25,7 @@ from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import check_source, counting_of
 from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, write_catalogues
+from sparsehist.series.metadata import level_asked
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import StoredSeries
@@ -224,9 +225,7 @@ class RunningSeries(StoredSeries):
             ledger, past = Ledger.of(state), running_round.past_of(state, record, totals)
         releases = []
         for level in checked_levels(levels):
-            goal = level if isinstance(level, EpsilonDelta) else None
-            asked = replace(chosen, goal=goal, level=None if isinstance(level, EpsilonDelta) else level)
-            request = settled(ledger, self.declaration, asked)
+            request = settled(ledger, self.declaration, replace(chosen, **level_asked(level)))
             about = running_round.running_metadata(self.declaration, request, past)
             spends = spending(ledger, record.series_id, self.declaration, totals.path, request, about)
             releases.append((about, spends))

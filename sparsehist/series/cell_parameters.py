@@ -25,9 +25,9 @@ from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
 from sparsehist.open_domain.never_exceeds import open_delta_is_exact
 from sparsehist.open_domain.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.privacy import Level, level_text
-from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import CellMetadata, shared
+from sparsehist.series.metadata import CellMetadata, Request, level_asked, shared
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
@@ -45,38 +45,32 @@ _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
 
 @dataclass(frozen=True)
-class CellRequest:
-    """What a caller asked of a release of cells; what is None stands as the release of that name has it.
+class CellRequest(Request):
+    """What a caller asked of a release of cells.
 
-    Attributes:
-        goal: The (epsilon, delta) that stands for a level, where one was asked.
-        open_room: What limits beside the series' own leave of delta for open domains; None where there are none.
+    `open_room` is what limits, beside the series' own, leave of delta for open domains; None where there are none.
     """
 
     kind: ClassVar[str] = "cells"
     needs: ClassVar[str] = "level="
 
-    name: str
-    level: Fraction | None
-    threshold: float | None
-    false_keys: float | None
+    threshold: float | None = None
+    false_keys: float | None = None
     delta: float | None = None
     max_false_keys: float = 1e7
-    goal: EpsilonDelta | None = None
     open_room: float | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self.level is not None or self.goal is not None
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
         return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
-        level = None if self.level is None else level_text(self.level)
-        goal = None if self.goal is None else self.goal.text
         asked = {"threshold": self.threshold, "false_keys": self.false_keys, "delta_share": self.delta}
-        return {"level": level, "epsilon_delta": goal, **asked}
+        return super().as_json() | asked
+
+    def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
+        """The request as it is stored: with what the metadata chose."""
+        chosen = (metadata.threshold, metadata.false_keys, metadata.delta_share)
+        return self.as_json() | dict(zip(("threshold", "false_keys", "delta_share"), chosen, strict=True))
 
 
 def requested(
@@ -93,15 +87,13 @@ def requested(
         raise DeclarationError("give threshold= or false_keys=, not both")
     if delta is not None and not (threshold is None and false_keys is None):
         raise DeclarationError("give a delta or a threshold, not both; false keys are for declared domains")
-    read = None if level is None else level_or_goal(level)
     return CellRequest(
         checked_name("release", name),
-        read if isinstance(read, Fraction) else None,
-        None if threshold is None else _checked_threshold(threshold),
-        None if false_keys is None else _checked_false_keys("false_keys", false_keys),
-        None if delta is None else _checked_delta(delta),
-        _checked_false_keys("max_false_keys", max_false_keys, _MOST_FALSE_KEYS),
-        read if isinstance(read, EpsilonDelta) else None,
+        **level_asked(level),
+        threshold=None if threshold is None else _checked_threshold(threshold),
+        false_keys=None if false_keys is None else _checked_false_keys("false_keys", false_keys),
+        delta=None if delta is None else _checked_delta(delta),
+        max_false_keys=_checked_false_keys("max_false_keys", max_false_keys, _MOST_FALSE_KEYS),
     )
 
 

@@ -17,7 +17,7 @@ from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata, cell_statement
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
-from sparsehist.series.pipeline import Held, MakeGenerator, adjacent
+from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
 from sparsehist.typing import BoolArray, IntArray, NDArray
@@ -86,12 +86,7 @@ class CellPath:
             path_id=self.path_id,
             name=request.name,
             level=level,
-            request=request.as_json()
-            | {
-                "threshold": metadata.threshold,
-                "false_keys": metadata.false_keys,
-                "delta_share": metadata.delta_share,
-            },
+            request=request.chosen(metadata),
             threshold=metadata.effective_threshold * declaration.unit_of_counts,
             metadata=metadata.as_dict(),
             level_noise=None if level in spent else drawn.tracked,
@@ -122,9 +117,8 @@ class CellPath:
         return pl.DataFrame(schema={f"key_{i}": dtype for i, dtype in enumerate(dtypes)})
 
 
-def open_path(held: Held, request: CellRequest, known: PathRecord | None, *, generator: MakeGenerator) -> CellPath:
+def open_path(held: Held, _request: CellRequest, _known: PathRecord | None) -> CellPath:
     """The path of the cells, which every series has."""
-    del request, known, generator
     return CellPath(held)
 
 

@@ -1,18 +1,56 @@
-"""What a release says about itself: one frozen record for each kind, known in full before anything is drawn."""
+"""What is asked of a release and what it says about itself: frozen records, known before anything is drawn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
 
 from sparsehist.errors import InputError
 from sparsehist.noise import Family, Gaussian
-from sparsehist.privacy import as_level
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.declaration import Declaration, load_family
 
 NEIGHBOURS = "logs that differ by all rows of one {}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asked of a release of some kind; what is None stands as the release of that name has it.
+
+    `needs` says what a new release needs to be told; `goal` is the (epsilon, delta) that stands for a level.
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[str]
+
+    name: str
+    level: Fraction | None = None
+    goal: EpsilonDelta | None = field(default=None, kw_only=True)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it says enough for a new release."""
+        return self.level is not None or self.goal is not None
+
+    def at(self, level: Fraction | None, open_room: float | None) -> Self:
+        """The request at a level, with what limits leave of delta for open domains."""
+        del open_room
+        return replace(self, level=level)
+
+    def as_json(self) -> dict[str, Any]:
+        """What was asked, as it is stored and compared; None and "auto" agree with anything."""
+        level = None if self.level is None else level_text(self.level)
+        return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
+
+
+def level_asked(level: Level | EpsilonDelta | None) -> dict[str, Any]:
+    """A level, or the goal that stands for one, as fields of a request."""
+    read = None if level is None else level_or_goal(level)
+    return {"level": None, "goal": read} if isinstance(read, EpsilonDelta) else {"level": read, "goal": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +146,8 @@ class Metadata:
 
     def as_dict(self) -> dict[str, Any]:
         """A plain dict for people and files: keys in the order of the fields, values that JSON has."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        absent = {field.name for field in fields(self) if field.default is None and known[field.name] is None}
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        absent = {each.name for each in fields(self) if each.default is None and known[each.name] is None}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
         return {"kind": self.kind} | {name: value for name, value in plain.items() if name not in absent}
 
@@ -260,14 +298,14 @@ def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata 
     """Read what `as_dict` gave."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     given: dict[str, Any] = {}
-    for field in fields(record):
-        if field.name in stored:
-            value = stored[field.name]
-            given[field.name] = tuple(value) if isinstance(value, list) else value
-            if not _fits(given[field.name], str(field.type)):
-                raise InputError(f"the metadata of a release has a {field.name!r} that is not of type {field.type}")
-        elif field.default is MISSING:
-            raise InputError(f"the metadata of a release has no {field.name!r}: another version wrote it")
+    for each in fields(record):
+        if each.name in stored:
+            value = stored[each.name]
+            given[each.name] = tuple(value) if isinstance(value, list) else value
+            if not _fits(given[each.name], str(each.type)):
+                raise InputError(f"the metadata of a release has a {each.name!r} that is not of type {each.type}")
+        elif each.default is MISSING:
+            raise InputError(f"the metadata of a release has no {each.name!r}: another version wrote it")
     return record(**given)
 
 

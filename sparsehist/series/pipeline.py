@@ -1,7 +1,7 @@
 """The one way of a release: find or check, fix what is public, draw, commit, and only then publish.
 
-What differs between cells, workloads and what comes after them stands in two small protocols: a `Request` says what
-was asked, a `NoisePath` draws and reads one noise path of a series.
+What differs between cells, workloads and what comes after them is in two classes: a `Request` says what was asked, a
+`NoisePath` draws and reads one noise path of a series.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -20,8 +20,8 @@ import polars as pl
 from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import Metadata, read_metadata
-from sparsehist.series.spending import Asked, ledger_for, of_all_periods, settled, spending
+from sparsehist.series.metadata import Metadata, Request, read_metadata
+from sparsehist.series.spending import ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.store.parts.unfinished import UnfinishedRound
 from sparsehist.store.series_files import parts_of
@@ -77,35 +77,8 @@ def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
     return [read_metadata(release.metadata) for release in made]
 
 
-class Request(Asked, Protocol):
-    """What a caller asked of a release of one kind; its level or goal may stand as the release has it.
-
-    Attributes:
-        kind: Of the noise paths it is served from; one of `KINDS`.
-        needs: What a new release needs to be told.
-    """
-
-    kind: ClassVar[str]
-    needs: ClassVar[str]
-
-    @property
-    def name(self) -> str:
-        """Of the release."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether it says enough for a new release."""
-
-    def as_json(self) -> dict[str, Any]:
-        """What was asked, as it is stored and compared; None and "auto" agree with anything."""
-
-
-class Opener(Protocol):
-    """Finds the noise path of a request."""
-
-    def __call__(self, held: Held, request: Any, known: PathRecord | None, *, generator: MakeGenerator) -> NoisePath:
-        """The path of the release that exists, or the one that a new release is drawn on."""
-
+Opener = Callable[[Held, Any, PathRecord | None], NoisePath]
+"""Finds the path of the release that exists, or the one that a new release, of such a request, is drawn on."""
 
 # What a release of each kind is of, and the call that gives it again.
 KINDS = {
@@ -125,13 +98,13 @@ def release(
     if found is not None:
         known, made = found
         committed = read_metadata(made.metadata)
-        rows = open_path(held, request, known, generator=generator).rows(made.level, committed)
+        rows = open_path(held, request, known).rows(made.level, committed)
         return rows, committed.as_dict(), True
     if not request.complete:
         raise NotFoundError(
             f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
         )
-    path = open_path(held, request, None, generator=generator)
+    path = open_path(held, request, None)
     state, record, declaration = held.state, held.record, held.declaration
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request = settled(ledger, declaration, request)

@@ -30,7 +30,7 @@ from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.cell_parameters import CellRequest, requested
 from sparsehist.series.declaration import Declaration, NoiseChoice, declare
-from sparsehist.series.metadata import CellMetadata
+from sparsehist.series.metadata import CellMetadata, level_asked
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.store import Past
 
@@ -238,8 +238,7 @@ class Planner:
         return ledger.with_release(self._release(level)[1]).paths[0].cost
 
     def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, Spending]:
-        goal, exact = (level, None) if isinstance(level, EpsilonDelta) else (None, level)
-        request = replace(self.chosen, goal=goal, level=exact)
+        request = replace(self.chosen, **level_asked(level))
         return cell_release(self.ledger, self.series_id, self.declaration, request, self.past)
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:

@@ -6,7 +6,7 @@ The same functions serve a release, its plan and a dry run, so that they refuse 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 from sparsehist.errors import BudgetExceededError, LevelError, present
 from sparsehist.ledger.budgets import Budget, Limits, Split
@@ -17,28 +17,13 @@ from sparsehist.privacy.filters import POISSON_ROUTE, RHO_ROUTE, filter_on, leve
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import CellMetadata, Metadata
+from sparsehist.series.metadata import CellMetadata, Metadata, Request
 from sparsehist.store import Past, SeriesRecord, State
 
 _QUARTER = Fraction(1, 4)
 
 
-class Asked(Protocol):
-    """What a request says of its level."""
-
-    @property
-    def level(self) -> Fraction | None:
-        """Exact; None where a goal stands for one."""
-
-    @property
-    def goal(self) -> EpsilonDelta | None:
-        """The (epsilon, delta) that stands for a level."""
-
-    def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        """The request at a level, with what limits leave of delta for open domains."""
-
-
-_Request = TypeVar("_Request", bound=Asked)
+_Request = TypeVar("_Request", bound=Request)
 
 
 def cells_of(series_id: str, declaration: Declaration) -> Spent:

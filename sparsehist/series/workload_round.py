@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,10 +18,10 @@ from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, delta_is_bound, is_linear, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import WorkloadMetadata, read_metadata, shared
-from sparsehist.series.pipeline import AUTO, Held, MakeGenerator, adjacent
+from sparsehist.series.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
+from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
     cell_grid,
@@ -52,35 +52,24 @@ _SCHEMA: dict[str, type] = {
 
 
 @dataclass(frozen=True)
-class WorkloadRequest:
-    """What a caller asked of a release of a workload; what is None stands as the release of that name has it."""
+class WorkloadRequest(Request):
+    """What a caller asked of a release of a workload."""
 
     kind: ClassVar[str] = "workload"
     needs: ClassVar[str] = "a workload and level="
 
-    name: str
-    workload: Workload | None
-    strategy: str
-    level: Fraction | None
-    post_processing: tuple[str, ...] | None
-    goal: EpsilonDelta | None = None
+    workload: Workload | None = None
+    strategy: str = AUTO
+    post_processing: tuple[str, ...] | None = None
 
     @property
     def complete(self) -> bool:
-        return (self.level is not None or self.goal is not None) and self.workload is not None
-
-    def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        del open_room  # an open domain has no workloads
-        return replace(self, level=level)
+        return super().complete and self.workload is not None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "workload": None if self.workload is None else str(self.workload),
-            "strategy": self.strategy,
-            "level": None if self.level is None else level_text(self.level),
-            "epsilon_delta": None if self.goal is None else self.goal.text,
-            "post_processing": None if self.post_processing is None else list(self.post_processing),
-        }
+        workload = None if self.workload is None else str(self.workload)
+        steps = None if self.post_processing is None else list(self.post_processing)
+        return {"workload": workload, "strategy": self.strategy, **super().as_json(), "post_processing": steps}
 
 
 def requested(
@@ -118,14 +107,12 @@ def requested(
         numbers = list(map(numbers_of, key_domains(declaration.domain), declaration.key))
         asked = asked.of_series(declaration.key, numbers).for_domain(column_sizes(declaration.domain))
         check_possible(asked, steps or ())
-    read = None if level is None else level_or_goal(level)
     return WorkloadRequest(
         checked_name("release", name),
-        asked,
-        strategy.name if isinstance(strategy, Strategy) else strategy,
-        read if isinstance(read, Fraction) else None,
-        steps,
-        read if isinstance(read, EpsilonDelta) else None,
+        **level_asked(level),
+        workload=asked,
+        strategy=strategy.name if isinstance(strategy, Strategy) else strategy,
+        post_processing=steps,
     )
 
 
@@ -158,6 +145,8 @@ class WorkloadPath:
     def draw(
         self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
     ) -> NewRound:
+        if self._record is None:
+            self._strategy.check(rng=rng, probes=3 if self._strategy.workload.n_cells < _LONG else 1)
         state, level = self._held.state, present(request.level)
         spent = set() if self.path_id is None else {known for known, _ in state.past(self.path_id)}
         neighbours = {at: self._state_at(at) for at in adjacent(spent, level)}
@@ -320,9 +309,7 @@ def workload_metadata(
     )
 
 
-def open_path(
-    held: Held, request: WorkloadRequest, known: PathRecord | None, *, generator: MakeGenerator
-) -> WorkloadPath:
+def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
     """The path of this workload and strategy; "auto" keeps to the one that was chosen before."""
     workload = request.workload
     if known is not None:
@@ -338,7 +325,6 @@ def open_path(
             return WorkloadPath(held, path, strategy_named(str(path.strategy), workload))
     if strategy is None:
         strategy = chosen_strategy(held.declaration, workload)
-    strategy.check(rng=generator(), probes=3 if workload.n_cells < _LONG else 1)
     return WorkloadPath(held, None, strategy)
 
 

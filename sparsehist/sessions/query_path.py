@@ -25,9 +25,8 @@ from sparsehist.noise import currency_of
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
-from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import InteractiveMetadata, shared
+from sparsehist.series.metadata import InteractiveMetadata, Request, shared
 from sparsehist.series.pipeline import ANSWER, Held
 from sparsehist.series.release import Release
 from sparsehist.store import NewPath, NewRound, PathRecord, RegisteredFile, SeriesFiles
@@ -79,7 +78,7 @@ def bits(packed: bytes, cells: int) -> FloatArray:
 
 
 @dataclass(frozen=True, repr=False)
-class QueryRequest:
+class QueryRequest(Request):
     """What a caller asked of a session, or of its next update; what is None stands as the session has it.
 
     Attributes:
@@ -89,10 +88,7 @@ class QueryRequest:
 
     kind: ClassVar[str] = INTERACTIVE
     needs: ClassVar[str] = "level= and accuracy="
-    goal: ClassVar[EpsilonDelta | None] = None
 
-    name: str
-    level: Fraction | None = None
     accuracy: Fraction | None = None
     mass: int | None = None
     most_updates: int | None = None
@@ -102,10 +98,6 @@ class QueryRequest:
     @property
     def complete(self) -> bool:
         return self.level is not None and self.accuracy is not None
-
-    def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        del open_room  # an open domain has no cells to weigh
-        return replace(self, level=level)
 
     def as_json(self) -> dict[str, Any]:
         return {

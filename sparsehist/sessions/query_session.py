@@ -202,15 +202,7 @@ class QuerySession:
         record = present(state.series(self._series.name))
         return pipeline.Held(state, record, self._series.declaration)
 
-    def _open_path(
-        self,
-        held: pipeline.Held,
-        request: QueryRequest,
-        known: PathRecord | None,
-        *,
-        generator: pipeline.MakeGenerator,
-    ) -> QueryPath:
-        del generator
+    def _open_path(self, held: pipeline.Held, request: QueryRequest, known: PathRecord | None) -> QueryPath:
         if request.measured is None:
             return QueryPath(held, known, request.session, self._counts)
         return QueryPath(held, self._own(held.record), request.session, self._counts, self._about)

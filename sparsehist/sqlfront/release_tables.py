@@ -18,7 +18,8 @@ from sparsehist.errors import DeclarationError
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration
-from sparsehist.series.pipeline import ANSWER, AUTO, Request
+from sparsehist.series.metadata import Request
+from sparsehist.series.pipeline import ANSWER, AUTO
 from sparsehist.series.release import Release
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES

@@ -65,6 +65,12 @@ class Database:
         with self._plain_errors():
             return self._owned().execute(statement(name), values).fetchall()
 
+    def records(self, name: str, /, **values: object) -> list[dict[str, Any]]:
+        """Run a statement that gives rows, by column."""
+        with self._plain_errors():
+            found = self._owned().execute(statement(name), values)
+            return [dict(zip((name for name, *_ in found.description), row, strict=True)) for row in found]
+
     def change(self, name: str, /, **values: object) -> int:
         """Run a statement that changes rows, inside a transaction; returns how many."""
         with self._plain_errors():

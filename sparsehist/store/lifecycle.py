@@ -26,7 +26,6 @@ from sparsehist.store.layout import (
     write_format,
 )
 from sparsehist.store.opening import (
-    StoreIdentity,
     check_is_newest,
     held,
     is_original,
@@ -36,6 +35,7 @@ from sparsehist.store.opening import (
     take_place,
 )
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.state import StoreIdentity
 from sparsehist.store.witnesses import CLAIMS, MARK_SUFFIX, Anchor
 
 

@@ -7,7 +7,6 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -33,7 +32,7 @@ from sparsehist.store.layout import (
     store_id_at,
 )
 from sparsehist.store.private_files import disk_errors, read_regular, sync_directory, write_file
-from sparsehist.store.state import State
+from sparsehist.store.state import State, StoreIdentity
 from sparsehist.store.witnesses import (
     LEDGER_NAME,
     Anchor,
@@ -44,22 +43,6 @@ from sparsehist.store.witnesses import (
     raise_published_generation,
     read_mark,
 )
-
-
-@dataclass(frozen=True)
-class StoreIdentity:
-    """The row of the state that says which store this is and how far it has come.
-
-    `directory` tells it from copies (`layout.directory_id`) and `home` says where it was, when it was made, moved
-    or adopted.
-    """
-
-    store_id: str
-    generation: int
-    directory: str
-    home: Path
-    anchor: Anchor | None
-    publications: tuple[Path, ...]
 
 
 @contextmanager
@@ -83,10 +66,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         state = State(
             path,
             database,
-            identity.store_id,
-            identity.generation,
-            publications=frozenset(identity.publications),
-            anchor=identity.anchor,
+            identity,
             removed=(*copies, *written),
             left=tuple(left),
             durable=durable,

@@ -5,6 +5,7 @@ Records that hold secrets (salts, counts, noise, keys) have a repr that shows no
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,11 +135,21 @@ class ReleaseRecord(NamedTuple):
     name: str
     level: Fraction
     threshold: float
-    request: Mapping[str, Any]
-    metadata: Mapping[str, Any]
+    request_text: str
+    metadata_text: str
     generation: int
     released: datetime
     n_tracked: int
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Read when it is asked for, as a round needs that of few releases."""
+        return dict(json.loads(self.request_text))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was published beside the rows; read when it is asked for."""
+        return dict(json.loads(self.metadata_text))
 
     def __repr__(self) -> str:
         return f"ReleaseRecord(name={self.name!r}, level={self.level}, generation={self.generation})"

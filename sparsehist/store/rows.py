@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -18,13 +18,6 @@ from sparsehist.store.round_file import RoundFile, RoundShape
 
 Row = tuple[Any, ...]
 
-_LEDGER = tuple(
-    "series series_id population path_id kind workload strategy family level n_releases cap first_release "
-    "last_release numerical_slack dropped delta_infinity first_generation unit max_keys unverified source".split()
-)
-_EVENTS = tuple(
-    "number generation happened who what series series_id path_id level population release reason details".split()
-)
 _TIMES = {"first_release", "last_release", "dropped", "happened"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,29 +52,23 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
     )
 
 
-def ledger_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows of `read_ledger` by column, with the finest level compared exactly."""
-    return [_by_column(_LEDGER, _with_finest(row)) for row in rows]
+def ledger_rows(database: Database) -> list[dict[str, Any]]:
+    """Rows of `read_ledger`, with the finest level compared exactly."""
+    found = event_rows(database, "read_ledger")
+    for row in found:
+        finest = max(map(as_level, json.loads(row.pop("levels"))), default=None)
+        row["level"] = None if finest is None else level_text(finest)
+        row["unverified"] = bool(row["unverified"])
+    return found
 
 
-def event_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Rows of `read_events` by column."""
-    return [_by_column(_EVENTS, row) for row in rows]
-
-
-def _by_column(columns: Sequence[str], row: Row) -> dict[str, Any]:
-    """Times are UTC without saying so, as frames have them."""
-    named = dict(zip(columns, row, strict=True))
-    for column in _TIMES.intersection(columns):
-        named[column] = None if named[column] is None else _time(named[column]).replace(tzinfo=None)
-    return named
-
-
-def _with_finest(row: Row) -> Row:
-    """A path with the finest of its levels in exact text."""
-    path, levels, more, (unverified, source) = row[:8], row[8], row[9:-2], row[-2:]
-    finest = max(map(as_level, json.loads(levels)), default=None)
-    return (*path, None if finest is None else level_text(finest), *more, bool(unverified), source)
+def event_rows(database: Database, name: str) -> list[dict[str, Any]]:
+    """Rows of a statement; times are UTC without saying so, as frames have them."""
+    found = database.records(name)
+    for row in found:
+        for column in _TIMES & row.keys():
+            row[column] = None if row[column] is None else _time(row[column]).replace(tzinfo=None)
+    return found
 
 
 class StoredRound(NamedTuple):
@@ -172,47 +159,11 @@ def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistor
     return PathHistory(directory, kind, integer_noise, (), (), ())
 
 
-class StoredJson(Mapping[str, Any]):
-    """A JSON object that is read when it is first asked for: a round needs that of few releases."""
-
-    __slots__ = ("_read", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._read: dict[str, Any] | None = None
-
-    def _object(self) -> dict[str, Any]:
-        if self._read is None:
-            self._read = json.loads(self._text)
-        return self._read
-
-    def __getitem__(self, name: str) -> Any:
-        return self._object()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._object())
-
-    def __len__(self) -> int:
-        return len(self._object())
-
-    def __repr__(self) -> str:
-        return repr(self._object())
-
-
 def release_from_row(row: Row) -> ReleaseRecord:
     """A row of `read_releases` or `read_release`."""
     path_id, generation, name, level, threshold, request, metadata, released, n_tracked = row
-    return ReleaseRecord(
-        path_id=path_id,
-        name=name,
-        level=as_level(level),
-        threshold=threshold,
-        request=StoredJson(request),
-        metadata=StoredJson(metadata),
-        generation=generation,
-        released=_time(released),
-        n_tracked=n_tracked,
-    )
+    known = (path_id, name, as_level(level), threshold, request, metadata)
+    return ReleaseRecord(*known, generation, _time(released), n_tracked)
 
 
 def _time(microseconds: int) -> datetime:

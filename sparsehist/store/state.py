@@ -11,6 +11,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
@@ -61,6 +62,22 @@ from sparsehist.store.witnesses import Anchor, Mark, published_rounds, raise_mar
 from sparsehist.typing import FloatArray
 
 
+@dataclass(frozen=True)
+class StoreIdentity:
+    """The row of the state that says which store this is and how far it has come.
+
+    `directory` tells it from copies (`layout.directory_id`) and `home` says where it was, when it was made, moved
+    or adopted.
+    """
+
+    store_id: str
+    generation: int
+    directory: str
+    home: Path
+    anchor: Anchor | None
+    publications: tuple[Path, ...]
+
+
 class State:
     """An open, locked store; made by `open_state` and useless once its block is left.
 
@@ -77,18 +94,15 @@ class State:
         self,
         path: Path,
         database: Database,
-        store_id: str,
-        generation: int,
+        identity: StoreIdentity,
         *,
-        publications: frozenset[Path] = frozenset(),
-        anchor: Anchor | None = None,
-        removed: tuple[Path, ...] = (),
-        left: tuple[str, ...] = (),
+        removed: tuple[Path, ...],
+        left: tuple[str, ...],
         durable: bool,
     ) -> None:
-        self.path, self.store_id, self.generation = path, store_id, generation
-        self.publications, self.removed, self.left = publications, removed, left
-        self._database, self._durable, self._anchor = database, durable, anchor
+        self.path, self.store_id, self.generation = path, identity.store_id, identity.generation
+        self.publications, self.removed, self.left = frozenset(identity.publications), removed, left
+        self._database, self._durable, self._anchor = database, durable, identity.anchor
         self._histories: dict[int, PathHistory] = {}
 
     @property
@@ -336,15 +350,15 @@ class State:
 
     def ledger(self) -> list[dict[str, Any]]:
         """What was spent, one row for each noise path, dropped series included."""
-        return ledger_rows(self._database.rows("read_ledger"))
+        return ledger_rows(self._database)
 
     def events(self) -> list[dict[str, Any]]:
         """Who did what, when, in order."""
-        return event_rows(self._database.rows("read_events"))
+        return event_rows(self._database, "read_events")
 
     def limit_events(self) -> list[dict[str, Any]]:
         """Those of the events that declare a limit; a release reads no others."""
-        return event_rows(self._database.rows("read_limit_events"))
+        return event_rows(self._database, "read_limit_events")
 
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on."""

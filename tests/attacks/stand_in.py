@@ -5,6 +5,7 @@ What they hand to `sparsehist.series.pipeline` is what the durable ones hand to 
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 
@@ -90,8 +91,8 @@ class StateInMemory:
                 record.name,
                 record.level,
                 record.threshold,
-                record.request,
-                record.metadata,
+                json.dumps(record.request),
+                json.dumps(record.metadata),
                 self.generation,
                 None,
                 position.size,

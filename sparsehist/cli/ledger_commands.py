@@ -1,9 +1,9 @@
-"""The commands about what was spent and what may be; each imports its work when it runs."""
+"""The commands about what was spent and what may be; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -45,9 +45,32 @@ def ledger(
     For example:
       sparsehist ledger logs.sparsehist --out ledger.json
     """
-    from sparsehist.cli.accounts import show_ledger
+    from sparsehist.cli.accounts import events_for_people, in_tables, rows_of
+    from sparsehist.cli.commands import opening
+    from sparsehist.cli.tables import escape, rows_table
 
-    return show_ledger(store, delta=delta, series=series, since=since, short=short, events=events, out=out, wait=wait)
+    _check_outside(store, out)
+    with opening(store, wait) as opened:
+        rows = rows_of(opened, delta, series=series, since=since, short=short)
+        happened = opened.events() if events else None
+        if out is not None:
+            opened.export_ledger(out, delta=delta)
+    shown: list[Any] = in_tables(rows, delta) if rows else ["nothing: the store has no series, or none of these"]
+    data = {"store": str(store), "delta": delta, "ledger": rows}
+    if happened is not None:
+        data["events"] = happened.to_dicts()
+        shown.append(rows_table(events_for_people(happened)))
+    if out is not None:
+        data["out"] = str(out)
+        shown.append(f"written to {escape(str(out))}, with all events")
+    return Answer(data, shown)
+
+
+def _check_outside(store: Path, out: Path | None) -> None:
+    from sparsehist.errors import InputError
+
+    if out is not None and store.resolve() in out.resolve().parents:
+        raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
 
 
 def budget(
@@ -97,12 +120,25 @@ def budget(
       sparsehist budget logs.sparsehist --epsilon 8 --delta 1e-6 \
           --who 'privacy office'
     """
-    from sparsehist.cli.accounts import set_budget
+    from sparsehist.cli.accounts import rows_of, without_series
+    from sparsehist.cli.commands import opening
+    from sparsehist.cli.tables import escape
+    from sparsehist.privacy.guarantees import EpsilonDelta
 
-    return set_budget(
-        store, population, rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, delta_open=delta_open,
-        delta_slack=delta_slack, poisson=poisson, reason=reason, who=who, wait=wait,
-    )  # fmt: skip
+    asked: dict[str, Any] = {
+        "rho": rho, "epsilon": epsilon, "delta": delta, "route": route, "order": order, "delta_open": delta_open,
+        "delta_slack": delta_slack,
+    }  # fmt: skip
+    apart = None if poisson is None else EpsilonDelta.parse(poisson)
+    with opening(store, wait) as opened:
+        said = opened.set_budget(population, poisson=apart, who=who, reason=reason, **asked)
+        spent = [row for row in rows_of(opened) if row["scope"] == "population" and row["population"] == population]
+        shown = [f"the budget of population {population} is {escape(said)}"]
+        if spent and spent[0]["releases"]:
+            shown.append("It has releases already, so that the budget holds ex post: see sparsehist ledger")
+        shown += without_series(opened, [population])
+    told = {"store": str(store), "population": population, "said": said, "status": "set"}
+    return Answer(told | {"budget": asked | {"poisson": poisson}}, shown)
 
 
 def report(
@@ -136,9 +172,19 @@ def report(
       sparsehist report logs.sparsehist --format registry --about about.yaml \
           --out entry.yaml
     """
-    from sparsehist.cli.accounts import write_report
+    from sparsehist.cli.commands import opening
+    from sparsehist.cli.tables import escape
+    from sparsehist.ledger.arguments import checked_output
+    from sparsehist.store.private_files import PRIVATE, write_file
 
-    return write_report(store, out, format=format, about=about, delta=delta, curator=curator, wait=wait)
+    checked_output("--out", out, (".html",) if format == "html" else (".yaml", ".yml"))
+    _check_outside(store, out)
+    with opening(store, wait) as opened:
+        page = opened.report(format=format, about=about, delta=delta, curator=curator)
+    # What is public gets the mode of any file, less the umask.
+    write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else 0o666)
+    told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
+    return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
 
 
 def raise_cap(

@@ -1,13 +1,19 @@
-"""The commands about series whose log goes on; what they do stands in `running_work`."""
+"""The commands about series whose log goes on; each imports what it needs when it runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from sparsehist.cli import shared_options as options
 from sparsehist.cli.answer import Answer
+
+_EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 
 def create_running(
@@ -41,13 +47,17 @@ def create_running(
           --max-keys 20 --domain 'strings(max_bytes=32)' --steps 365 --cap 1 \
           --name daily
     """
-    from sparsehist.cli.running_work import declare_running
+    import sparsehist as sh
+    from sparsehist.cli.commands import key_types, unit_columns
 
-    return declare_running(
-        store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, key_type=key_type, if_exists=if_exists,
-        chosen_by_looking=chosen_by_looking, who=who, wait=wait,
+    done = _done(store, name, wait)
+    series = sh.create_running(
+        store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
+        population=population, on_null=on_null, on_outside=on_outside, key_types=key_types(key_type),
+        if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
     )  # fmt: skip
+    declared = series.declaration
+    return _declared(store, name, done, f"the running series {name}", declared, declared.as_json(), "--step 1")
 
 
 def create_periodic(
@@ -89,13 +99,42 @@ def create_periodic(
           --max-keys 20 --domain 'strings(max_bytes=32)' --period week \
           --protects user-week --budget 0.1 --name weekly
     """
-    from sparsehist.cli.running_work import declare_periodic
+    import sparsehist as sh
+    from sparsehist.cli.commands import key_types, unit_columns
 
-    return declare_periodic(
-        store, name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, period=period, protects=protects,
-        most_periods=most_periods, periods=periods, budget=budget, on_null=on_null, on_outside=on_outside,
-        key_type=key_type, if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
+    done = _done(store, name, wait)
+    made = sh.create_periodic(
+        store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain,
+        period=int(period) if period.isdecimal() else period, protects=protects, most_periods=most_periods,
+        periods=periods, budget=budget, on_null=on_null, on_outside=on_outside, key_types=key_types(key_type),
+        if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
     )  # fmt: skip
+    first, what = _EXAMPLES.get(period, "1"), f"{name}, a log in {made.rule.what}s,"
+    return _declared(store, name, done, what, made, made.rule.as_json(), f"--period {first}")
+
+
+def _done(store: Path, name: str, wait: float) -> str:
+    """Whether what is declared will be made, or is there and will be kept or refused."""
+    from sparsehist.cli.commands import check_place, in_periods, opening
+
+    check_place(store, wait)
+    if not store.exists():
+        return "created"
+    with opening(store, wait) as opened:
+        return "reused" if name in (*opened.series_names(), *in_periods(opened)) else "created"
+
+
+def _declared(store: Path, name: str, done: str, what: str, made: Any, declaration: Any, first: str) -> Answer:
+    from sparsehist.cli.tables import escape, parameters_table
+    from sparsehist.report.parameter_rows import declaration_rows, periodic_rows
+
+    log = "log.parquet" if "period" in first else "day_1.parquet"
+    hint = f"sparsehist append {store} --series {name} {first} --input {log}"
+    rows = periodic_rows(made, made.progress()) if "period" in first else declaration_rows(made)
+    shown: list[Any] = [f"[bold]{done} {what}[/] in {escape(str(store))}", parameters_table(rows)]
+    if done == "created":
+        shown += ["Nothing is counted yet. Next, for example:", f"  {escape(hint)}"]
+    return Answer({"store": str(store), "series": name, "status": done, "declaration": declaration}, shown)
 
 
 def append(
@@ -130,18 +169,51 @@ def append(
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
     """
-    from sparsehist.cli.commands import files
-    from sparsehist.cli.running_work import append_period, append_step
+    import sparsehist as sh
+    from sparsehist.cli.commands import check_place, files
     from sparsehist.errors import DeclarationError
 
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a log in periods")
-    log, how = files(input, delimiter, hive), {"memory_limit": memory_limit, "threads": threads, "who": who}
-    if step is not None:
+    log = files(input, delimiter, hive)
+    how: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "who": who}
+    check_place(store, wait)
+    if step is None:
+        made = sh.open_periodic(store, series, wait=wait)
+        how["on_other_period"] = "drop" if drop_other_periods else "error"
+        before = made.added()
+        with _telling() as tell:
+            added = made.add(log, period=str(period), time=time, progress=tell, wait=wait, **how)
+        name, its, repeated = added.name, str(added.declaration.period), added.declaration.period in before
+        shown = f"{its} of {series} was" if repeated else f"appended {its} to {series}: the series {name}"
+        data: dict[str, Any] = {"store": str(store), "series": name}
+    else:
         if time is not None or drop_other_periods:
             raise DeclarationError("--time and --drop-other-periods go with --period")
-        return append_step(store, series, log, step=step, wait=wait, **how)
-    return append_period(store, series, log, period=str(period), time=time, drop=drop_other_periods, wait=wait, **how)
+        running = sh.open_running(store, series, wait=wait)
+        repeated = step <= running.appended()
+        running.append(log, step=step, **how)
+        of_steps = f"appended step {step} of {running.steps} to the series {series}"
+        shown = f"step {step} of the series {series} was" if repeated else of_steps
+        data = {"store": str(store), "series": series, "step": step}
+    shown += " appended with this log before; nothing changed" if repeated else "; nothing is published by that"
+    return Answer(data | {"status": "repeated" if repeated else "appended"}, [shown])
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[str], None]]:
+    """Phases as everywhere; and that rows are left out, also where no phases are shown."""
+    from sparsehist.periods.periodic_series import LEAVING_OUT
+    from sparsehist.series.store_handle import reporting
+
+    with reporting(None) as report:
+
+        def tell(phase: str) -> None:
+            report(phase)
+            if phase.startswith(LEAVING_OUT) and not sys.stderr.isatty():
+                sys.stderr.write(f"{phase}\n")
+
+        yield tell
 
 
 def finish(

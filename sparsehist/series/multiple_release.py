@@ -47,8 +47,6 @@ _MAGIC = b"sparsehist dense 1\n"
 _LONGEST_HEADER = 1 << 24
 _PIECE = 1 << 22
 
-Loaded = tuple[DenseState, Fraction | None, float | None, float, tuple[Any, ...]]
-
 Descent = tuple[Any, ...]
 """Public: (path, level) of each release that was bought, then the name of one's own path."""
 
@@ -169,7 +167,7 @@ class MultipleRelease:
         if chosen is not None and chosen > vector.step:
             raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {step!r}")
         state = DenseState(vector.family, vector.values, vector.step)
-        self._set(state, finest, chosen, vector.charge, (_new_path(),))
+        self.__setstate__((state, finest, chosen, vector.charge, (_new_path(),)))
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
@@ -216,7 +214,26 @@ class MultipleRelease:
         """
         with self._lock:
             self._require_whole()
-            _write_state(Path(path), self._state, self._cap, self._step, self._charge, self._descent)
+            state = self._state
+            levels, dtype = list(state.offsets), np.dtype("<i8" if state.family.integer else "<f8")
+            header = {
+                "family": _describe(state.family),
+                "size": state.size,
+                "dtype": dtype.str,
+                "truth_step": state.truth_step,
+                "sealed": state.sealed,
+                "levels": [str(level) for level in levels],
+                "cap": None if self._cap is None else str(self._cap),
+                "step": self._step,
+                "charge": self._charge,
+                "descent": self._descent,
+            }
+            with AtomicFile(Path(path), durable=True) as file:
+                file.write(_MAGIC + json.dumps(header).encode() + b"\n")
+                for array in (state.anchor, *(state.offsets[level] for level in levels)):
+                    for start in range(0, array.size, _PIECE):
+                        file.write(array[start : start + _PIECE].astype(dtype, copy=False).data)
+                file.write(bytes.fromhex(file.digest()))
 
     def release(self, level: Level) -> VectorRelease:
         """Release the vector at a level; the same release again if the level was released before.
@@ -236,7 +253,11 @@ class MultipleRelease:
         target = as_level(level)
         with self._lock:
             self._require_whole()
-            self._require_within_cap(target)
+            if self._cap is not None and target > self._cap:
+                raise CapExceededError(
+                    f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
+                    f"{level_text(target - self._cap)}; nothing was released"
+                )
             self._state.family.statement(target)  # a family without a guarantee refuses before anything is drawn
             grid = step_of(self._state, target, self._step)
             if target in self._state.offsets:
@@ -319,7 +340,9 @@ class MultipleRelease:
 
     def __setstate__(self, given: tuple[Any, ...]) -> None:
         """Read a pickle back."""
-        self._set(*given)
+        self._state, self._cap, self._step, self._charge, self._descent = given
+        self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @classmethod
     def _of(cls, *given: Any) -> MultipleRelease:
@@ -327,28 +350,9 @@ class MultipleRelease:
         made.__setstate__(given)
         return made
 
-    def _set(
-        self, state: DenseState, cap: Fraction | None, step: float | None, charge: float, descent: Descent
-    ) -> None:
-        self._state = state
-        self._cap = cap
-        self._step = step
-        self._charge = charge
-        self._descent = descent
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
     def _require_whole(self) -> None:
         if self._state.size == 0:
             raise StoreDamagedError("sealing was interrupted, and everything was erased; begin again from the truth")
-
-    def _require_within_cap(self, level: Fraction) -> None:
-        if self._cap is not None and level > self._cap:
-            requested, cap = level_text(level), level_text(self._cap)
-            raise CapExceededError(
-                f"requested level {requested}, cap {cap}, difference {level_text(level - self._cap)}; "
-                "nothing was released"
-            )
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
@@ -358,38 +362,7 @@ class MultipleRelease:
             )
 
 
-def _write_state(
-    path: Path,
-    state: DenseState,
-    cap: Fraction | None,
-    step: float | None,
-    charge: float,
-    descent: Descent,
-) -> None:
-    """Write state and parameters; whole, or not at all."""
-    levels = list(state.offsets)
-    dtype = "<i8" if state.family.integer else "<f8"
-    header = {
-        "family": _describe(state.family),
-        "size": state.size,
-        "dtype": dtype,
-        "truth_step": state.truth_step,
-        "sealed": state.sealed,
-        "levels": [str(level) for level in levels],
-        "cap": None if cap is None else str(cap),
-        "step": step,
-        "charge": charge,
-        "descent": descent,
-    }
-    with AtomicFile(path, durable=True) as file:
-        file.write(_MAGIC + json.dumps(header).encode() + b"\n")
-        for array in (state.anchor, *(state.offsets[level] for level in levels)):
-            for start in range(0, array.size, _PIECE):
-                file.write(array[start : start + _PIECE].astype(np.dtype(dtype), copy=False).data)
-        file.write(bytes.fromhex(file.digest()))
-
-
-def _read_file(path: Path, family: DenseFamily | None) -> Loaded:
+def _read_file(path: Path, family: DenseFamily | None) -> tuple[Any, ...]:
     """Read a state back and check its digest."""
     if not path.is_file():
         raise NotFoundError(f"there is no file {path}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -440,8 +440,6 @@ class WorkloadRelease(Release):
         metadata: Public parameters; `std` stands for answers before any declared post-processing.
     """
 
-    __slots__ = ("_prefix", "_strategy")
-
     @property
     def implicit(self) -> bool:
         """Whether the queries are not listed, but answered on demand."""
@@ -508,8 +506,7 @@ class WorkloadRelease(Release):
         first, last = (positions(keys, ends) for ends in (lows, highs))
         if (first > last).any():
             raise DeclarationError("a range ends before it begins, in the order of the domain")
-        below = self._prefix_sums()
-        answers = below[last + 1] - below[first]
+        answers = self._prefix_sums[last + 1] - self._prefix_sums[first]
         return pl.DataFrame(
             {
                 "low": keys.gather(first),
@@ -519,24 +516,21 @@ class WorkloadRelease(Release):
             }
         )
 
+    @cached_property
     def _prefix_sums(self) -> FloatArray:
-        if not hasattr(self, "_prefix"):
-            counts = self.frame["noisy_count"].to_numpy()
-            self._prefix = np.concatenate([[0.0], np.cumsum(counts)])
-        return self._prefix
+        return np.concatenate([[0.0], np.cumsum(self.frame["noisy_count"].to_numpy())])
 
-    def _read_strategy(self) -> Strategy:
-        if not hasattr(self, "_strategy"):
-            from sparsehist.workload import Workload, strategy_named
+    @cached_property
+    def _strategy(self) -> Strategy:
+        from sparsehist.workload import Workload, strategy_named
 
-            workload = Workload.parse(self._about().workload)
-            self._strategy = strategy_named(self._about().strategy, workload)
-        return self._strategy
+        about = self._about()
+        return strategy_named(about.strategy, Workload.parse(about.workload))
 
     def _range_std(self, first: IntArray, last: IntArray) -> FloatArray:
         from sparsehist.workload.strategies.invertible import Invertible
 
-        strategy = self._read_strategy()
+        strategy = self._strategy
         # Each range costs a transform of the whole column, and many may ask for the same one.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
         if isinstance(strategy, Invertible):

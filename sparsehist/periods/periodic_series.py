@@ -26,7 +26,7 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
-from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare
+from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, read_declaration
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cells_of
@@ -341,22 +341,13 @@ def _declaration(state: State, name: str, rule: Periods) -> Declaration:
     records = periods_of(state, name)
     if records:
         return replace(declaration_of(records[-1]), name=name, period=None, time=None, source="")
-    said = rule.declaration
     try:
-        domain = Domain.parse(said["domain"])
+        return read_declaration(rule.declaration, name, name, {})
     except (DeclarationError, NotFoundError):
         raise NotFoundError(
             f"the catalogue of {name!r} comes into the store with the first period: add that one by create_periodic "
             "with if_exists='reuse'"
         ) from None
-    unit = said["unit"]
-    return declare(
-        name=name, unit=tuple(unit) if isinstance(unit, list) else unit, key=said["key"], max_keys=said["max_keys"],
-        domain=domain, noise=said["noise"], cap=None, population=name, on_null=said["on_null"],
-        on_outside=said["on_outside"], bounding=said["bounding"], most_keys=said["most_keys"],
-        unverified=said["unverified"], key_types=said["key_types"],
-        chosen_by_looking=said.get("chosen_by_looking") or None,
-    )  # fmt: skip
 
 
 def _rows_of(

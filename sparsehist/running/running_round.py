@@ -15,7 +15,7 @@ from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
 from sparsehist.histogram.slack import step_slack
 from sparsehist.histogram.step_round import PointHistory, StepRound, draw_step_round
 from sparsehist.ledger.arguments import checked_whole
-from sparsehist.ledger.ledger import CELLS, PathName
+from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
 from sparsehist.privacy import level_text
@@ -34,7 +34,7 @@ from sparsehist.series.cell_round import is_in, published_frame, shown_cells
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held
-from sparsehist.store import NewPath, NewRound, PathRecord, SeriesRecord, State, Tracked
+from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
 
@@ -109,9 +109,7 @@ class RunningPath:
             False,
         )
 
-    def draw(
-        self, request: RunningRequest, metadata: RunningMetadata, *, who: str | None, rng: np.random.Generator
-    ) -> NewRound:
+    def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
         state, domain = self.held.state, self.held.declaration.domain
         point = Point(self.totals.row(metadata.step), present(request.level))
         past = history_of(self.past, is_open=domain.is_open)
@@ -149,7 +147,7 @@ class RunningPath:
                 taken_keys=lambda: taken, rng=rng,
             )  # fmt: skip
         is_new = point not in past.points
-        return self._round(request, metadata, history, drawn, untracked, fresh, is_new=is_new, who=who)
+        return self._round(request, metadata, history, drawn, untracked, fresh, is_new=is_new)
 
     def _round(
         self,
@@ -161,34 +159,21 @@ class RunningPath:
         fresh: pl.DataFrame,
         *,
         is_new: bool,
-        who: str | None,
     ) -> NewRound:
         positions = np.full(drawn.cells.size, -1, np.int64)
         positions[drawn.cells >= 0] = untracked[drawn.cells[drawn.cells >= 0]]
-        return NewRound(
-            path_id=self._new_path() if (path := self.path_id) is None else path,
-            name=request.name,
-            level=present(request.level),
-            request=request.chosen(metadata) | {"what": self.totals.text},
+        return self.held.new_round(
+            self,
+            request,
+            metadata,
+            stored=request.chosen(metadata) | {"what": self.totals.text},
             threshold=metadata.effective_threshold,
-            metadata=metadata.as_dict(),
             level_noise=drawn.tracked if is_new else None,
             positions=positions,
             counts=np.zeros(positions.size, np.int64),  # they differ by step, and stand with the steps
             empty_keys=fresh,
             paths={(at.step, at.level): drawn.paths[i] for i, at in enumerate(history.points)},
-            who=who,
             step=self.totals.row(metadata.step),
-        )
-
-    def _new_path(self) -> NewPath:
-        return NewPath(
-            kind=CELLS[0],
-            series_id=self.held.record.series_id,
-            workload=self.totals.text,
-            strategy=self.totals.strategy,
-            family=self.held.declaration.noise,
-            cap=self.held.declaration.cap_text,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:

@@ -57,9 +57,7 @@ class CellPath:
         earlier = self.held.state.releases(self.path_id)
         return read_metadata(earlier[-1].metadata) if earlier else None
 
-    def draw(
-        self, request: CellRequest, metadata: CellMetadata, *, who: str | None, rng: np.random.Generator
-    ) -> NewRound:
+    def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
         state, files, level = self.held.state, self.held.files, present(request.level)
         declaration = self.held.declaration
         domain = declaration.domain
@@ -82,19 +80,17 @@ class CellPath:
         )
         positions, new_counts = _assign_cells(files, taken, drawn.new, counts)
         n_empty = int(np.count_nonzero(positions < 0))
-        return NewRound(
-            path_id=self.path_id,
-            name=request.name,
-            level=level,
-            request=request.chosen(metadata),
+        return self.held.new_round(
+            self,
+            request,
+            metadata,
+            stored=request.chosen(metadata),
             threshold=metadata.effective_threshold * declaration.unit_of_counts,
-            metadata=metadata.as_dict(),
             level_noise=None if level in spent else drawn.tracked,
             positions=positions,
             counts=new_counts,
             empty_keys=_draw_empty_keys(domain, files, self._empty_keys(tracked), n_empty, rng=rng),
             paths=_paths(past, level, drawn.new),
-            who=who,
         )
 
     def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:

@@ -239,19 +239,25 @@ class Declaration:
 
 def declaration_of(record: SeriesRecord) -> Declaration:
     """Read a stored declaration back, with the copies of its catalogues."""
-    stored = record.declaration
     copies = {
         file.name.removeprefix(_CATALOGUE).removesuffix(".parquet"): record.directory / file.name
         for file in record.files
         if file.name.startswith(_CATALOGUE)
     }
+    return read_declaration(record.declaration, record.name, record.population, copies)
+
+
+def read_declaration(
+    stored: Mapping[str, Any], name: str, population: str, copies: Mapping[str, Path]
+) -> Declaration:
+    """Read what `as_json` gave, with copies of catalogues by digest."""
     read = {
-        "name": record.name,
+        "name": name,
         "unit": tuple(stored["unit"]) if isinstance(stored["unit"], list) else stored["unit"],
         "key": tuple(stored["key"]),
         "domain": Domain.parse(stored["domain"], files=copies),
         "cap": None if stored["cap"] is None else as_level(stored["cap"]),
-        "population": record.population,
+        "population": population,
         "key_types": tuple(stored.get("key_types", {}).items()),
     }
     known = {each.name for each in fields(Declaration)}

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError
+from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, Request, read_metadata
 from sparsehist.series.spending import ledger_for, of_all_periods, settled, spending
-from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.store.parts.unfinished import UnfinishedRound
 from sparsehist.store.series_files import parts_of
 from sparsehist.typing import Generator
@@ -35,16 +35,36 @@ MakeGenerator = Callable[[], Generator]
 
 @dataclass(frozen=True, repr=False)
 class Held:
-    """A series of a store that is held: all that a release reads and changes."""
+    """A series of a store that is held: all that a release reads and changes; `who` asked for it, for the ledger."""
 
     state: State
     record: SeriesRecord
     declaration: Declaration
+    who: str | None = None
 
     @cached_property
     def files(self) -> SeriesFiles:
         """Counts and keys, where the log was counted once."""
         return self.state.series_files(self.record)
+
+    def new_round(
+        self,
+        path: NoisePath,
+        request: Request,
+        metadata: Metadata,
+        *,
+        stored: dict[str, Any] | None = None,
+        **drawn: Any,
+    ) -> NewRound:
+        """A round to commit, which opens its path if it is the first: what was drawn, and what is said of it."""
+        path_id: int | NewPath | None = path.path_id
+        if path_id is None:
+            kind, workload, strategy = path.name
+            of_series = (self.record.series_id, str(workload), str(strategy), self.declaration.noise)
+            integer = drawn["level_noise"].dtype.kind == "i"
+            path_id = NewPath(kind, *of_series, integer_noise=integer, cap=self.declaration.cap_text)
+        said = (stored or request.as_json(), metadata.as_dict())
+        return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.who)
 
 
 class NoisePath(Protocol):
@@ -64,7 +84,7 @@ class NoisePath(Protocol):
     def statement(self, request: Any, metadata: Any) -> tuple[str, bool]:
         """Its guarantee in words, and whether a delta in it is an upper bound."""
 
-    def draw(self, request: Any, metadata: Any, *, who: str | None, rng: np.random.Generator) -> NewRound:
+    def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
         """Draw the round that is to be committed."""
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
@@ -90,9 +110,7 @@ ANSWER = "/"
 """Stands between the name of a session of queries and the number of an answer; names of releases have none."""
 
 
-def release(
-    held: Held, request: Request, open_path: Opener, *, who: str | None, generator: MakeGenerator
-) -> Published:
+def release(held: Held, request: Request, open_path: Opener, *, generator: MakeGenerator) -> Published:
     """Give the release of that name, which needs no generator, or make it."""
     found = find(held, request)
     if found is not None:
@@ -110,7 +128,7 @@ def release(
     request = settled(ledger, declaration, request)
     metadata = path.metadata(request)
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
-    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=who)
+    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.who)
     # Once nothing can refuse, as it may take longer than the checks.
     guarantee, is_bound = path.statement(request, metadata)
     # The source is that of the steps released, where there are some.
@@ -132,9 +150,7 @@ def release(
     # Where counts lie elsewhere, drawing may fail by what was drawn.
     apart = None if parts_of(record) is None else UnfinishedRound(state, record, request.name, request.as_json())
     try:
-        drawn = path.draw(
-            request, metadata, who=who, rng=generator() if apart is None else apart.generator(generator())
-        )
+        drawn = path.draw(request, metadata, rng=generator() if apart is None else apart.generator(generator()))
         state.commit_round(drawn)
     except InputError:
         if apart is not None:

@@ -65,18 +65,14 @@ class StoredSeries:
                 raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
             yield state, record
 
-    def _held(self, state: State, record: SeriesRecord) -> pipeline.Held:
-        return pipeline.Held(state, record, self.declaration)
-
     def _released(
         self, made: type[AnyRelease], request: Any, open_path: pipeline.Opener, who: str | None, wait: float | None
     ) -> AnyRelease:
         """Make a release, or give it again."""
         checked_text("who", who)
         with self._hold(wait) as (state, record):
-            frame, metadata, repeated = pipeline.release(
-                self._held(state, record), request, open_path, who=who, generator=self.store._generator
-            )
+            held = pipeline.Held(state, record, self.declaration, who)
+            frame, metadata, repeated = pipeline.release(held, request, open_path, generator=self.store._generator)
             return made(frame, metadata, origin=self.store._origin(state, record), repeated=repeated)
 
     def _repr_html_(self) -> str:
@@ -198,7 +194,7 @@ class Series(StoredSeries):
         """
         checked_text("who", who)
         with self._hold() as (state, record):
-            found = pipeline.find(self._held(state, record), requested(name, **asked))
+            found = pipeline.find(pipeline.Held(state, record, self.declaration), requested(name, **asked))
             origin = self.store._origin(state, record)
         if found is None or origin is None:
             return None

@@ -37,7 +37,7 @@ from sparsehist.series.workload_answers import (
     post_process_cells,
 )
 from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
-from sparsehist.store import NewPath, NewRound, PathRecord
+from sparsehist.store import NewRound, PathRecord
 from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, strategy_named
 
 _COLUMNS = ("noisy_answer", "std")
@@ -142,9 +142,7 @@ class WorkloadPath:
         level = present(request.level)
         return self._family.statement(level), delta_is_bound(self._family, level)
 
-    def draw(
-        self, request: WorkloadRequest, metadata: WorkloadMetadata, *, who: str | None, rng: np.random.Generator
-    ) -> NewRound:
+    def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         if self._record is None:
             self._strategy.check(rng=rng, probes=3 if self._strategy.workload.n_cells < _LONG else 1)
         state, level = self._held.state, present(request.level)
@@ -156,16 +154,14 @@ class WorkloadPath:
             else next_state(self._family, self._strategy, neighbours, level, rng=rng)
         )
         attached = self._strategy.workload.attachments().values() if self._record is None else ()
-        return NewRound(
-            path_id=self._new_path() if self.path_id is None else self.path_id,
-            name=request.name,
-            level=level,
-            request=request.as_json()
+        return self._held.new_round(
+            self,
+            request,
+            metadata,
+            stored=request.as_json()
             | {"strategy": self._strategy.name, "post_processing": list(metadata.post_processing)},
-            metadata=metadata.as_dict(),
             level_noise=None if level in spent else self._drawn,
             attachments=[state.write_attachment(self._held.record, ".bin", content) for content in attached],
-            who=who,
         )
 
     def rows(self, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
@@ -200,18 +196,6 @@ class WorkloadPath:
         first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
         least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
         return Price(first.sensitivity, first.sensitivity_lower, least, mean)
-
-    def _new_path(self) -> NewPath:
-        declaration = self._held.declaration
-        return NewPath(
-            kind="workload",
-            series_id=self._held.record.series_id,
-            workload=str(self._strategy.workload),
-            strategy=self._strategy.name,
-            family=declaration.noise,
-            integer_noise=self._family.integer,
-            cap=declaration.cap_text,
-        )
 
 
 _ONCE_PER_CELL = "units once per cell they are in, so a sum over cells may count one unit up to max_keys times"

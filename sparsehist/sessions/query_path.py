@@ -29,7 +29,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import InteractiveMetadata, Request, shared
 from sparsehist.series.pipeline import ANSWER, Held
 from sparsehist.series.release import Release
-from sparsehist.store import NewPath, NewRound, PathRecord, RegisteredFile, SeriesFiles
+from sparsehist.store import NewRound, PathRecord, RegisteredFile, SeriesFiles
 from sparsehist.store.private_files import disk_errors, verify_file
 from sparsehist.typing import FloatArray
 
@@ -261,9 +261,7 @@ class QueryPath:
         rho = f"{metadata.level}-zCDP" if parameters.currency == ZCDP else f"{parameters.rho:.6g}-zCDP"
         return f"{rho} and {pure} for the whole session, whatever is asked", False
 
-    def draw(
-        self, request: QueryRequest, metadata: InteractiveMetadata, *, who: str | None, rng: np.random.Generator
-    ) -> NewRound:
+    def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
         declaration, state, record = self._held.declaration, self._held.state, self._held.record
         parameters = weighing_of(declaration, metadata, 1)
         watch, answer = parameters.levels
@@ -285,34 +283,12 @@ class QueryPath:
             update = Update(present(metadata.update), high, truth + missed, threshold_noise, packed)
             attached.append(state.write_attachment(record, _UPDATE, update.as_bytes()))
             self._drawn = update.value
-        return NewRound(
-            path_id=self._new_path() if self.path_id is None else self.path_id,
-            name=request.name,
-            level=present(request.level),
-            request=request.as_json(),
-            metadata=metadata.as_dict(),
-            level_noise=noise,
-            attachments=attached,
-            who=who,
-        )
+        return self._held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
 
     def rows(self, level: Fraction, metadata: InteractiveMetadata) -> pl.DataFrame:
         """What the round published: the mass (as update 0), or an answer."""
         value = self._drawn if self._drawn is not None else opened(self._held, present(self._record), level)[1]
         return pl.DataFrame({"update": [metadata.update or 0], "value": [value]})
-
-    def _new_path(self) -> NewPath:
-        declaration = self._held.declaration
-        kind, session, strategy = self.name
-        return NewPath(
-            kind=kind,
-            series_id=self._held.record.series_id,
-            workload=str(session),
-            strategy=str(strategy),
-            family=declaration.noise,
-            integer_noise=True,
-            cap=declaration.cap_text,
-        )
 
 
 def session_metadata(declaration: Declaration, request: QueryRequest) -> InteractiveMetadata:

@@ -88,9 +88,7 @@ class QuerySession:
         with series._hold(wait) as (state, _):
             held = self._held(state)
             self._counts = cell_counts(held.files, domain)
-            _, public, _ = pipeline.release(
-                held, request, self._open_path, who=self._who, generator=series.store._generator
-            )
+            _, public, _ = pipeline.release(held, request, self._open_path, generator=series.store._generator)
             self._about = of_kind(read_metadata(public), InteractiveMetadata)
             held = self._held(state)
             own = self._own(held.record)
@@ -193,14 +191,14 @@ class QuerySession:
         if unpaid[0] not in self._updates and self.updates_left:
             request = next_update(self._about, len(self._files) + 1, unpaid)
             held = self._held(state)
-            pipeline.release(held, request, self._open_path, who=self._who, generator=self._series.store._generator)
+            pipeline.release(held, request, self._open_path, generator=self._series.store._generator)
             self._refresh(state)
         self._unpaid = None
 
     def _held(self, state: State) -> pipeline.Held:
         """The series as it stands now."""
         record = present(state.series(self._series.name))
-        return pipeline.Held(state, record, self._series.declaration)
+        return pipeline.Held(state, record, self._series.declaration, self._who)
 
     def _open_path(self, held: pipeline.Held, request: QueryRequest, known: PathRecord | None) -> QueryPath:
         if request.measured is None:

@@ -134,7 +134,7 @@ class Drawn:
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level=level, threshold=threshold, false_keys=None)
         held = Held(self.state, _Record, self.declaration)
-        return release(held, request, open_path, who=None, generator=lambda: self.rng)[0]
+        return release(held, request, open_path, generator=lambda: self.rng)[0]
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
         """Noisy counts by cell, NaN where unpublished."""

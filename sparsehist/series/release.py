@@ -365,13 +365,10 @@ class Release:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
             sign: As for `write_parquet`; only the public ledger is signed.
             spreadsheet_safe: False writes every text as it is, for programs.
-            estimates: Whether to write the columns of `estimates` too.
+            estimates: Whether to write the columns of `estimates` too; of a workload there are none.
 
         Raises:
-            DeclarationError: If estimates of a workload are asked.
-            InputError: If something else stands there, or its name ends otherwise.
-            SignatureError: As for `write_parquet`.
-            StoreError: If it cannot be written; whatever stood there before is left.
+            SparsehistError: As for `write_parquet`.
         """
         target = _ending(path, _CSV)
         frame = self.estimates() if estimates else self._frame

@@ -228,21 +228,15 @@ class Series(StoredSeries):
                 or a name, such as "spectral", "identity", "residual".
             post_processing: Declared, free of cost: "consistent" (answers that some histogram gives) and
                 "non_negative", or both; none by default. Standard deviations are those before it.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store; the store's own by default.
+            who: As for `release`.
+            wait: As for `release`.
 
         Returns:
             The release: one row per query; where queries are not listed, as in all ranges, `answer(low, high)`.
 
         Raises:
             DeclarationError: If a parameter is wrong, the workload does not fit the domain, the domain is open, or
-                the noise of the series has no workloads.
-            LevelError: If the level is no level or cannot be served.
-            CapExceededError: If the sum over the paths of the series would exceed its cap.
-            BudgetExceededError: If the population would exceed its budget.
-            NameTakenError: If the name stands for another request.
-            NotFoundError: If there is no release of that name and no workload and level to make it.
-            StoreInUseError: If another process or thread holds the store.
+                the noise of the series has no workloads. Other errors are those of `release`.
 
         Warns:
             CountsWarning: If max_keys is above 1: a sum over cells counts a unit once per cell it is in.
@@ -282,10 +276,6 @@ class Series(StoredSeries):
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
             counts), lower_bound (no factorization answers with less, in counts, at one cell per unit; null
             where unknown), ratio (of the variances), sensitivity (of R·x), chosen (what "auto" takes).
-
-        Raises:
-            DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
-            LevelError: If a level is no level.
         """
         from sparsehist.series import workload_round
 
@@ -322,22 +312,16 @@ class Series(StoredSeries):
             most_updates: Answers that can be measured; by default what the accuracy needs at most.
             start: A release of the same keys, of this series or another, to begin from: free, and much better than
                 from nothing.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store, here and in every question; the store's own by default.
+            who: As for `release`.
+            wait: As for `release`, here and in every question.
 
         Returns:
             The session; `ask` it.
 
         Raises:
             DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or levels of
-                the noise have no sum with those of sessions.
-            LevelError: If the level is no level.
+                the noise have no sum with those of sessions. Other errors are those of `release`.
             DataError: If the release to start from holds nothing above 0.
-            CapExceededError: If the sum over the paths of the series would exceed its cap.
-            BudgetExceededError: If the population would exceed its budget.
-            NameTakenError: If the name stands for another request.
-            NotFoundError: If there is no session of that name and no level and accuracy to open one.
-            StoreInUseError: If another process or thread holds the store.
 
         Example:
             >>> import polars as pl
@@ -378,10 +362,6 @@ class Series(StoredSeries):
             One row per level and accuracy: level and accuracy (exact text), updates (answers that can be measured),
             error (in counts, of any answer), std (of a measured answer, in counts) and failure (a bound on the
             probability that any of `queries` answers is off by more than `error`, while updates last).
-
-        Raises:
-            DeclarationError: If a parameter is wrong, or the series has no such sessions.
-            LevelError: If a level is no level.
 
         Example:
             >>> import polars as pl

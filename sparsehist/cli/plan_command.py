@@ -143,7 +143,7 @@ def _of_levels(log: RunningSeries | PeriodicSeries, what: str, asked: dict[str, 
 
 def _whole(cells: str | None) -> int | None:
     """Read a number of cells exactly, however large: 1000000, 1e9, 10**69."""
-    from fractions import Fraction
+    from decimal import Decimal
 
     from sparsehist.errors import DeclarationError
 
@@ -154,17 +154,13 @@ def _whole(cells: str | None) -> int | None:
         if power and 0 <= int(exponent) <= 4000:  # Python writes no more digits into an error
             whole: int = int(base) ** int(exponent)
             return whole
-        number = Fraction(base) if not power and len(cells) < 400 and _modest_exponent(base) else None
-    except ValueError:
-        number = None
-    if number is None or number.denominator != 1 or number < 1:
+        number = Decimal(base if not power and len(cells) < 400 else 0)
+        whole = int(number) if 0 <= number.adjusted() <= 4000 else 0
+    except (ValueError, ArithmeticError):
+        number, whole = Decimal(0), 0
+    if whole < 1 or whole != number:
         raise DeclarationError(f"--cells takes a whole number such as 1000000, 1e9 or 10**69, got {cells!r}")
-    return int(number)
-
-
-def _modest_exponent(text: str) -> bool:
-    _, _, exponent = text.lower().partition("e")
-    return not exponent or abs(int(exponent)) <= 4000
+    return whole
 
 
 def _data(made: Plan, plot: Path | None) -> dict[str, Any]:

@@ -462,9 +462,7 @@ class Ledger:
         charges = budget.filter_for(known.law)
         if charges is None:
             return _NOTHING
-        order = dict(self._order_of_charge(charges, known.population))
-        earlier = order.get(known.series_id, len(order))
-        room = charges.limit - self.charged(charges, known.population, without=known.series_id)
+        room, earlier = self._room(charges, known)
         if charges.by_path(known.law):
             own = [path for path in self.of_series(known.series_id) if path.finest and path.path != known.path]
             room -= sum((charges.charge(path.law, path.finest or _NOTHING) for path in own), _NOTHING)
@@ -474,6 +472,12 @@ class Ledger:
             return charges.largest(room, known.law, known.max_keys, earlier=earlier)
         fits = charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
         return shortened(whole - others) if fits else _NOTHING
+
+    def _room(self, charges: Filter, known: Spent) -> tuple[Fraction, int]:
+        """What a filter has left for a series, and how many it charged before that one."""
+        order = dict(self._order_of_charge(charges, known.population))
+        room = charges.limit - self.charged(charges, known.population, without=known.series_id)
+        return room, order.get(known.series_id, len(order))
 
     def _check_cap(self, release: Spending, known: Spent) -> None:
         cap: Fraction | None = self.limits.cap(release.series_id, known.cap).now
@@ -522,9 +526,7 @@ class Ledger:
         if charges.by_path(known.law):
             return after.charged(charges, known.population) <= charges.limit
         whole = cap if cap is not None else (_sum(self.of_series(known.series_id)) or release.level)
-        order = dict(self._order_of_charge(charges, known.population))
-        room = charges.limit - self.charged(charges, known.population, without=known.series_id)
-        earlier = order.get(known.series_id, len(order))
+        room, earlier = self._room(charges, known)
         within = others + release.level <= whole
         return within and charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
 

@@ -13,7 +13,7 @@ import polars as pl
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
 from sparsehist.histogram.slack import step_slack
-from sparsehist.histogram.step_round import PointHistory, StepRound, draw_step_round
+from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.arguments import checked_whole
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
@@ -146,20 +146,6 @@ class RunningPath:
                 domain, n_empty, n_taken=taken.height, taken=lambda keys: is_in(keys, taken),
                 taken_keys=lambda: taken, rng=rng,
             )  # fmt: skip
-        is_new = point not in past.points
-        return self._round(request, metadata, history, drawn, untracked, fresh, is_new=is_new)
-
-    def _round(
-        self,
-        request: RunningRequest,
-        metadata: RunningMetadata,
-        history: PointHistory,
-        drawn: StepRound,
-        untracked: IntArray,
-        fresh: pl.DataFrame,
-        *,
-        is_new: bool,
-    ) -> NewRound:
         positions = np.full(drawn.cells.size, -1, np.int64)
         positions[drawn.cells >= 0] = untracked[drawn.cells[drawn.cells >= 0]]
         return self.held.new_round(
@@ -168,7 +154,7 @@ class RunningPath:
             metadata,
             stored=request.chosen(metadata) | {"what": self.totals.text},
             threshold=metadata.effective_threshold,
-            level_noise=drawn.tracked if is_new else None,
+            level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
             counts=np.zeros(positions.size, np.int64),  # they differ by step, and stand with the steps
             empty_keys=fresh,

@@ -44,24 +44,6 @@ _ALONE = "alone"
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What a planned release would do to the ledger, on its own.
-
-    Attributes:
-        adds: To the cost of its population, in `currency`, exact text; "0" where a finer one was released, "" where
-            costs have no sum.
-        currency: "rho", "epsilon", or "none" where the costs have no sum.
-        epsilon: Of the population afterwards, at the delta asked; None where none holds.
-        refused: Why the release would be refused by a cap or budget; None where it would be made.
-    """
-
-    adds: str
-    currency: str
-    epsilon: float | None
-    refused: str | None = None
-
-
-@dataclass(frozen=True)
 class Plan:
     """What releases at candidate levels would do; nothing is drawn and nothing is spent.
 
@@ -289,24 +271,17 @@ def plan_of(
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
     for parameters, release in releases:
-        by_level.append(_level_row(declaration, release.level, parameters, cost_in(ledger, release)))
+        by_level.append(_level_row(declaration, release.level, parameters) | _cost_in(ledger, release))
         by_count += _count_rows(parameters.family, release.level, parameters.effective_threshold, shown)
     return Plan(by_level, by_count, declaration.noise)
 
 
-def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata, cost: Effect) -> dict[str, Any]:
+def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata) -> dict[str, Any]:
     family, effective = parameters.family, parameters.effective_threshold
     shown = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
     least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
-    return {
-        **{name: getattr(parameters, name) for name in (*shown, *opened)},
-        **least,
-        "adds": cost.adds,
-        "currency": cost.currency,
-        "population_epsilon": cost.epsilon,
-        "refused": cost.refused,
-    }
+    return {name: getattr(parameters, name) for name in (*shown, *opened)} | least
 
 
 def _count_rows(family: Family, level: Fraction, effective: float, counts: Sequence[int]) -> list[dict[str, Any]]:
@@ -324,8 +299,8 @@ def _count_rows(family: Family, level: Fraction, effective: float, counts: Seque
     ]
 
 
-def cost_in(ledger: Ledger, release: Spending) -> Effect:
-    """What a release would do to a ledger."""
+def _cost_in(ledger: Ledger, release: Spending) -> dict[str, Any]:
+    """What a release would do to a ledger, on its own; "adds" is exact text, "0" where a finer one was released."""
     population = ledger.of_series(release.series_id)[0].population
     after = ledger.with_release(release)
     try:
@@ -334,7 +309,9 @@ def cost_in(ledger: Ledger, release: Spending) -> Effect:
     except RefusedError as refusal:
         refused = str(refusal)
     was, then = (one.cost_of(one.of_population(population)) for one in (ledger, after))
-    return Effect(*_difference(was, then), finite_or_none(guarantee(then, DEFAULT_DELTA)), refused)
+    adds, currency = _difference(was, then)
+    epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
+    return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}
 
 
 def _difference(before: Cost, after: Cost) -> tuple[str, str]:

@@ -82,6 +82,11 @@ class StoredRound(NamedTuple):
     n_new: int
     n_empty: int
 
+    @property
+    def file(self) -> RegisteredFile:
+        """What the state vouches for."""
+        return RegisteredFile(self.name, self.size, self.digest)
+
 
 @dataclass(frozen=True, repr=False)
 class PathHistory:
@@ -103,12 +108,6 @@ class PathHistory:
         """Cells tracked so far, or the size of a workload's state."""
         return self.rounds[-1].n_past + self.rounds[-1].n_new if self.rounds else 0
 
-    @property
-    def files(self) -> Iterator[RegisteredFile]:
-        """What the state vouches for."""
-        for made in self.rounds:
-            yield RegisteredFile(made.name, made.size, made.digest)
-
     def new_cells(self) -> Iterator[tuple[int, slice]]:
         """The rounds that tracked new cells, with the numbers of these."""
         for number, made in enumerate(self.rounds):
@@ -129,7 +128,7 @@ class PathHistory:
         shape = RoundShape(
             made.n_past, made.n_new, made.n_empty, self.n_levels[number], bool(made.spends), self.integer_noise
         )
-        return RoundFile(self.directory, RegisteredFile(made.name, made.size, made.digest), shape)
+        return RoundFile(self.directory, made.file, shape)
 
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:

@@ -345,7 +345,7 @@ class State:
             if (parts := parts_of(record)) is not None:
                 parts.verify()
             for path in record.paths:
-                for file in (*path.files, *self._history(path.path_id).files):
+                for file in (*path.files, *(made.file for made in self._history(path.path_id).rounds)):
                     verify_file(record.directory, file)
 
     def ledger(self) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ class Domain(abc.ABC):
         Returns:
             Columns key_0, … in canonical dtypes; n rows.
         """
-        raise DomainError(f"{self}: no cell of it can be drawn")
+        raise DomainError(f"{self} is open: no cell of it can be drawn")
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
         """Number the cells; the size is known to be below 2**63."""

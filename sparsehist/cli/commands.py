@@ -55,7 +55,10 @@ def check_place(store: Path, wait: float) -> None:
 def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str, **declared: Any) -> Answer:
     """Count files into a new series."""
     check_place(store, declared["wait"])
-    existed = store.exists() and if_exists == "reuse" and _has_series(store, declared["name"], declared["wait"])
+    existed = False
+    if store.exists() and if_exists == "reuse":
+        with opening(store, declared["wait"]) as opened:
+            existed = declared["name"] in opened.series_names()
     series = sh.create(store, log, key=key, if_exists=if_exists, **declared)
     done = "reused" if existed else "created"
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
@@ -258,7 +261,8 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
     if missing or domain is None:
         raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
     with reporting(None) as report:
-        found, bias = checked(log, domain=domain, bounds=_around(declared["max_keys"]), progress=report, **declared)
+        around = [max(1, int(times * declared["max_keys"])) for times in (0.25, 0.5, 1, 2, 4, 16)]
+        found, bias = checked(log, domain=domain, bounds=around, progress=report, **declared)
     told = found["outcome"].map_elements(in_words_of_the_command_line, return_dtype=found["outcome"].dtype)
     found = found.with_columns(told)
     refused = bool(found["outcome"].str.starts_with("refused").any())
@@ -274,11 +278,6 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
 
 def _short(value: float | str) -> float | str:
     return value if isinstance(value, int | str) else float(f"{value:.3g}")
-
-
-def _around(max_keys: int) -> list[int]:
-    """Bounds to compare with one that is thought of."""
-    return [max(1, max_keys // 4), max(1, max_keys // 2), max_keys, 2 * max_keys, 4 * max_keys, 16 * max_keys]
 
 
 def chosen_bound(store: Path, log: sh.Files, **asked: Any) -> Answer:
@@ -355,8 +354,3 @@ def confirm(question: str, answer: str, warning: str = "") -> None:
 def counted(n: int, what: str) -> str:
     """A number of things."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def _has_series(store: Path, name: str, wait: float) -> bool:
-    with opening(store, wait) as opened:
-        return name in opened.series_names()

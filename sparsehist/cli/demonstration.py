@@ -93,7 +93,8 @@ def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = N
 
         require_plots()
     _prepare(directory)
-    catalogue = _catalogue()
+    with as_file(shipped("data") / "msweb_catalogue.csv") as titles:
+        catalogue = pl.read_csv(titles)
     released, cost = _release_log(directory)
     rows = side_by_side(released).join(catalogue, on="url", how="left", maintain_order="left")
     shown = shown_demo(released, rows, directory, cost=cost)
@@ -140,12 +141,6 @@ def _report(directory: Path) -> str:
     for name, text in written.items():
         (directory / name).write_text(text, encoding="utf-8")
     return f"Report (public):     {escape(str(directory / _REPORT))}, and for the registry {_ENTRY}"
-
-
-def _catalogue() -> pl.DataFrame:
-    """Titles of the site's areas, published with the log."""
-    with as_file(shipped("data") / "msweb_catalogue.csv") as path:
-        return pl.read_csv(path)
 
 
 def _plots(released: list[Release], directory: Path) -> list[Path]:

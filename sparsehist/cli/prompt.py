@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,15 +86,11 @@ def converse(
         if command == ".help":
             console.print(aid, markup=False)
         elif command == ".tables" and tables is not None:
-            _told(console, partial(_listed, tables), text)
+            _told(console, lambda _: Answer({}, [rows_table(tables())]), text)
         elif command.startswith((".", "\\")):
             console.print(f"there is no {printable(command)}; .help explains", markup=False)
         elif text:
             _told(console, run, text)
-
-
-def _listed(tables: Callable[[], pl.DataFrame], _: str) -> Answer:
-    return Answer({}, [rows_table(tables())])
 
 
 def _told(console: Any, run: Callable[[str], Answer], text: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,7 +95,7 @@ class Budget:
             of_delta = f"delta {level_text(self.delta)} shared by open domains and slack" if self.delta else ""
         else:
             named = {"noise": self.split.noise, "open domains": self.split.open, "slack": self.split.slack}
-            shown = [f"{value:.4g} for {name}" for name, value in _floats(named).items()]
+            shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
             of_delta = f"delta {', '.join(shown)}" if shown else ""
         limit = f"{self.noise.route} up to {level_text(self.noise.limit)}"
         return f"{self} ({'; '.join(part for part in (limit, of_delta) if part)})"
@@ -294,7 +295,7 @@ class Limits:
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
         """The cap of a series, declared with it and raised since."""
         history = [] if declared is None else [(0, declared)]
-        return _limit(history + self._caps.get(series_id, []), first_release, _not_above)
+        return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
     def budget(self, population: str, first_release: int | None = None) -> Limit:
         """The budget of a population, given the generation of its first release."""
@@ -311,10 +312,6 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_wit
         return Limit(now, None, EX_POST)
     kept = all(is_within(value, before[-1]) for value in since)
     return Limit(now, before[-1], EX_ANTE if kept else EX_POST)
-
-
-def _not_above(value: Fraction, other: Fraction) -> bool:
-    return value <= other
 
 
 def _budget_from(said: Mapping[str, str | None]) -> Budget:
@@ -337,7 +334,3 @@ def _budget_from(said: Mapping[str, str | None]) -> Budget:
 
 def _pair(share: Filter) -> str:
     return f"epsilon {level_text(share.limit)} at delta {level_text(share.delta)}"
-
-
-def _floats(named: Mapping[str, Fraction | None]) -> dict[str, float]:
-    return {name: float(value) for name, value in named.items() if value}

@@ -106,7 +106,10 @@ def write_ledger(
         "columns": {"spent": COLUMNS, "events": EVENT_COLUMNS},
     }
     if target.suffix in _JSON:
-        body = head | {"spent": spent.to_dicts(), "events": [_unpacked(event) for event in events.to_dicts()]}
+        happened = events.to_dicts()
+        for event in happened:
+            event["details"] = None if event["details"] is None else json.loads(event["details"])
+        body = head | {"spent": spent.to_dicts(), "events": happened}
         content = json.dumps(body, indent=1, ensure_ascii=False, default=_as_text).encode() + b"\n"
     else:
         entries = [
@@ -118,10 +121,6 @@ def write_ledger(
         table.write_parquet(sink, metadata={_METADATA_KEY: json.dumps(head, ensure_ascii=False)})
         content = sink.getvalue()
     write_file(target, content, durable=True, mode=_PUBLIC)
-
-
-def _unpacked(event: dict[str, Any]) -> dict[str, Any]:
-    return event | {"details": None if event["details"] is None else json.loads(event["details"])}
 
 
 def _as_text(value: object) -> str:

@@ -130,7 +130,8 @@ def verify_chain(store_id: str, held: Mapping[str, Any], keys: Sequence[Ed25519P
         entry = {name: value for name, value in release.items() if name not in SIGNED} | {"store": store_id}
         try:
             before, previous = previous, verify_entry(entry, release, keys)
-            _check_follows(release, before)
+            if release["previous"] != before:
+                raise SignatureError("the one before it is missing, or they were reordered")  # noqa: TRY301
         except SignatureError as problem:
             raise SignatureError(f"entry {number} of store {store_id} does not verify: {problem}") from None
         listed.add(str(release.get("digest")))
@@ -259,11 +260,6 @@ def _chain(store_id: str, entries: int, last: str) -> bytes:
 
 def _signed(statement: bytes, key: Ed25519PrivateKey) -> dict[str, str]:
     return {"key": key.public_key().public_bytes_raw().hex(), "signature": key.sign(statement).hex()}
-
-
-def _check_follows(release: Mapping[str, Any], before: str) -> None:
-    if release["previous"] != before:
-        raise SignatureError("the one before it is missing, or they were reordered")
 
 
 def _check_signed(statement: bytes, signed: object, keys: Sequence[Ed25519PublicKey]) -> None:

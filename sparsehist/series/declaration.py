@@ -122,31 +122,16 @@ def default_most_keys(max_keys: int) -> int:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The public parameters of a series; equal declarations stand for the same series.
+    """The public parameters of a series, as `create` takes them; equal declarations stand for the same series.
 
     Attributes:
-        name: Of the series.
-        unit: Column that holds the privacy unit, or several that do together; None for counts bounded elsewhere.
-        key: Key columns, in the order of the domain's.
-        max_keys: Distinct keys a unit may touch.
-        domain: All keys that could occur.
         noise: Name of the family.
-        cap: Bound on the sum of the levels of the series' paths; None for no bound.
-        population: Whose costs add up.
-        on_null: "error" or "drop", for rows without a unit or a key.
-        on_outside: "error" or "drop", for keys outside the domain.
-        bounding: "keep": a unit with more than max_keys keys counts towards max_keys of them; "share": towards all,
-            with equal weights.
         most_keys: Keys to which a unit is cut before its weight is found; None unless weights are shared.
-        unverified: Whether the query of the log was declared to go unchecked (SQL's `unverified = true`).
-        key_types: What key columns are turned into before they are counted, as pairs of a column and a type.
+        key_types: As pairs of a column and a type.
         source: "checked query" where the query of the log was found to keep units apart; "unchecked source" where it
             was declared to go unchecked, or rows came of which nobody can say what made them (a frame, a relation, an
             Arrow stream, counts); empty for files. No part of what makes two declarations equal.
-        portable: Whether units keep their keys in the order that every engine knows.
         steps: Of a running series, how many may be appended; None for a log that is counted once.
-        chosen_by_looking: Which choices were made by looking at the log itself, as whoever made them declares: no
-            guarantee covers these.
         period: Which one of a log that is cut into periods, such as "2026-W12"; None for any other log.
         time: The column by which rows of other periods were refused or left out; None where nobody looked.
     """

@@ -116,7 +116,10 @@ def commit_round(
     try:
         spent = {"series_id": series_id, "level": level_text(record.level)}
         with changing(database, generation, when, "release", **spent, who=record.who, release=record.name) as event:
-            event["path_id"] = path_id = _opened(database, record.path_id)
+            path_id = record.path_id
+            if isinstance(path_id, NewPath):
+                ((path_id,),) = database.rows("insert_path", **asdict(path_id))
+            event["path_id"] = path_id
             vouch(database, series_id, record.attachments, path_id)
             database.change(
                 "insert_release",
@@ -172,14 +175,6 @@ def vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], p
     """Stand by files of a series from this transaction on."""
     for file in files:
         database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
-
-
-def _opened(database: Database, path: int | NewPath) -> int:
-    """The number of a noise path, opened now if it is new."""
-    if not isinstance(path, NewPath):
-        return path
-    ((path_id,),) = database.rows("insert_path", **asdict(path))
-    return int(path_id)
 
 
 def _shape(history: PathHistory, record: NewRound) -> tuple[list[Spot], RoundShape]:

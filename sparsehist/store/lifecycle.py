@@ -35,7 +35,6 @@ from sparsehist.store.opening import (
     take_place,
 )
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
-from sparsehist.store.state import StoreIdentity
 from sparsehist.store.witnesses import CLAIMS, MARK_SUFFIX, Anchor
 
 
@@ -105,7 +104,11 @@ def adopt(path: str | os.PathLike[str], *, anchor: str | os.PathLike[str] | None
     place = _checked_anchor(None if anchor is None else Path(anchor), path)
     with held(path, wait=wait, durable=True) as database:
         identity = read_identity(database, path)
-        _check_original_is_gone(path, identity)
+        if stands_elsewhere(path, identity):
+            raise StoreRolledBackError(
+                f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
+                "noises for one level. Use that one, or remove it first"
+            )
         reachable = identity.anchor is not None and identity.anchor.path.exists()
         check_is_newest(path, identity, anchored=place is None or reachable)
         if place is not None or identity.home != path or not is_original(path, identity):
@@ -213,11 +216,3 @@ def _copy_durably(source: str, target: str) -> str:
             write.flush()
             os.fsync(write.fileno())
     return target
-
-
-def _check_original_is_gone(path: Path, identity: StoreIdentity) -> None:
-    if stands_elsewhere(path, identity):
-        raise StoreRolledBackError(
-            f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
-            "noises for one level. Use that one, or remove it first"
-        )

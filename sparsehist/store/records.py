@@ -168,14 +168,6 @@ class Tracked:
     count: IntArray
 
 
-def _no_keys() -> pl.DataFrame:
-    return pl.DataFrame()
-
-
-def _no_integers() -> IntArray:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, repr=False)
 class NewRound:
     """A round to commit.
@@ -203,9 +195,9 @@ class NewRound:
     metadata: Mapping[str, Any]
     level_noise: NoiseArray | None
     threshold: float = -math.inf
-    positions: IntArray = field(default_factory=_no_integers)
-    counts: IntArray = field(default_factory=_no_integers)
-    empty_keys: pl.DataFrame = field(default_factory=_no_keys)
+    positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    empty_keys: pl.DataFrame = field(default_factory=pl.DataFrame)
     paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None

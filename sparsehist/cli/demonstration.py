@@ -24,6 +24,7 @@ from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
 from sparsehist.series.metadata import CellMetadata, read_metadata
 from sparsehist.series.release import Release
+from sparsehist.store import LEDGER_NAME
 from sparsehist.store.statements import shipped
 
 MAX_KEYS = 10
@@ -165,15 +166,7 @@ def _prepare(directory: Path) -> None:
         marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
         shutil.rmtree(directory / _STORE, ignore_errors=True)
         made = [f"{name}.parquet" for name, _ in RELEASES]
-        for name in (
-            f"{_STORE}.generation",
-            "sparsehist-ledger.json",
-            *made,
-            "demo.svg",
-            "demo.png",
-            _REPORT,
-            _ENTRY,
-        ):
+        for name in (f"{_STORE}.generation", LEDGER_NAME, *made, "demo.svg", "demo.png", _REPORT, _ENTRY):
             (directory / name).unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"cannot write {directory}: {problem.strerror}") from None

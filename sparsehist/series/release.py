@@ -653,17 +653,8 @@ def check_signature(source: Path, release: Release, signed: object, keys: Sequen
 def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
     """A release as a public ledger shows it; `store` is not repeated there."""
     about = read_metadata(metadata)
-    return {
-        "store": about.store,
-        "series": about.series,
-        "release": about.name,
-        "level": about.level,
-        "noise": about.noise,
-        "threshold": about.threshold,
-        "generation": about.generation,
-        "round": about.round,
-        "digest": digest,
-    }
+    kept = ("store", "series", "level", "noise", "threshold", "generation", "round")
+    return {name: getattr(about, name) for name in kept} | {"release": about.name, "digest": digest}
 
 
 def _with_intervals(

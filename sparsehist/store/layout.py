@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
+import math
 import os
 import secrets
 import shutil
@@ -97,18 +98,8 @@ def make_locked(directory: Path) -> int:
     with disk_errors(directory.parent):
         while True:
             directory.mkdir(mode=0o700, exist_ok=True)
-            try:
-                lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-            except FileNotFoundError:  # it was taken for dead while it was empty
-                continue
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if _still_at(directory / LOCK, lock):
-                    return lock
-            except BaseException:
-                os.close(lock)
-                raise
-            os.close(lock)  # or before it was locked
+            with suppress(NotFoundError):  # it was taken for dead before it was locked
+                return _locked_descriptor(directory / LOCK, math.inf)
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> list[Path]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -43,16 +43,6 @@ _BATCH_ROWS_KEY = b"rows_per_batch"
 _COUNT = "count"
 
 Progress = Callable[[int, int], None]
-
-
-class Registered(Protocol):
-    """What a series record tells about its files."""
-
-    @property
-    def files(self) -> tuple[RegisteredFile, ...] | list[RegisteredFile]: ...
-
-    @property
-    def salt(self) -> bytes: ...
 
 
 def write_series_files(
@@ -156,37 +146,16 @@ def parts_of(record: SeriesRecord) -> CountsInParts | None:
     return CountsInParts(record.directory / PARTS, salt_for(LOOK_UP, record.salt))
 
 
-class StoredCounts(Protocol):
-    """Where the keys of a series stand, one row for each, by position."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the key columns."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-
-    def rows(self, positions: IntArray) -> pl.DataFrame:
-        """The keys at some positions, in the order asked, sharing no memory with any other key."""
-
-    def whole(self, columns: Sequence[str]) -> pl.DataFrame:
-        """Columns of all rows, count among them, in the order of positions."""
-
-    def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
-        """Rows that may be those of keys: pairs of (row of `keys`, position), every row that is among them."""
-
-
 class SeriesFiles:
     """The counts of a series, in the store or where a cluster wrote them; made by `open` in constant time."""
 
-    def __init__(self, groups: Groups, stored: StoredCounts) -> None:
+    def __init__(self, groups: Groups, stored: CountsInStore | CountsInParts) -> None:
         self.groups = groups
         self.n_nonzero = int(groups[2].sum())
         self._stored = stored
 
     @classmethod
-    def open(cls, directory: Path, record: Registered) -> SeriesFiles:
+    def open(cls, directory: Path, record: SeriesRecord) -> SeriesFiles:
         """Open the files of a series."""
         paths = {file.name: check_file(directory, file) for file in record.files}
         if GROUPS not in paths or not ({PARTS} <= set(paths) or {COUNTS, SUPPORT} <= set(paths)):
@@ -194,7 +163,7 @@ class SeriesFiles:
         if PARTS in paths:
             parts = CountsInParts(paths[PARTS], salt_for(LOOK_UP, record.salt))
             parts.check()
-            stored: StoredCounts = parts
+            stored: CountsInStore | CountsInParts = parts
         else:
             stored = CountsInStore(paths[COUNTS], paths[SUPPORT], record.salt)
         files = cls(_read_groups(paths[GROUPS]), stored)
@@ -232,7 +201,7 @@ class SeriesFiles:
 
 
 class CountsInStore:
-    """Counts and hashes of keys in files of the store, memory-mapped."""
+    """Counts and hashes of keys in files of the store, memory-mapped; `CountsInParts` has the same to be called."""
 
     def __init__(self, counts: Path, support: Path, salt: bytes) -> None:
         import pyarrow as pa
@@ -252,9 +221,11 @@ class CountsInStore:
         return "CountsInStore()"
 
     def rows(self, positions: IntArray) -> pl.DataFrame:
+        """The keys at some positions, in the order asked, sharing no memory with any other key."""
         return pl.DataFrame(pl.from_arrow(self._take(positions)))
 
     def whole(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Columns of all rows, count among them, in the order of positions."""
         import pyarrow as pa
 
         try:
@@ -263,6 +234,7 @@ class CountsInStore:
             raise_alone(altered(self._path))
 
     def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
+        """Rows that may be those of keys: pairs of (row of `keys`, position), every row that is among them."""
         return Support(self._support_path).candidates(hash_keys(keys, self._salt))
 
     def _take(self, positions: IntArray) -> pa.Table:

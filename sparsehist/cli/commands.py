@@ -62,7 +62,7 @@ def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str,
     series = sh.create(store, log, key=key, if_exists=if_exists, **declared)
     done = "reused" if existed else "created"
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
-    said = without_cap(series)
+    said, warning = notes_of(series)
     hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
     shown: list[RenderableType] = [
         f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
@@ -75,7 +75,7 @@ def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str,
         shown += ["Nothing is published yet. Next, for example:", f"  {escape(hint)}"]
     if said is not None:
         shown.append(said)
-    if warning := population_warning(series):
+    if warning is not None:
         data["warning"] = warning
         shown.append(f"[bold]warning[/], population {series.declaration.population}: {escape(warning)}")
     return Answer(data, shown)
@@ -86,27 +86,20 @@ def unit_columns(given: list[str]) -> tuple[str, ...]:
     return tuple(name for word in given for name in word.split(","))
 
 
-def without_cap(series: Series) -> str | None:
-    """What a missing cap means under the budget of the population, if there is one that charges it."""
+def notes_of(series: Series) -> tuple[str | None, str | None]:
+    """What a missing cap means under a budget that charges it, and what has to be known of the population's units."""
     declared = series.declaration
-    if declared.cap is not None:
-        return None
     with series.store._hold() as state:
         ledger = Ledger.of(state)
+    warning, law = unit_warning(ledger.of_population(declared.population)), law_of(declared.noise)
     budget = ledger.budget(declared.population).now
-    charges = None if budget is None else budget.filter_for(law_of(declared.noise))
-    if charges is None or charges.by_path(law_of(declared.noise)):
-        return None
+    charges = None if budget is None or declared.cap is not None else budget.filter_for(law)
+    if charges is None or charges.by_path(law):
+        return None, warning
     return (
         f"It has no cap: the budget of population {declared.population} charges {declared.noise} noise once, so the "
         "level of the first release will be its cap."
-    )
-
-
-def population_warning(series: Series) -> str | None:
-    """What has to be known of the units of the population of a series."""
-    with series.store._hold() as state:
-        return unit_warning(Ledger.of(state).of_population(series.declaration.population))
+    ), warning
 
 
 def compare_strategies(store: Path, series: str, workload: str | None, level: str | None, wait: float) -> Answer:

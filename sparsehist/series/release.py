@@ -185,20 +185,12 @@ class Release:
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.
 
-        The bounded count of a key is what the series counted: units with that key, where a unit with more than
-        max_keys keys counts towards max_keys of them only. How many units have the key is not known from it.
-
         For every true count c: given that a key with that count was published, its interval holds c with
-        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). That it was
-        published, because its noise was large enough, is taken into account; noisy_count plus or minus a
-        multiple of std would be wrong for keys near and below the threshold. Probabilities are over the noise:
-        for a value just above the threshold, nothing tells a true count near it from one far below, and such
-        intervals reach down to 0. No statement holds given the value itself, without knowing how common which
-        counts are.
-
-        Only this release is used, and whatever else was released, the statement holds over all of its keys. It is
-        none about keys picked by other releases, say those that appear here for the first time: their noise is not
-        that of all. No store is needed.
+        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). Noisy_count
+        plus or minus a multiple of std would be wrong for keys near and below the threshold, which are published for
+        their large noise; nothing tells such a count from one far below, and its interval reaches down to 0. No
+        statement holds given the value itself, or about keys picked by other releases. Bounded counts are what the
+        series counted: a unit with more than max_keys keys counts towards max_keys of them only.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.
@@ -229,11 +221,10 @@ class Release:
     def estimates(self) -> pl.DataFrame:
         """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
 
-        Among keys below the threshold or near it only those with large noise are published, so their noisy counts
-        are too large. The estimate weighs every count by how likely it is to be published as this value, where it
-        is published at all. Beside noisy_count its squared error is smaller for true counts that lie a standard
-        deviation or more below the threshold, larger for counts at the threshold and just above it, and the same
-        for counts far above: nothing tells a count near the threshold from one below.
+        Near the threshold and below it only keys with large noise are published, so their noisy counts are too
+        large. The estimate weighs every count by how likely it is to be published as this value. Beside noisy_count
+        its squared error is smaller for true counts that lie a standard deviation or more below the threshold, larger
+        for counts at the threshold and just above it, and the same for counts far above.
 
         Returns:
             The frame with two more columns, in counts: `estimate`, never negative (in an open domain at least 1), and
@@ -278,11 +269,9 @@ class Release:
     def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
         """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
 
-        Each is weighted by the inverse of its squared error: of the published cells what `estimates` says, of the
-        workloads the covariance of their noise. All frames then follow from one vector of counts. What was *not*
-        published is not taken for 0, nor for small: it is known as far as the workloads tell. So marginals help where
-        all their cells are published; elsewhere they tell the sum of the others. Counts near the threshold may be
-        biased as `estimates` are, and what follows from them.
+        Each is weighted by the inverse of its squared error: that of `estimates`, and the covariance of the noise of
+        workloads. All frames then follow from one vector of counts. What was *not* published is not taken for 0, but
+        is known as far as the workloads tell. Counts near the threshold may be biased as `estimates` are.
 
         Args:
             workloads: At least one, of the same series, without post-processing; of each workload and strategy one

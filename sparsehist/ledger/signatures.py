@@ -23,7 +23,8 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,19 +180,13 @@ def private_key(given: PrivateKey) -> Any:
     key: Any = given
     if isinstance(key, kind):
         return key
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     path = _outside_of_stores(Path(key))
-    content = _read_key(path)
+    load = partial(load_pem_private_key, password=None)
+    key = _loaded(path, load, kind, "private key without a password in PEM, as `keygen` makes it")
     if path.stat().st_mode & 0o077:
         raise SignatureError(f"others may read the private key {path}: make it yours alone with chmod 600")
-    try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise_alone(SignatureError(f"{path} is no private key without a password in PEM, as `keygen` makes it"))
-    if not isinstance(key, kind):
-        raise SignatureError(f"{path} is a private key of another kind: signatures are Ed25519")
     return key
 
 
@@ -201,36 +196,32 @@ def public_keys(given: PublicKeys) -> list[Ed25519PublicKey]:
     several: Any = given
     if isinstance(given, str | os.PathLike | kind):
         several = [given]
-    keys = [_public_key(each, kind) for each in several]
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    told = "public key in PEM, as `keygen` writes it beside the private one"
+    keys = [
+        each if isinstance(each, kind) else _loaded(Path(each), load_pem_public_key, kind, told) for each in several
+    ]
     if not keys:
         raise SignatureError("no key is given to verify by; leave verify out if nothing is to be verified")
     return keys
 
 
-def _public_key(given: Any, kind: Any) -> Any:
-    if isinstance(given, kind):
-        return given
+def _loaded(path: Path, load: Callable[[bytes], Any], kind: Any, told: str) -> Any:
+    """The key of a PEM file, which `told` describes."""
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    path = Path(given)
-    content = _read_key(path)
     try:
-        key = load_pem_public_key(content)
-    except (ValueError, UnsupportedAlgorithm):
-        raise_alone(SignatureError(f"{path} is no public key in PEM, as `keygen` writes it beside the private one"))
-    if not isinstance(key, kind):
-        raise SignatureError(f"{path} is a public key of another kind: signatures are Ed25519")
-    return key
-
-
-def _read_key(path: Path) -> bytes:
-    try:
-        return read_regular(path, at_most=_LARGEST_KEY)
+        key = load(read_regular(path, at_most=_LARGEST_KEY))
     except FileNotFoundError:
         raise_alone(SignatureError(f"there is no key {path}"))
     except OSError:
         raise_alone(SignatureError(f"{path} cannot be read as a key"))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise_alone(SignatureError(f"{path} is no {told}"))
+    if not isinstance(key, kind):
+        raise SignatureError(f"{path} is a {told.partition(' ')[0]} key of another kind: signatures are Ed25519")
+    return key
 
 
 def _outside_of_stores(path: Path) -> Path:

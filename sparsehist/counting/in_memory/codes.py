@@ -25,6 +25,7 @@ import polars as pl
 
 from sparsehist.counting.contract import Codes32
 from sparsehist.errors import DataError
+from sparsehist.store.ordering import sort_with_positions
 from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 CODE_BITS = 32
@@ -32,6 +33,7 @@ MOST_CODES = 2**CODE_BITS - 2
 WHOLE_DTYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean, pl.Date, pl.Time)
 _TABLE_BITS = 3
 _TABLES = 1 << _TABLE_BITS
+_FIRST_HASHES = np.arange(_TABLES, dtype=np.uint64) << np.uint64(64 - _TABLE_BITS)
 _FIRST_BITS = 12
 _SPACIOUS = 2  # slots per code at least: half full, two of three values are found at once
 _FREE = np.uint32(0)
@@ -94,9 +96,11 @@ class Codes:
         Returns:
             Shape (n,). There are gaps between codes: `dense` closes them once all values have been seen.
         """
-        hashes = value_hash(values, self._seed)
-        order, ends = by_first_bits(hashes, _TABLE_BITS)
-        hashes, values = hashes[order], taken(values, order)
+        # In the order of their hashes, values meet the slots and, as codes were given in that order, one another's
+        # codes from left to right: hardly any look-up waits for memory.
+        hashes, order = sort_with_positions(value_hash(values, self._seed))
+        ends = [*np.searchsorted(hashes, _FIRST_HASHES).tolist(), hashes.size]
+        values = taken(values, order)
         found = np.empty(order.size, dtype=np.uint32)
         for number in self._locked():
             own = slice(*ends[number : number + 2])

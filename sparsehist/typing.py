@@ -1,11 +1,11 @@
-"""The types of arrays, each named once.
+"""The types of arrays, each named once, and how classes of secrets print.
 
 Only a type checker imports numpy for them: many commands of the command line never come to use it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,3 +23,11 @@ FloatArray: TypeAlias = "NDArray[np.float64]"
 IndexArray: TypeAlias = "NDArray[np.intp]"
 IntArray: TypeAlias = "NDArray[np.int64]"
 WordArray: TypeAlias = "NDArray[np.uint64]"
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+def secret(kind: _Kind) -> _Kind:
+    """Let a class whose fields are secret print as its name alone."""
+    setattr(kind, "__repr__", lambda self: f"{type(self).__name__}()")  # noqa: B010  a type checker refuses it else
+    return kind

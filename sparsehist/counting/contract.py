@@ -136,12 +136,7 @@ class UnitPairs:
 
 @dataclass(frozen=True, repr=False)
 class Bounding:
-    """What bounding met. Secret.
-
-    Attributes:
-        pairs: Distinct pairs of a unit and a key of the domain, before it.
-        units_above: Units with more than max_keys keys.
-    """
+    """Distinct pairs of a unit and a key before bounding, and units with more than max_keys keys. Secret."""
 
     pairs: int
     units_above: int
@@ -157,13 +152,10 @@ class WrittenCounts:
 
 @dataclass(frozen=True)
 class WritePlace:
-    """Where a cluster writes counts, and the salts that only it and the store know.
+    """Where a cluster writes counts, at a url that all executors reach and that is not there yet, and two salts.
 
-    Attributes:
-        url: Directory or URL that all executors reach, and that is not there yet.
-        order: Of the order of keys of equal count: a function of the key, so that a task that is run twice writes the
-            same.
-        look_up: Of the hashes by which keys are looked up.
+    Only it and the store know them: that of the order of keys of equal count, a function of the key so that a task
+    that is run twice writes the same, and that of the hashes by which keys are looked up.
     """
 
     url: str

@@ -33,15 +33,12 @@ class CountingEngine(Protocol):
 
     def name(self) -> str:
         """Name the engine and its version."""
-        ...
 
     def kept_pairs(self, log: Log, wanted: CountRequest) -> UnitPairs:
         """List the (unit, key) pairs that count."""
-        ...
 
     def count(self, log: Log, wanted: CountRequest) -> pl.DataFrame:
         """Count units by key."""
-        ...
 
 
 def count_keys(

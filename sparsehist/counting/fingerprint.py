@@ -80,13 +80,7 @@ class Fingerprint:
 
 
 class Trace:
-    """Takes the fingerprint of a source while it is counted.
-
-    Args:
-        source: What will be counted.
-        columns: Columns of it that are read.
-        key: Of the digests, hex; a new one if None.
-    """
+    """Takes the fingerprint of the columns of a source that are read, while it is counted; a new key if None."""
 
     def __init__(self, source: object, columns: Sequence[str], key: str | None = None) -> None:
         self._columns = tuple(columns)

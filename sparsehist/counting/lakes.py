@@ -35,13 +35,7 @@ CREDENTIALS = "credentials are taken from the environment or from sh.Files(…, 
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as its store describes it.
-
-    Attributes:
-        url: Where it is; may hold what gives access to it.
-        size: In bytes; 0 where nobody tells.
-        version: Its etag, or else when it was last written.
-    """
+    """A file as its store describes it: its size, 0 where nobody tells, and its etag or when it was written."""
 
     url: str = field(repr=False)
     size: int
@@ -192,13 +186,7 @@ def _on_web(url: str) -> Seen:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """A version of a table of Delta or Iceberg.
-
-    Attributes:
-        rows: Reads that version.
-        state: Which table and version it is.
-        label: What errors call it.
-    """
+    """A version of a table of Delta or Iceberg; `state` tells which, and errors call it `label`."""
 
     rows: pl.LazyFrame = field(repr=False)
     state: tuple[str, ...]

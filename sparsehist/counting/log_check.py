@@ -24,6 +24,7 @@ from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 from sparsehist.threads import cores
+from sparsehist.typing import secret
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,19 +85,12 @@ def check_log(
     ).rules  # fmt: skip
 
 
+@secret
 class Checked(NamedTuple):
-    """What is found in a log. Secret.
-
-    Attributes:
-        rules: As `check_log` returns it.
-        bias: What bounding would cost; None where a rule refuses the log, or its counts come from elsewhere.
-    """
+    """The rules as `check_log` gives them, and what bounding would cost, None where that cannot be told. Secret."""
 
     rules: pl.DataFrame
     bias: pl.DataFrame | None
-
-    def __repr__(self) -> str:
-        return "Checked()"
 
 
 def checked(
@@ -110,17 +104,8 @@ def checked(
 ) -> Checked:
     """Run the rules of `check_log`, whose arguments these are, and price bounds of units where some are given.
 
-    Args:
-        source: The log.
-        domain: Where the keys belong, or its text.
-        temporary_directory: Where spill goes; the system's if None.
-        bounds: For which max_keys to tell the bias.
-        largest_keys: Of how many keys, the largest ones.
-        declared: The other arguments of `check_log`.
-
-    Returns:
-        The rules, and for each bound: max_keys, pairs_cut (the share of all pairs of a unit and a key), keep_bias and
-        share_bias (root mean square over the largest keys, in counts).
+    The bias of each is max_keys, pairs_cut (the share of all pairs of a unit and a key), keep_bias and share_bias
+    (root mean square over the largest keys, in counts).
     """
     domain = Domain.parse(domain) if isinstance(domain, str) else domain
     spill = Path(temporary_directory or tempfile.gettempdir())

@@ -526,10 +526,8 @@ def _refuse_mixed_text(log: Log, columns: Sequence[str]) -> None:
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
     """Turn whatever an engine raises into an error of ours without the engine's words, which may quote the log.
 
-    Args:
-        label: What the error calls the log.
-        log: The log, if the file that fails is to be looked for.
-        known: Knows some failures by what the engine says, and gives the error of ours.
+    With a log, the file that fails is looked for. `known` gives the error of ours for failures it knows by those
+    words.
     """
 
     def __init__(

@@ -11,9 +11,10 @@ import numpy as np
 from sparsehist.noise.binomial_poisson import poisson
 from sparsehist.privacy.levels import level_float
 from sparsehist.privacy.special_functions import wrightomega
-from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray
+from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret
 
 
+@secret
 class Jumps(NamedTuple):
     """Jumps of many coordinates in one flat list.
 
@@ -26,9 +27,6 @@ class Jumps(NamedTuple):
     coordinate: IntArray
     levels: FloatArray
     values: FloatArray
-
-    def __repr__(self) -> str:
-        return "Jumps()"
 
     def take(self, chosen: AnyArray) -> Jumps:
         """Some of them, by mask or by index."""

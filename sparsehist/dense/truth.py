@@ -11,7 +11,7 @@ import numpy as np
 from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of, sensitivity_norm
-from sparsehist.typing import AnyArray, ArrayLike
+from sparsehist.typing import AnyArray, ArrayLike, secret
 
 # Rounding real values may add this share of the sensitivity: 0.006 %.
 _ROUNDING_SHARE = 2.0**-14
@@ -19,6 +19,7 @@ _LARGEST_INTEGER = 2**62
 _LARGEST_IN_STEPS = 2.0**52
 
 
+@secret
 class Truth(NamedTuple):
     """A vector ready to be released.
 
@@ -33,9 +34,6 @@ class Truth(NamedTuple):
     step: float
     family: DenseFamily
     charge: float
-
-    def __repr__(self) -> str:
-        return "Truth()"
 
 
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None, *, copy: bool) -> Truth:

@@ -14,10 +14,7 @@ from sparsehist.typing import BoolArray
 
 
 class AnyOfSize(Domain):
-    """Some domain of so many cells.
-
-    Args:
-        size: Number of cells; at least 1.
+    """Some domain of so many cells, at least 1.
 
     Example:
         >>> AnyOfSize(10**69).size == 10**69

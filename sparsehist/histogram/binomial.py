@@ -11,7 +11,7 @@ import numpy as np
 from sparsehist.errors import InputError, ThresholdError
 from sparsehist.noise import binomial_poisson
 from sparsehist.noise.binomial_poisson import Number
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 _LOG_HALF = -math.log(2)
 # More successes in one group than this are refused. Of cells with a count there are never so many in memory; of the
@@ -22,6 +22,7 @@ MOST_SUCCESSES = 2.0**31
 _MOST_BITS = 900
 
 
+@secret
 class Sizes(NamedTuple):
     """Numbers of cells of any size, one entry per group. Secret.
 
@@ -32,9 +33,6 @@ class Sizes(NamedTuple):
 
     number: Number
     halvings: FloatArray
-
-    def __repr__(self) -> str:
-        return "Sizes()"
 
     @property
     def high(self) -> FloatArray:

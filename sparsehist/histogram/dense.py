@@ -14,9 +14,10 @@ import numpy as np
 from sparsehist.errors import InputError
 from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import ArrayLike, BoolArray, Generator
+from sparsehist.typing import ArrayLike, BoolArray, Generator, secret
 
 
+@secret
 class DenseReleases(NamedTuple):
     """Noise of every cell at every release, and which cells were published.
 
@@ -27,9 +28,6 @@ class DenseReleases(NamedTuple):
 
     noise: NoiseArray
     published: BoolArray
-
-    def __repr__(self) -> str:
-        return "DenseReleases()"
 
 
 def release_dense(

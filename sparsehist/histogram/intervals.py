@@ -115,12 +115,7 @@ def count_limits(
 
 
 class Estimates(NamedTuple):
-    """Estimates of true counts, and how far off they are.
-
-    Attributes:
-        counts: In counts, above the least; shape (n,).
-        errors: Root mean squares, over counts that are all as common among what is published; shape (n,).
-    """
+    """Estimates of true counts, and their root mean square errors over counts that are all as common; shape (n,)."""
 
     counts: FloatArray
     errors: FloatArray

@@ -37,7 +37,7 @@ from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
 from sparsehist.noise.family import Family, NoiseArray, just_above
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 # Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
 _BATCH = 1 << 19
@@ -48,6 +48,7 @@ _TRIES_AT_ONCE = 1 << 11
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
+@secret
 class NewlyTracked(NamedTuple):
     """Noise of the cells that become tracked. Secret.
 
@@ -63,9 +64,6 @@ class NewlyTracked(NamedTuple):
     paths: NoiseArray
     group: IntArray
     exceeds: BoolArray
-
-    def __repr__(self) -> str:
-        return "NewlyTracked()"
 
 
 def draw_exceeding(
@@ -140,15 +138,13 @@ def draw_exceeding(
     return _collect(parts, family, history)
 
 
+@secret
 class _Part(NamedTuple):
     """Cells of one batch; rows of `paths` are the levels of the history, then the new level."""
 
     paths: NoiseArray
     group: IntArray
     exceeds: BoolArray
-
-    def __repr__(self) -> str:
-        return "_Part()"
 
 
 def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tuple[Sizes, FloatArray]:
@@ -322,6 +318,7 @@ def _collect(parts: list[_Part], family: Family, history: History) -> NewlyTrack
     return NewlyTracked(paths[-1], np.ascontiguousarray(paths[history.column].T), group, exceeds)
 
 
+@secret
 class Round(NamedTuple):
     """Noise drawn by one round. Secret.
 
@@ -332,9 +329,6 @@ class Round(NamedTuple):
 
     tracked: NoiseArray
     new: NewlyTracked
-
-    def __repr__(self) -> str:
-        return "Round()"
 
 
 def draw_round(

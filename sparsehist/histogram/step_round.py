@@ -38,7 +38,7 @@ from sparsehist.histogram.round import draw_inside, race
 from sparsehist.noise.family import NoiseArray
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
-from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray
+from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 
 # Numbers drawn at once.
 _BATCH = 1 << 22
@@ -109,6 +109,7 @@ class PointHistory:
         return float(self.rarity(noise, np.zeros((len(self.steps), 1), np.int64))[0])
 
 
+@secret
 class StepRound(NamedTuple):
     """Noise drawn by one round of running counts. Secret.
 
@@ -124,9 +125,6 @@ class StepRound(NamedTuple):
     cells: IntArray
     paths: FloatArray
     exceeds: BoolArray
-
-    def __repr__(self) -> str:
-        return "StepRound()"
 
 
 def draw_step_round(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level
-from sparsehist.typing import Generator
+from sparsehist.typing import Generator, secret
 
 _BLOCK = 256
 
 
+@secret
 class NoiseSupply:
     """Discrete Laplace noise of one level, each value handed out once. Secret, and worthless once copied.
 
@@ -36,6 +37,3 @@ class NoiseSupply:
     def take(self) -> int:
         """The next value; there has to be one."""
         return self._left.pop()
-
-    def __repr__(self) -> str:
-        return "NoiseSupply()"

@@ -17,9 +17,6 @@ _BITS = 62
 class Coins:
     """A few coins of rational odds; flipping compares random words with integers, and no float takes part.
 
-    Args:
-        chances: Of showing true, each in [0, 1]; public.
-
     Example:
         >>> from sparsehist import entropy
         >>> coins = Coins([Fraction(0), Fraction(1)])

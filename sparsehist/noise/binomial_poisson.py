@@ -20,7 +20,7 @@ import numpy as np
 from sparsehist.errors import InputError
 from sparsehist.noise.staircase import LEAST_VARIANCE, propose, rows_and_widths, staircases
 from sparsehist.privacy.poisson_pmf import saddle_point, stirling_error
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray, NDArray
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray, NDArray, secret
 
 _Scalar = TypeVar("_Scalar", bound="np.generic")
 
@@ -36,19 +36,12 @@ _MOST_TRIALS = 2.0**900
 _FARTHEST = 180
 
 
+@secret
 class Number(NamedTuple):
-    """Numbers as unevaluated sums of two doubles, so that 106 bits are known of each; public or secret.
-
-    Attributes:
-        high: The nearest doubles; shape (g,).
-        low: What they leave.
-    """
+    """Numbers as the nearest doubles and what these leave, so that 106 bits are known of each; shape (g,)."""
 
     high: FloatArray
     low: FloatArray
-
-    def __repr__(self) -> str:
-        return "Number()"
 
     def without(self, left_out: BoolArray) -> Number:
         """The same with 0 where `left_out` says so."""
@@ -133,6 +126,7 @@ def poisson(mean: ArrayLike | Fraction | Number, size: int | None = None, *, rng
     return _draw(_Laws(*mu, np.zeros(1), np.zeros(1)), mu.high.size if size is None else size, rng=rng)
 
 
+@secret
 class _Laws(NamedTuple):
     """Laws with p <= 1/2; entries of shape (g,), or (1,) where all draws share one.
 
@@ -147,9 +141,6 @@ class _Laws(NamedTuple):
     low: FloatArray
     n: FloatArray
     p: FloatArray
-
-    def __repr__(self) -> str:
-        return "_Laws()"
 
     def take(self, which: IntArray | slice) -> _Laws:
         """Those of some draws."""

@@ -27,13 +27,7 @@ _ALARM = 1e-6
 
 
 class FamilyCheck(NamedTuple):
-    """One promise, and whether it was kept.
-
-    Attributes:
-        name: What was looked at.
-        passed: Whether nothing spoke against it.
-        detail: A p-value, or what went wrong.
-    """
+    """One promise, whether nothing spoke against it, and a p-value or what went wrong."""
 
     name: str
     passed: bool

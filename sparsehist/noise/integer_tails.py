@@ -17,26 +17,19 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.privacy.special_functions import betainc, ndtri
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IndexArray, IntArray, secret
 
 # ln of the probability nearest to 1 that is told from 1: some 37 standard deviations below the mean.
 _NEAREST_TO_ONE = -1e-300
 _LN2 = math.log(2.0)
 
 
+@secret
 class Uniforms(NamedTuple):
-    """Uniforms on (0, 1), each known by its distance to the nearer end, so that both tails are reached.
-
-    Attributes:
-        upper: Whether the nearer end is 1; shape (n,).
-        distance: To the nearer end, at most 1/2; shape (n,).
-    """
+    """Uniforms on (0, 1) by their distance to the nearer end (1 where `upper`), to reach both tails; shape (n,)."""
 
     upper: BoolArray
     distance: FloatArray
-
-    def __repr__(self) -> str:
-        return "Uniforms()"
 
 
 def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:

@@ -37,12 +37,7 @@ LEAST_GAP = Fraction(1, 10**6)
 
 
 class Point(NamedTuple):
-    """A release of the running count of one step.
-
-    Attributes:
-        step: From 0.
-        level: Exact.
-    """
+    """A release of the running count of one step, from 0, at an exact level."""
 
     step: int
     level: Fraction
@@ -121,11 +116,9 @@ class StepNoise:
 
 
 class Factor(NamedTuple):
-    """Noises as independent normals: noise[order] = triangle @ normals.
+    """Noises as independent normals: noise[order] = triangle @ normals, in counts; shapes (m,) and (m, m).
 
-    Attributes:
-        order: Points by ascending level, then step; shape (m,).
-        triangle: In counts; lower triangular; shape (m, m).
+    Points are ordered by ascending level, then step.
     """
 
     order: IntArray

@@ -60,17 +60,10 @@ _TO_POWERS = np.stack([np.pad(powers, (0, _ORDER - len(powers)))[::-1] for power
 class BoundedPath:
     """Brownian motion that is to stay at or below bounds: what one new time adds, for any bound there.
 
-    The densities of a path under its bounds are computed once, and a new time meets them wherever it stands: with
-    F its density given the past before it, and B the probability of staying below the bounds after it, which is the
-    same recursion backwards from 1, ln P(bounds hold, S > lower) is the logarithm of an integral of F*B from lower.
-
-    Args:
-        times: Variances of S, increasing; shape (m,).
-        upper: Bounds; shape (m,).
-
-    Raises:
-        DeclarationError: If the shapes do not agree or a bound is NaN.
-        LevelOrderError: If the times do not increase from above zero.
+    The densities of a path under its bounds, shape (m,), are computed once, and a new time meets them wherever it
+    stands: with F its density given the past before it, and B the probability of staying below the bounds after it,
+    which is the same recursion backwards from 1, ln P(bounds hold, S > lower) is the logarithm of an integral of F*B
+    from lower. Times are the variances of S, increasing.
 
     Example:
         >>> path = BoundedPath([1.0], [0.0])

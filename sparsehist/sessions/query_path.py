@@ -223,15 +223,7 @@ def start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> Flo
 
 
 class QueryPath:
-    """The path of a session; the first round opens it.
-
-    Args:
-        held: The series.
-        record: Of a path that is open.
-        session: Its name.
-        counts: Of all cells; shape (cells,). Secret.
-        about: Of a session that is open.
-    """
+    """The path of a session, whose first round opens it; with the counts of all cells, shape (cells,). Secret."""
 
     def __init__(
         self,

@@ -35,8 +35,9 @@ def printed_fields(made: type) -> list[str]:
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
-    # What namedtuple() itself defines comes from the module collections.
-    generated = hasattr(made, "_fields") and made.__repr__.__module__ != made.__module__
+    # What namedtuple() itself defines comes from the module collections, that of `typing.secret` from there.
+    own = (made.__module__, "sparsehist.typing")
+    generated = hasattr(made, "_fields") and made.__repr__.__module__ not in own
     return list(map(str, inspect.get_annotations(made).values())) if generated else []
 
 

@@ -17,14 +17,15 @@ cast, a sum that overflows) tells that some row caused it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import duckdb
 
 from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension
-from sparsehist.guarantee.operators import NO_UNIT, OfOnePlan, Protected
-from sparsehist.guarantee.plan import Origins, Place, Planned, Source, plan, refusal
+from sparsehist.guarantee.operators import NO_UNIT, UNITS_MEET, OfOnePlan, Protected
+from sparsehist.guarantee.plan import Origins, Planned, Source, plan
 
 
 def check_query(
@@ -63,47 +64,33 @@ def check_query(
         ...
         sparsehist.errors.GuaranteeError: line 1, column 38: LIMIT and OFFSET count the rows of all units; ...
     """
-    if connection is not None:
-        _check(query, unit, key, connection, parameters, public_tables)
-        return
-    with duckdb.connect(":memory:", config={"threads": 1, **INSTALL_NOTHING}) as own:
-        own.execute("set python_enable_replacements = false")
-        for name, table in (tables or {}).items():
-            try:
-                own.register(name, table)
-            except duckdb.Error:
-                raise_alone(InputError(f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"))
-        _check(query, unit, key, own, parameters, public_tables)
-
-
-def _check(
-    query: str,
-    unit: str | Sequence[str],
-    key: str | Sequence[str],
-    connection: duckdb.DuckDBPyConnection,
-    parameters: Mapping[str, Any] | None,
-    public_tables: Collection[str],
-) -> None:
-    try:
-        with installing_nothing(connection):
-            planned = plan(query, connection, parameters=parameters)
-            public = PublicSources(public_tables, connection)
-    except duckdb.Error as problem:
-        if lacks_extension(problem):
-            raise_alone(StatementError(LACKING))
-        kind = type(problem).__name__.removesuffix("Exception")
-        raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): try it in DuckDB on its own"))
-    check_planned(planned, unit=unit, key=key, public=public)
+    with ExitStack() as stack:
+        if connection is None:
+            connection = stack.enter_context(duckdb.connect(":memory:", config={"threads": 1, **INSTALL_NOTHING}))
+            connection.execute("set python_enable_replacements = false")
+            for name, table in (tables or {}).items():
+                try:
+                    connection.register(name, table)
+                except duckdb.Error:
+                    said = f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"
+                    raise_alone(InputError(said))
+        try:
+            with installing_nothing(connection):
+                planned = plan(query, connection, parameters=parameters)
+                public = PublicSources(public_tables, connection)
+        except duckdb.Error as problem:
+            if lacks_extension(problem):
+                raise_alone(StatementError(LACKING))
+            kind = type(problem).__name__.removesuffix("Exception")
+            raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): try it in DuckDB on its own"))
+        check_planned(planned, unit=unit, key=key, public=public)
 
 
 class PublicSources:
     """Which tables and files were declared public; a name is looked up as a query on the connection would."""
 
     def __init__(
-        self,
-        names: Collection[str],
-        connection: duckdb.DuckDBPyConnection,
-        origins: Origins | None = None,
+        self, names: Collection[str], connection: duckdb.DuckDBPyConnection, origins: Origins | None = None
     ) -> None:
         self._names = frozenset(names)
         self._folded = frozenset(name.lower() for name in names)
@@ -137,20 +124,11 @@ def _paths(planned: Planned) -> tuple[tuple[str, ...], ...]:
 
 
 def check_planned(
-    planned: Planned,
-    *,
-    unit: str | Sequence[str],
-    key: str | Sequence[str] = (),
-    public: PublicSources,
+    planned: Planned, *, unit: str | Sequence[str], key: str | Sequence[str] = (), public: PublicSources
 ) -> None:
-    """Refuse a planned query unless each unit's rows depend on that unit's own rows and on public tables alone.
-
-    Raises:
-        GuaranteeError: If it may depend on other rows; the message says where, why and what would be right.
-    """
+    """Refuse a planned query unless each unit's rows depend on that unit's own rows and on public tables alone."""
     units = (unit,) if isinstance(unit, str) else tuple(unit)
     keys = (key,) if isinstance(key, str) else tuple(key)
-    everywhere = Place(0, len(planned.text))
     _check_columns(planned, (*units, *keys))
     places = [planned.columns.index(name) for name in units]
     plain = OfOnePlan(planned, Protected(tuple((name,) for name in units), public))
@@ -158,39 +136,32 @@ def check_planned(
     asked = Protected(tuple(named), public)
     for name, made in public.views.items():
         if not OfOnePlan(made, asked).result().public:
-            raise refusal(planned.text, everywhere, f"{name} was declared public, but it is made from private tables")
+            planned.refuse(None, f"{name} was declared public, but it is made from private tables")
     result = OfOnePlan(planned, asked).result()
     if result.public:
-        raise refusal(
-            planned.text,
-            everywhere,
-            f"no private table is read: name one that holds {', '.join(units)}, or do not declare it public",
+        planned.refuse(
+            None, f"no private table is read: name one that holds {', '.join(units)}, or do not declare it public"
         )
     if len(result.slots) > 1:
-        raise refusal(
-            planned.text,
-            everywhere,
-            f"rows of different units meet in a join; join on the unit, a.{units[0]} = b.{units[0]}, or declare one "
-            "of the tables public",
-        )
+        planned.refuse(None, UNITS_MEET.format(units[0]))
     if result.slot.values:
-        raise refusal(planned.text, everywhere, NO_UNIT)
+        planned.refuse(None, NO_UNIT)
     for part, (name, at) in enumerate(zip(units, places, strict=True)):
         named_by = result.columns[at].name
         if named_by is None or named_by.part != part or named_by.slot is not result.slot:
-            raise refusal(
-                planned.text,
-                everywhere,
+            planned.refuse(
+                None,
                 f"{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
                 "apart: another function of it may merge or split units",
             )
     if any(column.number is not None or column.if_true for column in result.columns):
-        raise refusal(planned.text, everywhere, "a column of the result depends on the rows of all units")
+        planned.refuse(None, "a column of the result depends on the rows of all units")
 
 
 def _check_columns(planned: Planned, names: Sequence[str]) -> None:
     """Refuse a result that lacks a column, or has two of a name."""
     for name in names:
         if sum(column.lower() == name.lower() for column in planned.columns) != 1 or name not in planned.columns:
-            reason = f"the result must have one column {name}; its columns are {', '.join(planned.columns)}"
-            raise refusal(planned.text, Place(0, len(planned.text)), reason)
+            planned.refuse(
+                None, f"the result must have one column {name}; its columns are {', '.join(planned.columns)}"
+            )

@@ -9,7 +9,7 @@ from typing import Any
 from sparsehist.guarantee import functions
 from sparsehist.guarantee.plan import Planned
 from sparsehist.guarantee.relations import Column, Relation
-from sparsehist.guarantee.trees import Node
+from sparsehist.guarantee.trees import Node, unknown
 
 _PARTS = {
     "BOUND_REF": "index",
@@ -96,11 +96,9 @@ def check(planned: Planned, expression: Node, columns: Sequence[Column] | None) 
     """Refuse an expression that looks at more than its row; columns are None inside a lambda, which has its own."""
     kind = expression["expression_class"]
     known = kind in _FIELDS and expression["type"] in functions.OPERATORS
-    unknown = [
-        key for key, value in expression.items() if value not in (None, [], {}) and key not in _FIELDS.get(kind, ())
-    ]
-    if not known or unknown:
-        what = str(unknown[0] if known else expression["type"]).replace("_", " ").lower()
+    beside = unknown(expression, _FIELDS.get(kind, ()))
+    if not known or beside:
+        what = str(beside[0] if known else expression["type"]).replace("_", " ").lower()
         planned.refuse(expression, f"whether {what} looks at one row alone is not known; write it in a plainer way")
     if kind == "BOUND_REF" and columns is not None:
         _check_column(planned, expression, columns[int(expression.get("index", 0))])
@@ -156,12 +154,7 @@ def check_aggregate(  # noqa: C901  one rule for each kind of aggregate
 ) -> None:
     """Refuse an aggregate whose result depends on the order its rows come in, where they are private."""
     name = function_of(expression)
-    unknown = [
-        key
-        for key, value in expression.items()
-        if value not in (None, [], {}) and key not in _FIELDS[expression["expression_class"]]
-    ]
-    if unknown:
+    if unknown(expression, _FIELDS[expression["expression_class"]]):
         planned.refuse(
             expression, f"what {name} looks at is not known; only functions DuckDB brings along are checked"
         )

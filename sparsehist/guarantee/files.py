@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-Node = dict[str, Any]
+from sparsehist.guarantee.trees import Node
 
 _PARQUET = "hive_partitioning hive_types hive_types_autocast filename binary_as_string encryption_config compression"
 _CSV = """

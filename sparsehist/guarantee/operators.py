@@ -23,6 +23,15 @@ from sparsehist.guarantee.windows import check_windows
 Live = frozenset[int]
 
 NO_UNIT = "these are the values of a column over all units, and rows of none; name the unit in GROUP BY"
+UNITS_MEET = (
+    "rows of different units meet in a join; join on the unit, a.{0} = b.{0}, or declare one of the tables public"
+)
+_REFUSED = {
+    "sample": SAMPLED,
+    "positional_join": "a positional join pairs rows by where they stand; join on columns",
+    "asof_join": "an asof join takes any of the rows that tie; join to a query that takes max(time) for each unit",
+    "top_n": "LIMIT and OFFSET count the rows of all units; leave them out",
+}
 _OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
 
 
@@ -58,7 +67,10 @@ class OfOnePlan(Shape):
 
     def relation(self, node: Node, live: Live) -> Relation:
         """What an operator returns, given which of its columns are used above."""
-        return getattr(self, f"_{kind_of(node).lower()}")(node, live)  # type: ignore[no-any-return]
+        kind = kind_of(node).lower()
+        if kind in _REFUSED:
+            self._refuse(node, _REFUSED[kind])
+        return getattr(self, f"_{kind}")(node, live)  # type: ignore[no-any-return]
 
     def _child(self, node: Node, live: Live, *used: Node, at: int = 0) -> Relation:
         return self.relation(node["children"][at], live | of_one.refs(*used))
@@ -141,9 +153,6 @@ class OfOnePlan(Shape):
                     return OfOnePlan._equated(relation.merged({other: one}), _merged_pairs(both, {other: one}))
         return relation
 
-    def _cross_product(self, node: Node, live: Live) -> Relation:
-        return self._joined(node, live, "INNER", [], [])
-
     def _comparison_join(self, node: Node, live: Live) -> Relation:
         given = node.get("conditions", [])
         equal = [
@@ -151,10 +160,10 @@ class OfOnePlan(Shape):
             for one in given
             if one.get("comparison") in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM") and "right" in one
         ]
-        return self._joined(node, live, str(node["join_type"]), equal, given)
+        how = "INNER" if kind_of(node) == "CROSS_PRODUCT" else str(node["join_type"])
+        return self._joined(node, live, how, equal, given)
 
-    def _any_join(self, node: Node, live: Live) -> Relation:
-        return self._joined(node, live, str(node["join_type"]), [], [])
+    _any_join = _cross_product = _comparison_join
 
     def _joined(self, node: Node, live: Live, how: str, equal: list[Node], given: list[Node]) -> Relation:
         outputs = self._outputs(node)
@@ -299,7 +308,7 @@ class OfOnePlan(Shape):
         ]
         slots, unique = child.slots, frozenset(range(len(groups))) if one_set else None
         if not child.public:
-            self._check_values(groups, of_one_kinds(groups), "GROUP BY")
+            self._check_values(groups, list(map(of_one.kind_of, groups)), "GROUP BY")
             kept = [[at for number in some if (at := places[number]) is not None] for some in sets]
             if any(column.number is not None for column in columns) or not self._keeps_unit(child, kept):
                 columns, slot = self._values(node, child, columns if one_set and not computed else [])
@@ -345,11 +354,7 @@ class OfOnePlan(Shape):
         )
 
     def _refuse_units(self, node: Node) -> NoReturn:
-        self._refuse(
-            node,
-            f"rows of different units meet in a join; join on the unit, a.{self._unit} = b.{self._unit}, or declare "
-            "one of the tables public",
-        )
+        self._refuse(node, UNITS_MEET.format(self._unit))
 
     def _check_values(self, where: object, kinds: list[Any], what: str) -> None:
         if not all(map(functions.alike, kinds)):
@@ -429,7 +434,7 @@ class OfOnePlan(Shape):
         if any(len(part.slots) > 1 for part in parts):
             self._refuse_units({} if not isinstance(where, dict) else where)
         names = [[column.name for column in part.columns] for part in parts]
-        slot = replace_slot(parts[0].slot)
+        slot = replace(parts[0].slot)
         columns = []
         for at, column in enumerate(plain[0]):
             held = [some[at] for some in names]
@@ -504,20 +509,6 @@ class OfOnePlan(Shape):
             self._refuse(self.planned.limit(), of_one.ENUM_SORTS)
         return child
 
-    def _sample(self, node: Node, live: Live) -> NoReturn:
-        self._refuse(node, SAMPLED)
-
-    def _positional_join(self, node: Node, live: Live) -> NoReturn:
-        self._refuse(node, "a positional join pairs rows by where they stand; join on columns")
-
-    def _asof_join(self, node: Node, live: Live) -> NoReturn:
-        self._refuse(
-            node, "an asof join takes any of the rows that tie; join to a query that takes max(time) for each unit"
-        )
-
-    def _top_n(self, node: Node, live: Live) -> NoReturn:
-        self._refuse(node, "LIMIT and OFFSET count the rows of all units; leave them out")
-
     def _unnest(self, node: Node, live: Live) -> Relation:
         child = self._child(node, live & frozenset(range(self.width(node["children"][0]))), *node["expressions"])
         self._check(child, *node["expressions"])
@@ -563,7 +554,7 @@ class OfOnePlan(Shape):
                 return made
             held = made
         reason = f"a step of the recursion loses {self._unit}; take it over unchanged, in its place"
-        raise refusal(self.planned.text, self.planned.place(node), reason)
+        raise refusal(self.planned.text, reason, self.planned.place(node))
 
     # What is read
 
@@ -696,16 +687,6 @@ class OfOnePlan(Shape):
         return parts[0] if len(parts) == 1 else self._together(node, parts, live)
 
 
-def of_one_kinds(expressions: list[Node]) -> list[Any]:
-    """The types of expressions."""
-    return [of_one.kind_of(expression) for expression in expressions]
-
-
-def replace_slot(slot: Slot) -> Slot:
-    """Another slot of the same shape."""
-    return Slot(slot.parts, slot.values, slot.alone)
-
-
 def conditions(expressions: list[Node]) -> list[Node]:
     """The parts of conditions that all have to be true."""
     found = []
@@ -743,7 +724,7 @@ def _matches_once(right: Relation, equal: list[Node]) -> bool:
 
 
 def _fresh(relation: Relation) -> Relation:
-    return relation.merged({slot: replace_slot(slot) for slot in relation.slots})
+    return relation.merged({slot: replace(slot) for slot in relation.slots})
 
 
 def _said(column: Column) -> object:

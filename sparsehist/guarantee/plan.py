@@ -64,8 +64,8 @@ class Source:
         name: What errors call it.
         path: Database, schema and name of a table; or the paths of files as the query writes them.
         columns: Names of its columns.
-        behind: The queries it was made from in this session; None for what was there before: rows as they were given.
         kind: "table", "files" or "frame".
+        behind: The queries it was made from in this session; None for what was there before: rows as they were given.
         unclear: Why it cannot be followed; empty if it can.
         guessed: Why how one row is read may depend on others; empty if it does not.
         public: Whether it was released.
@@ -103,12 +103,9 @@ class Planned:
     """A query with its plan and all it reads; what its tables were made from is fixed with it.
 
     Attributes:
-        text: The query as it was written.
         tree: How DuckDB reads it.
         root: The plan.
-        columns: Names of its columns.
         one_row: Whether it is an error that a query in parentheses has several rows.
-        tables: What each table of the plan is, by its path.
         standing: What each number that stands for files or a frame means.
         offsets: Where parts of the plan stand in the text.
     """
@@ -124,7 +121,7 @@ class Planned:
 
     def refuse(self, part: object, reason: str) -> NoReturn:
         """Refuse the query because of a part of its plan."""
-        raise refusal(self.text, part if isinstance(part, Place) else self.place(part), reason)
+        raise refusal(self.text, reason, part if isinstance(part, Place) else self.place(part))
 
     def place(self, part: object) -> Place:
         """Where a part of the plan stands in the text: all of it where that is not known, as inside a view."""
@@ -190,8 +187,9 @@ def _before(at: int, splices: Splices) -> tuple[int, int]:
     return at - shift, at - shift + 1
 
 
-def refusal(text: str, where: Place, reason: str) -> GuaranteeError:
-    """The error that says where a query may break the guarantee, and why."""
+def refusal(text: str, reason: str, where: Place | None = None) -> GuaranteeError:
+    """The error that says where a query may break the guarantee, if not everywhere, and why."""
+    where = where or Place(0, len(text))
     line, column = line_and_column(text, where.start)
     return GuaranteeError(f"line {line}, column {column}: {reason}", reason=reason, start=where.start, end=where.end)
 
@@ -252,16 +250,14 @@ class _Planner:
             splices = self._splices(bound, frozenset())
             tree = self._asked("guarantee_plan", spliced(bound, splices))
         if tree.get("error"):
-            why = self._why(str(tree.get("error_message", "it holds a value that cannot be written")))
-            raise refusal(text, Place(0, len(text)), why)
+            raise refusal(text, self._why(str(tree.get("error_message", "it holds a value that cannot be written"))))
         if result is None or len(tree["plans"]) != 1:
-            raise refusal(text, Place(0, len(text)), "a series is made from one SELECT")
+            raise refusal(text, "a series is made from one SELECT")
         root: Node = tree["plans"][0]
         self._check_names(text, parsed, root)
         ((one_row, collation),) = self._rows("guarantee_settings")
         if collation:
-            reason = "default_collation takes different texts, and so different units, for one; reset it"
-            raise refusal(text, Place(0, len(text)), reason)
+            raise refusal(text, "default_collation takes different texts, and so different units, for one; reset it")
         return Planned(
             text=text,
             tree=parsed,
@@ -294,10 +290,9 @@ class _Planner:
         if tree["error"]:
             at = int(tree.get("position", 0))
             why = str(tree.get("error_message", "it cannot be read")).rstrip(".!")
-            raise refusal(text, Place(at, at + 1), f"a series is made from one SELECT that DuckDB can read: {why}")
+            raise refusal(text, f"a series is made from one SELECT that DuckDB can read: {why}", Place(at, at + 1))
         if len(tree["statements"]) != 1:
-            reason = "a series is made from one SELECT, this is more than one statement"
-            raise refusal(text, Place(0, 1), reason)
+            raise refusal(text, "a series is made from one SELECT, this is more than one statement", Place(0, 1))
         return dict(tree["statements"][0]["node"])
 
     def _check_hidden(self, text: str, parsed: Node) -> None:
@@ -319,13 +314,13 @@ class _Planner:
                 else "which values an ENUM has may come from the rows of all units, and a function that tells a type "
                 "tells them; leave it out"
             )
-            raise refusal(text, Place(0, len(text)), reason)
+            raise refusal(text, reason)
 
     def _check_names(self, text: str, parsed: Node, root: Node) -> None:
         """Refuse a query that takes DuckDB's own names for what is computed once and read twice."""
         used = any(str(node.get("ctename", "")).lower().startswith(DELIMITED) for node in nodes(root))
         if used and (_called(parsed) & _MADE_UP or any(DELIMITED in one.lower() for one in (text, *self._defined))):
-            raise refusal(text, Place(0, len(text)), f"names that begin with {DELIMITED} are DuckDB's own")
+            raise refusal(text, f"names that begin with {DELIMITED} are DuckDB's own")
 
     def _values(self, text: str, parsed: Node) -> Splices:
         """The value of each parameter, of the type DuckDB binds, by the bytes it stands for."""
@@ -335,7 +330,7 @@ class _Planner:
             if node.get("class") == "PARAMETER":
                 name = str(node["identifier"])
                 if name.lower() not in given:
-                    raise refusal(text, Place(0, len(text)), f"the parameter ${name} has no value")
+                    raise refusal(text, f"the parameter ${name} has no value")
                 found.add((*_span(text, node), self._literal(given[name.lower()])))
         return sorted(found)
 
@@ -410,19 +405,18 @@ class _Planner:
         """A frame, or a view that reads files or frames."""
         name, place = str(node["table_name"]).lower(), Place(*_characters(text, *_span(text, node)))
         if len(self._connection.execute(statement("guarantee_named"), {"name": name}).fetchall()) > 1:
-            raise refusal(text, place, f"{name} may be the name of two tables or views; give one another name")
+            raise refusal(text, f"{name} may be the name of two tables or views; give one another name", place)
         database, schema, _, body, usual = views[0]
         if _FRAME.search(body):
             return self._stand_in(text, node, Source(name, (name,), (), "frame"))
         start = _BODY.search(body)
         if name in inside or not usual or start is None or node.get("sample"):
-            raise refusal(text, place, f"{database}.{schema}.{name} is a view of files; write its query out here")
+            raise refusal(text, f"{database}.{schema}.{name} is a view of files; write its query out here", place)
         inner = body[start.end() :].rstrip().removesuffix(";")
         try:
             planned = spliced(inner, self._splices(inner, inside | {name}))
         except GuaranteeError as problem:
-            reason = problem.reason
-            raise_alone(refusal(text, place, f"in the view {name}: {reason}"))
+            raise_alone(refusal(text, f"in the view {name}: {problem.reason}", place))
         columns = self._connection.sql(f"from {self._written(node)}").columns
         kept = f"select * from ({planned}) as made({', '.join(map(_quoted, columns))})"  # noqa: S608  a view's query
         return f"({kept}) as {_alias(node, name)}{_renamed(node)}"
@@ -431,9 +425,9 @@ class _Planner:
         """An empty relation of the same columns."""
         place = Place(*_characters(text, *_span(text, node)))
         if node.get("sample"):
-            raise refusal(text, place, SAMPLED)
+            raise refusal(text, SAMPLED, place)
         if node.get("with_ordinality", "WITHOUT_ORDINALITY") != "WITHOUT_ORDINALITY":
-            raise refusal(text, place, f"{source.name} WITH ORDINALITY counts the rows of all units")
+            raise refusal(text, f"{source.name} WITH ORDINALITY counts the rows of all units", place)
         relation = self._connection.sql(f"from {self._written(node)}")
         self._number += 1
         self.standing[self._number] = replace(source, columns=tuple(relation.columns))

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-Node = dict[str, Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Slot:
@@ -27,6 +25,10 @@ class Slot:
     parts: int
     values: tuple[int, tuple[int, ...]] | None = None
     alone: int | None = None
+
+    def named_by(self, parts: set[int]) -> bool:
+        """Whether these parts name it in full."""
+        return len(parts) == self.parts or (self.alone is not None and self.alone in parts)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Relation:
         """Whether some of its columns name a slot in full."""
         held = [self.columns[at].name for at in places]
         parts = {name.part for name in held if name is not None and name.slot is slot}
-        return len(parts) == slot.parts or (slot.alone is not None and slot.alone in parts)
+        return slot.named_by(parts)
 
     def merged(self, into: Mapping[Slot, Slot]) -> Relation:
         """The same, with slots that are known to be equal made one."""
@@ -107,7 +109,7 @@ def equal_slots(one: Slot, other: Slot, pairs: Pairs) -> bool:
         for a, b in pairs
         if a.name and b.name and (a.name.slot, b.name.slot) == (one, other) and _alike(a.name, b.name)
     }
-    return len(found) == one.parts or (one.alone is not None and one.alone in found)
+    return one.named_by(found)
 
 
 def _alike(one: Name, other: Name) -> bool:
@@ -126,6 +128,4 @@ def looked_up(slot: Slot, pairs: Pairs) -> bool:
             continue
         if taken[0] == source and taken[2] == places[name.part]:
             found.setdefault(taken[1], set()).add(name.part)
-    return any(
-        len(parts) == slot.parts or (slot.alone is not None and slot.alone in parts) for parts in found.values()
-    )
+    return any(map(slot.named_by, found.values()))

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from sparsehist.guarantee import expressions as of_one
 from sparsehist.guarantee.plan import DELIMITED, Planned, Source
-from sparsehist.guarantee.trees import Node, nodes
+from sparsehist.guarantee.trees import Node, nodes, unknown
 from sparsehist.guarantee.windows import tells_rows_apart
 
 _FIELDS = {
@@ -66,11 +66,9 @@ class Shape:
     def _check_known(self, node: Node) -> None:
         """Refuse an operator that is not known here, even one whose rows are not used: it may act."""
         kind = kind_of(node)
-        unknown = [
-            key for key, value in node.items() if value not in (None, [], {}) and key not in _FIELDS.get(kind, ())
-        ]
-        if kind not in _FIELDS or unknown:
-            what = kind if kind not in _FIELDS else unknown[0]
+        beside = unknown(node, _FIELDS.get(kind, ()))
+        if kind not in _FIELDS or beside:
+            what = kind if kind not in _FIELDS else beside[0]
             self._refuse(
                 node,
                 f"whether this keeps every unit's rows apart is not known ({what.replace('_', ' ').lower()}); "

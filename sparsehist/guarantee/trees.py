@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 Node = dict[str, Any]
@@ -14,6 +14,11 @@ def nodes(part: object) -> Iterator[Node]:
         yield part
     for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         yield from nodes(value)
+
+
+def unknown(node: Node, fields: Collection[str]) -> list[str]:
+    """The fields of a node that say something and are not among these."""
+    return [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
 
 
 def entries(node: Node) -> list[Node]:

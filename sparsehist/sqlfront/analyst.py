@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
@@ -42,17 +41,7 @@ from sparsehist.errors import (
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
 from sparsehist.series.release import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.analyst_engine import (
-    HEAD,
-    PIECE,
-    QUERY,
-    REFUSED,
-    ROWS,
-    SETTINGS,
-    STOP,
-    bytes_of,
-    first_line,
-)
+from sparsehist.sqlfront.analyst_engine import HEAD, PIECE, QUERY, REFUSED, ROWS, SETTINGS, STOP, bytes_of, first_line
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
@@ -159,9 +148,7 @@ class AnalystSession:
         """Enter a block at whose end the session is closed."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the session."""
         self.close()
 

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -70,21 +69,8 @@ _CURATORS = re.compile(
 _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """A statement that may be run; `makes` is the table or view of the reader's own that it makes."""
-
-    text: str
-    makes: str | None = None
-
-
-def allow(text: str, engine: Engine) -> Allowed:
-    """Check one statement.
-
-    Raises:
-        NotAllowedError: If it is none that a reader may run.
-        StatementError: If it cannot be read.
-    """
+def allow(text: str, engine: Engine) -> tuple[str, str | None]:
+    """Check one statement: its text, and the table or view of the reader's own that it makes."""
     one = _single(text, engine.connection)
     try:
         kind = one.type.name
@@ -95,7 +81,7 @@ def allow(text: str, engine: Engine) -> Allowed:
         if head is None:
             raise NotAllowedError("EXPLAIN is for one query, as in EXPLAIN SELECT …, without options")
         _check(one.query[head.end() :], engine)
-        return Allowed(one.query)
+        return one.query, None
     if kind == "CREATE":
         own = _OWN.match(one.query)
         if own is None:
@@ -104,11 +90,11 @@ def allow(text: str, engine: Engine) -> Allowed:
         if name == "ledger" and engine.has((name,)):
             raise NotAllowedError("ledger is the public ledger; take another name")
         _check(one.query[own.end() :], engine)
-        return Allowed(one.query, name)
+        return one.query, name
     if kind != "SELECT":
         raise NotAllowedError(f"{kind.replace('_', ' ')} is not allowed here; {_MAY}")
     _check(one.query, engine)
-    return Allowed(one.query)
+    return one.query, None
 
 
 def _single(text: str, connection: duckdb.DuckDBPyConnection) -> duckdb.Statement:
@@ -166,10 +152,8 @@ def first_line(problem: Exception) -> str:
 class Engine:
     """A DuckDB that holds tables and nothing else, and runs what a reader may run.
 
-    Args:
-        settings: `config` of DuckDB; `tables`, each with its `path` in lower case and the statements that `fill` it
-            from the table `arriving`; the statement that makes the `tree` of a query, and the one that `lock`s.
-        arriving: The rows of each table.
+    `settings` has the `config` of DuckDB; `tables`, each with `path` in lower case and the statements that `fill` it
+    from the table `arriving`; the statement that makes the `tree` of a query, and the one that `lock`s.
     """
 
     def __init__(self, settings: dict[str, Any], arriving: Iterator[pa.Table]) -> None:
@@ -186,15 +170,10 @@ class Engine:
         self.connection.execute(settings["lock"])
 
     def run(self, text: str) -> Iterator[pa.RecordBatch]:
-        """Run one statement: its rows as they come, since DuckDB does not count what has left it.
-
-        Raises:
-            NotAllowedError: If a reader may not run it.
-            StatementError: If it is wrong, or needs more than the memory limit.
-        """
+        """Run one statement: its rows as they come, since DuckDB does not count what has left it."""
         try:
-            allowed = allow(text, self)
-            result = self.connection.sql(allowed.text)
+            allowed, makes = allow(text, self)
+            result = self.connection.sql(allowed)
             if result is not None:
                 yield from self._rows(result)
         except duckdb.PermissionException:
@@ -204,8 +183,8 @@ class Engine:
             if isinstance(problem, MemoryError) or said.startswith("Out of Memory"):
                 self._too_large()
             raise_alone(StatementError(said))
-        if allowed.makes is not None:
-            self._own.add(allowed.makes)
+        if makes is not None:
+            self._own.add(makes)
 
     def _rows(self, result: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
         left = bytes_of(self.limit)

@@ -9,19 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
 from sqlglot import TokenType
 
-from sparsehist.errors import (
-    DeclarationError,
-    NameTakenError,
-    NotFoundError,
-    SparsehistError,
-    StatementError,
-)
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SparsehistError, StatementError
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
@@ -32,7 +25,7 @@ from sparsehist.sqlfront.declaring import Declared, check_series_query, declared
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, numbered
-from sparsehist.sqlfront.reading import bindable, meant, read_head
+from sparsehist.sqlfront.reading import NO_VALUE, bindable, meant, read_head
 from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
 
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
@@ -67,9 +60,7 @@ class Rehearsal:
         """Return the rehearsal."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take back all that was made."""
         if self._begun:
             self.connection.rollback()
@@ -134,7 +125,6 @@ class Known:
         series: Names of the series; None where there is no store to ask.
         lineage: What tables and views were made from.
         store: Directory of the store, which no release is written into.
-        in_transaction: Whether a transaction is open.
         check_name: Refuses a release whose name stands for another request in the store.
         made: The releases of the script so far, by series and name.
         dropped: Series the script drops.
@@ -194,15 +184,14 @@ def _go_on(piece: Piece, known: Known) -> None:
 
 def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Check that DuckDB takes a statement for one, and that its parameters have values; returns their names."""
-    (statement,) = parsed(piece.script, piece.place, connection, hint=meant(piece))
+    (statement,) = parsed(piece, piece.place, connection, hint=meant(piece))
     names = set(statement.named_parameters)
     for name in sorted(names):
         place = _parameter_place(piece, name)
         if name.isdecimal():
-            raise StatementError(pointed("a parameter is given by its name: $name", piece.script, place))
+            raise piece.error("a parameter is given by its name: $name", place)
         if name.lower() not in parameters:
-            message = f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}"
-            raise StatementError(pointed(message, piece.script, place))
+            raise piece.error(NO_VALUE.format(name), place)
     return names
 
 
@@ -214,17 +203,17 @@ def _parameter_place(piece: Piece, name: str) -> Place:
     return Place(unnamed[0].start, unnamed[0].end + 1) if unnamed else piece.place
 
 
-def parsed(script: str, place: Place, connection: duckdb.DuckDBPyConnection, *, hint: str = "") -> list[Any]:
+def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *, hint: str = "") -> list[Any]:
     """Let DuckDB parse a part of a script that is one statement."""
-    text = script[place.start : place.end]
+    text = piece.script[place.start : place.end]
     try:
         found = connection.extract_statements(text)
     except duckdb.Error as problem:
         message, at = parser_failure(text, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
-        raise StatementError(pointed(message + hint, script, where)) from None
+        raise piece.error(message + hint, where) from None
     if len(found) != 1:
-        raise StatementError(pointed(f"DuckDB takes this for {len(found)} statements", script, place))
+        raise piece.error(f"DuckDB takes this for {len(found)} statements", place)
     return list(found)
 
 
@@ -248,15 +237,12 @@ def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) ->
 
 def _check_counted(piece: Piece, head: CreateSeries | AppendStep, known: Known, rehearsal: Rehearsal) -> None:
     """Check what declares a series or appends to it, with its query."""
-    wanted: Declared | None
     if isinstance(head, AppendStep):
         _check_known(piece, head.name, head.name_place, known)
-        wanted = check_step(piece, head, known.declared.get(head.name), rehearsal.connection)
-    else:
-        if known.series is not None and head.name in known.series and not head.reuse:
-            message = f"there is a series {head.name} already: IF NOT EXISTS keeps it"
-            raise StatementError(pointed(message, piece.script, head.name_place))
-        wanted = check_options(piece, head, rehearsal.connection)
+    elif known.series is not None and head.name in known.series and not head.reuse:
+        raise piece.error(f"there is a series {head.name} already: IF NOT EXISTS keeps it", head.name_place)
+    wanted = check_counted(piece, head, known.declared.get(head.name), rehearsal.connection)
+    if isinstance(head, CreateSeries) and wanted is not None:
         known.declared[head.name] = wanted.declaration
         if known.series is not None:
             known.series.add(head.name)
@@ -269,8 +255,7 @@ def _check_show(piece: Piece, head: Show, known: Known) -> None:
     if head.series is not None:
         _check_known(piece, head.series, head.place, known)
     if head.delta is not None and not 0 <= head.delta < 1:
-        message = f"delta must be at least 0 and below 1, got {head.delta:g}"
-        raise StatementError(pointed(message, piece.script, head.place or piece.place))
+        raise piece.error(f"delta must be at least 0 and below 1, got {head.delta:g}", head.place)
 
 
 def _check_known(piece: Piece, name: str, place: Place | None, known: Known) -> None:
@@ -339,22 +324,14 @@ def _check_strategy(text: str) -> None:
     check_strategy(text)
 
 
-def check_options(piece: Piece, head: CreateSeries, connection: duckdb.DuckDBPyConnection) -> Declared:
-    """Check the options of a series, and that it is made from one SELECT."""
-    if head.query:
-        _check_select(piece, head.query_place, connection)
-    return declared(piece.script, head)
-
-
-def check_step(
-    piece: Piece, head: AppendStep, declaration: Declaration | None, connection: duckdb.DuckDBPyConnection
+def check_counted(
+    piece: Piece, head: CreateSeries | AppendStep, known: Declaration | None, connection: duckdb.DuckDBPyConnection
 ) -> Declared | None:
-    """Check that a step of a running series is appended from one SELECT; gives what its query is checked by."""
-    _check_select(piece, head.query_place, connection)
-    return declared_for_step(piece.script, head, declaration)
-
-
-def _check_select(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection) -> None:
-    (statement,) = parsed(piece.script, place, connection)
-    if statement.type != duckdb.StatementType.SELECT:
-        raise StatementError(pointed("expected one query after AS", piece.script, place))
+    """Check the options and that the query is one SELECT; gives what it is checked by, if its series is known."""
+    if head.query:
+        (statement,) = parsed(piece, head.query_place, connection)
+        if statement.type != duckdb.StatementType.SELECT:
+            raise piece.error("expected one query after AS", head.query_place)
+    if isinstance(head, CreateSeries):
+        return declared(piece, head)
+    return declared_for_step(piece, head, known)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, StatementError
+from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
 from sparsehist.guarantee.check import PublicSources, check_planned
 from sparsehist.guarantee.plan import Place, plan
 from sparsehist.series.creation import create
@@ -43,55 +43,34 @@ TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema
 
 
 class Declared(NamedTuple):
-    """What WITH (…) says.
-
-    Attributes:
-        parameters: For `sparsehist.create`.
-        declaration: What they declare.
-        public_tables: Tables that hold nothing of any unit, as they were written.
-    """
+    """What WITH (…) says: parameters of `sparsehist.create`, what they declare, and names of public tables."""
 
     parameters: dict[str, Any]
     declaration: Declaration
     public_tables: frozenset[str]
 
 
-def declared(script: str, head: CreateSeries) -> Declared:
-    """Check the options of a series.
-
-    Raises:
-        StatementError: If an option is unknown, missing or of the wrong kind; says where.
-    """
+def declared(piece: Piece, head: CreateSeries) -> Declared:
+    """Check the options of a series; an error says where."""
     if head.name in TAKEN_NAMES:
-        raise StatementError(
-            pointed(
-                f"{head.name} cannot name a series here: in SQL, {head.name}.public would be DuckDB's own",
-                script,
-                head.name_place,
-            )
-        )
-    _check_names(script, head)
+        message = f"{head.name} cannot name a series here: in SQL, {head.name}.public would be DuckDB's own"
+        raise piece.error(message, head.name_place)
+    _check_names(piece, head)
     values = {name: option.value for name, option in head.options.items()}
     public = values.pop("public_tables", ())
     parameters = {"name": head.name, **values}
-    return Declared(parameters, _declaration(script, head, parameters), frozenset(_listed(public)))
+    return Declared(parameters, _declaration(piece, head, parameters), frozenset(_listed(public)))
 
 
-def declared_for_step(script: str, head: AppendStep, declaration: Declaration | None) -> Declared | None:
-    """What an appended query is checked by; None where its series is not known yet.
-
-    Raises:
-        StatementError: If an option is unknown, the series is no running one, or has no such step; says where.
-    """
+def declared_for_step(piece: Piece, head: AppendStep, declaration: Declaration | None) -> Declared | None:
+    """What an appended query is checked by; None where its series is not known yet. An error says where."""
     for name, option in head.options.items():
         if name not in _OWN_OPTIONS:
-            raise StatementError(
-                pointed(f"there is no option {name}; the one option is public_tables", script, option.place)
-            )
+            raise piece.error(f"there is no option {name}; the one option is public_tables", option.place)
     if declaration is None:
         return None
     if declaration.steps is None:
-        raise StatementError(pointed(f"{head.name} is no running series", script, head.name_place))
+        raise piece.error(f"{head.name} is no running series", head.name_place)
     tables = [option.value for option in head.options.values()]
     return Declared({}, declaration, frozenset(name for given in tables for name in _listed(given)))
 
@@ -110,26 +89,24 @@ def _maker(*, running: bool) -> Callable[..., object]:
     return create_running
 
 
-def _check_names(script: str, head: CreateSeries) -> None:
+def _check_names(piece: Piece, head: CreateSeries) -> None:
     known = options(running=head.steps is not None)
     for name, option in head.options.items():
         if name not in known:
-            listed = ", ".join(known)
-            raise StatementError(pointed(f"there is no option {name}; options are {listed}", script, option.place))
+            raise piece.error(f"there is no option {name}; options are {', '.join(known)}", option.place)
         if isinstance(option.value, tuple) and name not in ("unit", "key", "public_tables"):
-            raise StatementError(pointed(f"{name} takes one value", script, option.place))
+            raise piece.error(f"{name} takes one value", option.place)
     missing = [name for name in NEEDED if name not in head.options]
     if missing:
         example = ", ".join(f"{name} = {_EXAMPLES[name]}" for name in missing)
-        message = f"WITH has no {' and no '.join(missing)}; for example {example}"
-        raise StatementError(pointed(message, script, head.name_place))
+        raise piece.error(f"WITH has no {' and no '.join(missing)}; for example {example}", head.name_place)
 
 
 def _listed(tables: str | tuple[str, ...]) -> tuple[str, ...]:
     return (tables,) if isinstance(tables, str) else tables
 
 
-def _declaration(script: str, head: CreateSeries, parameters: Mapping[str, Any]) -> Declaration:
+def _declaration(piece: Piece, head: CreateSeries, parameters: Mapping[str, Any]) -> Declaration:
     wanted = inspect.signature(declare).parameters
     defaults = {
         name: parameter.default
@@ -144,7 +121,7 @@ def _declaration(script: str, head: CreateSeries, parameters: Mapping[str, Any])
 
         return declare_running(**{**defaults, **given}, steps=head.steps)
     except DeclarationError as problem:
-        raise StatementError(pointed(str(problem), script, _place_of(problem, head))) from None
+        raise piece.error(str(problem), _place_of(problem, head)) from None
 
 
 def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
@@ -166,29 +143,24 @@ def check_series_query(
     connection: duckdb.DuckDBPyConnection,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Refuse a query that may break the guarantee, unless the series is declared unverified.
-
-    Raises:
-        GuaranteeError: If the rows of one unit may depend on others; shows the place.
-        duckdb.Error: If DuckDB does not know a name in it.
-    """
+    """Refuse a query that may break the guarantee, unless the series is declared unverified; an error says where."""
     if wanted.declaration.unverified:
         return
     place = head.query_place
+
+    def refused(reason: str, where: Place) -> GuaranteeError:
+        message = pointed(reason, piece.script, where)
+        return GuaranteeError(message, reason=reason, start=where.start, end=where.end)
+
     named = {name.lower() for name in re.findall(r"\$(\w+)", head.query)}
     given = {name: value for name, value in parameters.items() if name.lower() in named}
     if lineage.blind:
-        reason = _BLIND.format(lineage.blind) + _UNLESS
-        message = pointed(reason, piece.script, place)
-        raise GuaranteeError(message, reason=reason, start=place.start, end=place.end)
+        raise refused(_BLIND.format(lineage.blind) + _UNLESS, place)
     try:
         origins = lineage.origins(connection)
         planned = plan(head.query, connection, parameters=given, origins=origins)
         public = PublicSources(wanted.public_tables, connection, origins)
         check_planned(planned, unit=wanted.declaration.unit or (), key=wanted.declaration.key, public=public)
     except GuaranteeError as problem:
-        reason, where = problem.reason, Place(place.start + problem.start, place.start + problem.end)
-    else:
-        return
-    message = pointed(reason, piece.script, where)
-    raise GuaranteeError(message, reason=reason, start=where.start, end=where.end)
+        where = Place(place.start + problem.start, place.start + problem.end)
+        raise_alone(refused(problem.reason, where))

@@ -22,7 +22,7 @@ from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import pointed
+from sparsehist.sqlfront.script import Piece, pointed
 from sparsehist.store import is_store
 from sparsehist.workload import strategy_named
 
@@ -65,7 +65,7 @@ class DryRun:
         error: SparsehistError | None = None
         try:
             if isinstance(head, CreateSeries):
-                kind, said = "create series", self._create(piece.script, head)
+                kind, said = "create series", self._create(piece, head)
             elif isinstance(head, AppendStep):
                 kind, said = "append", self._append(head)
             elif isinstance(head, DropSeries):
@@ -84,10 +84,10 @@ class DryRun:
             said, error = "would be refused", problem
         return Outcome(piece.number, piece.line, kind, said=said, error=error)
 
-    def _create(self, script: str, head: CreateSeries) -> str:
+    def _create(self, piece: Piece, head: CreateSeries) -> str:
         if head.name in self._series:
             return f"keeps the series {head.name}; spends nothing"
-        declaration = declared(script, head).declaration
+        declaration = declared(piece, head).declaration
         self._ledger.check_series(
             head.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip

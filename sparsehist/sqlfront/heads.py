@@ -12,12 +12,7 @@ from sparsehist.sqlfront.script import Piece
 
 @dataclass(frozen=True)
 class Option:
-    """A value in WITH (…) and where it stands.
-
-    Attributes:
-        value: Text, int, bool, Decimal, Fraction, or a tuple of texts.
-        place: Of the value.
-    """
+    """A value in WITH (…), a text, int, bool, Decimal, Fraction or tuple of texts, and where it stands."""
 
     value: Any
     place: Place
@@ -28,15 +23,7 @@ class CreateSeries:
     """CREATE [RUNNING] SERIES [IF NOT EXISTS] name WITH (option = value, …) [OVER n STEPS] [AS query].
 
     A running series has steps, and its query, which it may do without, is the log of the first; others need one.
-
-    Attributes:
-        name: Of the series.
-        reuse: IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
-        name_place: Where the name stands.
-        options: By name, in lower case.
-        query: As it was written; empty if there is none.
-        query_place: Where it stands.
-        steps: Of a running series; its place is that of the name.
+    `reuse` is IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
     """
 
     name: str
@@ -50,15 +37,7 @@ class CreateSeries:
 
 @dataclass(frozen=True)
 class AppendStep:
-    """APPEND TO name [WITH (public_tables = …)] STEP n AS query.
-
-    Attributes:
-        name: Of the running series.
-        step: From 1.
-        options: public_tables, if it is there.
-        query: As it was written.
-        query_place: Where it stands.
-    """
+    """APPEND TO name [WITH (public_tables = …)] STEP n AS query; steps from 1."""
 
     name: str
     name_place: Place
@@ -74,18 +53,11 @@ class MakeRelease:
 
     Attributes:
         name: Of the release; a plan may have none.
-        series: Of the series.
         levels: Exact, or an (epsilon, delta) that stands for one; one for a release, none for a release that was
             made before, any number for a plan.
-        threshold: THRESHOLD t.
-        false_keys: EXPECTING n FALSE KEYS.
-        delta: DELTA d.
         target: TO 'file.parquet'.
         sign: SIGNED BY 'key.pem', the private key of what TO names.
-        workload: USING 'prefix(1024)'.
-        strategy: STRATEGY 'spectral'.
-        step: AT STEP n, of a running series.
-        what: COUNTING 'new', of a running series.
+        step, what: AT STEP n, COUNTING 'new', of a running series.
         only_plan: PLAN: nothing is drawn and nothing is spent.
         places: Where the values of these stand.
     """
@@ -139,3 +111,8 @@ class Statement:
 
     piece: Piece
     head: Head | None
+
+    @property
+    def number(self) -> int:
+        """Its number in the script, from 1."""
+        return self.piece.number

@@ -17,11 +17,11 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from sparsehist.errors import DeclarationError, StatementError, present
+from sparsehist.errors import DeclarationError, StatementError
 from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Option, Show
-from sparsehist.sqlfront.script import Piece, is_word, pointed, spelled
+from sparsehist.sqlfront.script import Piece, is_word, spelled
 
 RESERVED = frozenset(
     """
@@ -38,6 +38,7 @@ RESERVED = frozenset(
 
 
 _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
+NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 
 
@@ -58,9 +59,15 @@ class Words:
         at = self._next + ahead
         return self._piece.tokens[at] if at < len(self._piece.tokens) else None
 
-    def skip(self) -> None:
-        """Go to the next word."""
+    def take(self) -> Token:
+        """The next word, which is there; goes on behind it."""
         self._next += 1
+        return self._piece.tokens[self._next - 1]
+
+    def is_next(self, *kinds: TokenType) -> bool:
+        """Whether the next word is of one of these kinds."""
+        token = self.token()
+        return token is not None and token.token_type in kinds
 
     def spelled(self, token: Token) -> str:
         """A word as it was written."""
@@ -105,15 +112,12 @@ class Words:
 
     def expect_symbol(self, kind: TokenType, symbol: str) -> None:
         """Take a symbol."""
-        token = self.token()
-        if token is None or token.token_type != kind:
+        if not self.accept_symbol(kind):
             raise self.error(f"expected {symbol}")
-        self.skip()
 
     def accept_symbol(self, kind: TokenType) -> bool:
         """Take a symbol if it is next."""
-        token = self.token()
-        found = token is not None and token.token_type == kind
+        found = self.is_next(kind)
         self._next += int(found)
         return found
 
@@ -123,18 +127,16 @@ class Words:
         if place is None and message.startswith("expected"):
             token = self.token()
             found = ", found the end of the statement" if token is None else f", found {self.spelled(token)[:40]}"
-        return StatementError(pointed(message + found, self._piece.script, place or self.place()))
+        return self._piece.error(message + found, place or self.place())
 
     def name(self, what: str) -> str:
         """Take the name of a series or release, or a parameter that is one; reserved words stand in quotes."""
-        token = self.token()
-        if token is not None and token.token_type == TokenType.PARAMETER:
+        if self.is_next(TokenType.PARAMETER):
             return self.text(f"the name of a {what}")
-        if token is not None and token.token_type == TokenType.IDENTIFIER:
-            self.skip()
-            return str(token.text)
+        if self.is_next(TokenType.IDENTIFIER):
+            return str(self.take().text)
         word = self.keyword()
-        if token is None or not word:
+        if not word:
             raise self.error(f"expected the name of a {what}")
         if word.lower() in RESERVED:
             raise self.error(
@@ -142,62 +144,48 @@ class Words:
                 f'"{word.lower()}"',
                 self.place(),
             )
-        self.skip()
-        return self.spelled(token).lower()
+        return self.spelled(self.take()).lower()
 
     def column(self) -> str:
         """Take the name of a column or table, as it is written; parts joined by dots stay together."""
         parts = []
         while True:
-            token = self.token()
-            if token is not None and token.token_type in (TokenType.IDENTIFIER, *_TEXTS):
-                parts.append(str(token.text))
-            elif token is not None and is_word(token, self._piece.script):
-                parts.append(self.spelled(token))
+            if self.is_next(TokenType.IDENTIFIER, *_TEXTS):
+                parts.append(str(self.take().text))
+            elif self.keyword():
+                parts.append(self.spelled(self.take()))
             else:
                 raise self.error("expected a name")
-            self.skip()
             if not self.accept_symbol(TokenType.DOT):
                 return ".".join(parts)
 
     def text(self, what: str) -> str:
         """Take text in quotes, or a parameter that is text."""
-        token = self.token()
-        if token is not None and token.token_type in _TEXTS:
-            self.skip()
-            return str(token.text)
-        if token is not None and token.token_type == TokenType.PARAMETER:
-            place = self.place()
-            value = self.parameter()
-            if isinstance(value, str):
-                return value
+        if self.is_next(*_TEXTS):
+            return str(self.take().text)
+        if not self.is_next(TokenType.PARAMETER):
+            raise self.error(f"expected {what} in quotes")
+        place = self.place()
+        value = self.parameter()
+        if not isinstance(value, str):
             raise self.error(f"expected {what}, and the parameter is no text", self.since(place))
-        raise self.error(f"expected {what} in quotes")
+        return value
 
     def parameter(self) -> Any:
         """Take $name and return its value."""
-        start = self.place().start
-        self.skip()
-        token = self.token()
-        if token is None or not is_word(token, self._piece.script):
+        start = self.place()
+        self.take()
+        if not self.keyword():
             raise self.error("expected the name of a parameter after $")
-        name = self.spelled(token)
+        name = self.spelled(self.take())
         if name.lower() not in self._parameters:
-            place = Place(start, token.end + 1)
-            raise self.error(
-                f"the parameter ${name} has no value: give it with --param {name}=… or parameters={{…}}", place
-            )
-        self.skip()
+            raise self.error(NO_VALUE.format(name), self.since(start))
         return self._parameters[name.lower()]
 
     def level(self) -> Any:
         """Take an exact level: a number, a fraction such as 1/3, either in quotes, or a parameter."""
-        token = self.token()
-        if token is not None and token.token_type == TokenType.PARAMETER:
-            return self.parameter()
-        if token is not None and token.token_type in _TEXTS:
-            self.skip()
-            return str(token.text)
+        if self.is_next(TokenType.PARAMETER, *_TEXTS):
+            return self.value()
         number = self._digits("a level such as 0.01 or 1/3")
         if self.accept_symbol(TokenType.SLASH):
             return f"{number}/{self._digits('a whole number after /')}"
@@ -205,9 +193,9 @@ class Words:
 
     def number(self, what: str) -> float:
         """Take a number, or a parameter that is one."""
-        token, place = self.token(), self.place()
-        if token is not None and token.token_type == TokenType.PARAMETER:
-            value: Any = self.parameter()
+        place = self.place()
+        if self.is_next(TokenType.PARAMETER):
+            value = self.parameter()
         else:
             sign = "-" if self.accept_symbol(TokenType.DASH) else ""
             value = sign + self._digits(what)
@@ -221,39 +209,33 @@ class Words:
 
     def _digits(self, what: str) -> str:
         """Take an unsigned number, as it is written; .5 comes in two tokens."""
+        start = self.place().start
+        self.accept_symbol(TokenType.DOT)
         token = self.token()
-        start = token.start if token is not None else 0
-        if token is not None and token.token_type == TokenType.DOT:
-            self.skip()
-            token = self.token()
-        if token is None or token.token_type != TokenType.NUMBER or (self.spelled(token)[0].isalpha()):
+        if token is None or token.token_type != TokenType.NUMBER or self.spelled(token)[0].isalpha():
             raise self.error(f"expected {what}")
-        self.skip()
-        return self._piece.script[start : token.end + 1].replace("_", "")
+        return self._piece.script[start : self.take().end + 1].replace("_", "")
 
     def value(self) -> Any:
         """Take the value of an option: an int, Decimal, Fraction, bool, text or tuple of texts.
 
         A name stands for its text; a name with parentheses, such as strings(max_bytes=32), for all of it.
         """
-        token = self.token()
-        if token is None:
+        if self.at_end():
             raise self.error("expected a value")
-        if token.token_type == TokenType.PARAMETER:
+        if self.is_next(TokenType.PARAMETER):
             return self.parameter()
-        if token.token_type in _TEXTS:
-            self.skip()
-            return str(token.text)
-        if token.token_type in _OPENING:
+        if self.is_next(*_TEXTS):
+            return str(self.take().text)
+        if self.is_next(*_OPENING):
             return self._tuple()
-        if token.token_type in (TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
+        if self.is_next(TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
             return self._number()
         after = self.token(1)
         if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
             return self._call()
-        if token.token_type != TokenType.IDENTIFIER and self.keyword() in ("TRUE", "FALSE"):
-            self.skip()
-            return self.spelled(token).upper() == "TRUE"
+        if self.keyword() in ("TRUE", "FALSE"):
+            return self.spelled(self.take()).upper() == "TRUE"
         return self.column()
 
     def _number(self) -> int | Decimal | Fraction:
@@ -268,40 +250,29 @@ class Words:
             raise self.error("expected a number", place) from None
 
     def _tuple(self) -> tuple[str, ...]:
-        opened = present(self.token())
-        self.skip()
-        found = []
-        while True:
+        closing = _OPENING[self.take().token_type]
+        found = [self.column()]
+        while self.accept_symbol(TokenType.COMMA):
             found.append(self.column())
-            if not self.accept_symbol(TokenType.COMMA):
-                break
-        self.expect_symbol(_OPENING[opened.token_type], "a comma or the closing parenthesis")
+        self.expect_symbol(closing, "a comma or the closing parenthesis")
         return tuple(found)
 
     def _call(self) -> str:
         """All of name(…), as it is written."""
-        start, opened = self.place().start, self.place(1)
+        start, opened = self.place(), self.place(1)
         depth = 0
-        while (token := self.token()) is not None:
-            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-            self.skip()
-            if depth == 0 and token.token_type == TokenType.R_PAREN:
-                return self._piece.script[start : token.end + 1]
+        while not self.at_end():
+            kind = self.take().token_type
+            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+            if depth == 0 and kind == TokenType.R_PAREN:
+                place = self.since(start)
+                return self._piece.script[place.start : place.end]
         raise self.error("this parenthesis is not closed", opened)
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One clause; they may stand in any order, each once.
-
-    Attributes:
-        words: It begins with these; the first tells it from the others.
-        shown: How it is written.
-        field: Of `MakeRelease`, which it sets.
-        read: Takes what follows its words.
-        of_cells: Whether it belongs to releases of cells.
-        of_workload: Whether it belongs to releases of workloads.
-    """
+    """One clause, by its first words, which sets a field of `MakeRelease`; they stand in any order, each once."""
 
     words: str
     shown: str
@@ -375,12 +346,7 @@ _ONE_OF_THESE = ("false_keys", "threshold", "delta")
 
 
 def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only_plan: bool) -> None:
-    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`.
-
-    Raises:
-        StatementError: If a clause is unknown, stands for the second time, belongs to other releases or contradicts
-            another one; says where and what was expected.
-    """
+    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`; an error says where."""
     while not words.at_end():
         whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
         begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
@@ -423,17 +389,12 @@ def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> 
 
 
 _TIME = "a time such as '2026-01-31'"
-_OURS = (
-    *("CREATE SERIES", "APPEND TO", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES"),
-)
+_OURS = "CREATE SERIES,APPEND TO,RELEASE,PLAN,SHOW SERIES,SHOW RELEASES,SHOW LEDGER,DROP SERIES".split(",")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
 
 def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
-    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is.
-
-    Raises:
-        StatementError: If it begins like one of ours and goes on otherwise; says where and what was expected.
+    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. An error says where.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces
@@ -481,9 +442,9 @@ def meant(piece: Piece) -> str:
 
 
 def _show(words: Words) -> Head:
-    words.skip()
+    words.take()
     what = words.keyword().lower()
-    words.skip()
+    words.take()
     if what == "releases" and words.accept("FROM"):
         place = words.place()
         return _ended(words, Show(what, words.name("series"), place=place))
@@ -551,7 +512,7 @@ def _options(words: Words) -> dict[str, Option]:
             raise words.error("expected an option such as unit = user_id")
         if option in options:
             raise words.error(f"the option {option} stands here for the second time")
-        words.skip()
+        words.take()
         words.expect_symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
         value = words.value()
@@ -561,20 +522,15 @@ def _options(words: Words) -> dict[str, Option]:
 
 def _query(words: Words, piece: Piece) -> tuple[str, Place]:
     words.expect("AS")
-    if not _starts_query(words):
+    if not words.is_next(TokenType.L_PAREN) and words.keyword() not in _STARTS_QUERY:
         raise words.error("expected a query after AS, such as SELECT user_id, query FROM …")
     place = Place(words.place().start, piece.place.end)
     return piece.script[place.start : place.end], place
 
 
-def _starts_query(words: Words) -> bool:
-    token = words.token()
-    return token is not None and (token.token_type == TokenType.L_PAREN or words.keyword() in _STARTS_QUERY)
-
-
 def _plan(words: Words) -> Head:
     if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
-        words.skip()
+        words.take()
     return _release(words, only_plan=True)
 
 
@@ -583,7 +539,7 @@ def _release(words: Words, *, only_plan: bool) -> Head:
     unnamed = only_plan and words.ahead("USING")
     of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
     if of_workload:
-        words.skip()
+        words.take()
     places = {"name": words.place()}
     name = None if only_plan and words.keyword() == "FROM" else words.name("release")
     words.expect("FROM")
@@ -608,13 +564,10 @@ _WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"-?(0|[1-9]\d*)?\.
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
-    """Read name=value words.
+    """Read name=value words, each name once.
 
     A value that is written like a SQL number, true, false, null or text in single quotes is that; everything else is
     text as it stands: 007 and 2014-05-01 are text.
-
-    Raises:
-        DeclarationError: If a word has no name, or a name comes twice.
 
     Example:
         >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])

@@ -24,7 +24,7 @@ from sparsehist.series.release import Release
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.heads import MakeRelease, Show
-from sparsehist.sqlfront.script import is_word, spelled
+from sparsehist.sqlfront.script import is_word, plain
 from sparsehist.store.statements import statement
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def releases(store: Store, series: str) -> pl.DataFrame:
 
 
 def any_series(store: Store, name: str) -> Series | RunningSeries:
-    """The series of a name, whichever kind it is of.
-
-    Raises:
-        NotFoundError: If there is none.
-    """
+    """The series of a name, whichever kind it is of."""
     if store.declared(name).steps is None:
         return store.series(name)
     from sparsehist.running.running_series import open_running  # linear algebra, which other series do without
@@ -85,11 +81,7 @@ def refuse_steps(head: MakeRelease) -> None:
 
 
 def request_of(declaration: Declaration, head: MakeRelease) -> Request:
-    """What a statement asks of a series.
-
-    Raises:
-        DeclarationError: If a parameter is wrong, or the series has no steps or needs one.
-    """
+    """What a statement asks of a series; refuses wrong parameters, and steps where the series has none."""
     level = head.levels[0] if head.levels else None
     if head.workload is not None:
         from sparsehist.series import workload_round
@@ -118,7 +110,7 @@ def dotted_names(tokens: Iterable[Token], script: str) -> Iterator[tuple[str, st
     words = list(tokens)
     for (one, dot), (_, other) in pairwise(pairwise(words)):
         if dot.token_type == TokenType.DOT and _is_name(one, script) and _is_name(other, script):
-            yield _name(one, script), _name(other, script)
+            yield plain(one, script).lower(), plain(other, script).lower()
 
 
 def put(connection: duckdb.DuckDBPyConnection, series: str, release: Release) -> bool:
@@ -182,10 +174,6 @@ def _named(name: str, **identifiers: str) -> str:
 
 def _is_name(token: Token, script: str) -> bool:
     return token.token_type == TokenType.IDENTIFIER or is_word(token, script)
-
-
-def _name(token: Token, script: str) -> str:
-    return str(token.text if token.token_type == TokenType.IDENTIFIER else spelled(token, script)).lower()
 
 
 def shown(store: Store, head: Show) -> pl.DataFrame:

@@ -28,9 +28,6 @@ class Outcome:
         frame: Rows that came out; None where none do.
         more: Whether there were more rows than are in `frame`.
         said: What happened, in words.
-        release: The release that was made or given back.
-        series: The series that was made or given back.
-        error: Why it failed.
     """
 
     number: int

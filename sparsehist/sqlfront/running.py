@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import SparsehistError, StatementError
@@ -42,7 +42,8 @@ def run_script(
             note(_refused(problem))
         return outcomes
     foreseen = _foreseen(session) if dry_run else None
-    for step in _in_order(statements, problems):
+    steps: list[Statement | Problem] = [*statements, *problems]
+    for step in sorted(steps, key=lambda step: step.number):
         if isinstance(step, Problem):
             note(_refused(step))
             continue
@@ -57,12 +58,6 @@ def _foreseen(session: Session) -> DryRun:
     from sparsehist.sqlfront.dry_run import DryRun  # workloads, and what of scipy they need, take a quarter second
 
     return DryRun(session.store)
-
-
-def _in_order(statements: Sequence[Statement], problems: Sequence[Problem]) -> list[Statement | Problem]:
-    numbered: list[tuple[int, Statement | Problem]] = [(one.piece.number, one) for one in statements]
-    numbered += [(problem.number, problem) for problem in problems]
-    return [step for _, step in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def _refused(problem: Problem) -> Outcome:

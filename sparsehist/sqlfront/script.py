@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from sparsehist.errors import StatementError, raise_alone
+from sparsehist.errors import StatementError
 from sparsehist.guarantee.plan import Place, line_and_column
 from sparsehist.sqlfront.engine_words import parser_failure
 
@@ -34,13 +34,7 @@ class _Tokenizer(DuckDB.Tokenizer):
 
 @dataclass(frozen=True)
 class Piece:
-    """One statement as it was written.
-
-    Attributes:
-        script: The whole script.
-        tokens: Its words, without the semicolon.
-        number: Its number in the script, from 1.
-    """
+    """One statement as it was written: the whole script, its words without the semicolon, its number from 1."""
 
     script: str = field(repr=False)
     tokens: tuple[Token, ...] = field(repr=False)
@@ -56,6 +50,10 @@ class Piece:
         """What was written, comments inside and all."""
         return self.script[self.place.start : self.place.end]
 
+    def error(self, message: str, place: Place | None = None) -> StatementError:
+        """An error that shows a place; all of the statement if none is named."""
+        return StatementError(pointed(message, self.script, place or self.place))
+
     @property
     def line(self) -> int:
         """The line it begins in."""
@@ -63,10 +61,7 @@ class Piece:
 
 
 def pieces(script: str) -> list[Piece]:
-    r"""Cut a script at its semicolons; empty statements are left out.
-
-    Raises:
-        StatementError: If a quote or a comment is not closed; says where it begins.
+    r"""Cut a script at its semicolons; empty statements are left out. Says where a quote or comment is not closed.
 
     Example:
         >>> [piece.text for piece in pieces("select ';'; -- one; two\n from t;")]
@@ -88,11 +83,18 @@ def _tokens(script: str) -> list[Token]:
     if no_text is not None:
         shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", script)
         raise StatementError(pointed("this character is no text", shown, Place(*no_text.span())))
-    try:
-        tokens: list[Token] = _Tokenizer(dialect="duckdb").tokenize(script)
-    except TokenError:
-        raise_alone(StatementError(_unclosed(script)))
+    tokens = _cut(script)
+    if tokens is None:
+        raise StatementError(_unclosed(script))
     return tokens
+
+
+def _cut(script: str) -> list[Token] | None:
+    """The words of a script; None where a quote or comment is not closed."""
+    try:
+        return list(_Tokenizer(dialect="duckdb").tokenize(script))
+    except TokenError:
+        return None
 
 
 def _unclosed(script: str) -> str:
@@ -107,17 +109,9 @@ def _unclosed(script: str) -> str:
                 return pointed(message.split(" at or near")[0], script, Place(at, at + 1))
     # In an open text, no word begins: the last tag before which all is closed has opened it.
     for tag in reversed(list(_DOLLARS.finditer(script))):
-        if _is_closed(script[: tag.start()]):
+        if _cut(script[: tag.start()]) is not None:
             return pointed(f"text in {tag[0]} is not closed", script, Place(*tag.span()))
     return "a quoted text or a comment is not closed at the end of the script"
-
-
-def _is_closed(script: str) -> bool:
-    try:
-        _Tokenizer(dialect="duckdb").tokenize(script)
-    except TokenError:
-        return False
-    return True
 
 
 def pointed(message: str, script: str, place: Place) -> str:
@@ -197,16 +191,6 @@ def qualified(piece: Piece, at: int) -> tuple[str, int]:
 def last(name: str) -> str:
     """A qualified name without what stands before its last dot."""
     return name.rsplit(".", 1)[-1]
-
-
-def names(tokens: Iterable[Token], script: str) -> set[str]:
-    """All words that may be names; a text in quotes may name a table, too."""
-    quoted = (TokenType.IDENTIFIER, TokenType.STRING)
-    return {
-        folded(str(token.text) if token.token_type in quoted else spelled(token, script))
-        for token in tokens
-        if token.token_type in quoted or is_word(token, script)
-    }
 
 
 def brackets(words: Sequence[str]) -> list[int]:

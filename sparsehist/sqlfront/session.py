@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
@@ -31,13 +32,13 @@ from sparsehist.series.release import Release, check_target, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_options, check_plain, check_step, checked, parsed
+from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked, parsed
 from sparsehist.sqlfront.declaring import Declared, check_series_query
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
-from sparsehist.sqlfront.reading import meant
-from sparsehist.sqlfront.release_tables import any_series, made_before
+from sparsehist.sqlfront.reading import bindable, meant
+from sparsehist.sqlfront.release_tables import any_series, explained, made_before, shown
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, pointed
 from sparsehist.store import is_store
@@ -57,10 +58,10 @@ class Session:
 
     Args:
         store: Where series live; None for a session that only has DuckDB.
-        tables: What the statements see, by name: frames, Arrow tables, and what else a log may be.
-        parameters: Values for $name.
+        tables: As for `sql`.
+        parameters: As for `sql`.
         rows: At most this many rows of a query are kept; all if None.
-        who: Asks, for the ledger; the user of the operating system by default.
+        who: As for `sql`.
     """
 
     def __init__(
@@ -114,11 +115,7 @@ class Session:
         return checked(script, self.parameters, self._known(), self.connection)
 
     def execute(self, statement: Statement) -> Outcome:
-        """Run a statement that was checked.
-
-        Raises:
-            SparsehistError: If it fails; the message shows the place. What was committed before stays.
-        """
+        """Run a statement that was checked; an error shows the place, and what was committed before stays."""
         runs: dict[type, Callable[[Statement], Outcome]] = {
             CreateSeries: self._create,
             AppendStep: self._append,
@@ -206,7 +203,7 @@ class Session:
         head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
         self._bring_releases(statement)
         existing = self._series_if_any(head.name) if head.reuse else None
-        wanted = check_options(piece, head, self.connection)
+        wanted = present(check_counted(piece, head, None, self.connection))
         done = "created" if existing is None else "kept"
         made: dict[str, Any] = {
             "if_exists": "reuse" if head.reuse else "error",
@@ -226,7 +223,7 @@ class Session:
     def _append(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
         self._bring_releases(statement)
-        wanted = present(check_step(piece, head, store.declared(head.name), self.connection))
+        wanted = present(check_counted(piece, head, store.declared(head.name), self.connection))
         from sparsehist.running.running_series import open_running
 
         series = open_running(store, head.name)
@@ -243,14 +240,10 @@ class Session:
     ) -> CheckedQuery:
         """The query of a statement, checked once more: only now are all the tables there that the script made before.
 
-        Args:
-            statement: Is run.
-            head: Its own words.
-            wanted: What the query is checked by.
-            runs: Whether it is run at all; else it may read what is not there any more.
+        Where it is not run after all, it may read what is not there any more.
         """
         piece = statement.piece
-        (found,) = parsed(piece.script, head.query_place, self.connection)
+        (found,) = parsed(piece, head.query_place, self.connection)
         query = CheckedQuery(
             head.query,
             connection=self.connection,
@@ -312,17 +305,16 @@ class Session:
         return Outcome(piece.number, piece.line, "drop series", said=said)
 
     def _show(self, statement: Statement) -> Outcome:
-        from sparsehist.sqlfront.release_tables import explained, shown
-
         head, piece = of_kind(statement.head, Show), statement.piece
         return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
 
     def _check_target(self, head: MakeRelease) -> None:
         store = self._existing()
-        check_target("TO", _path(head), store.path)
+        target = Path(str(head.target))
+        check_target("TO", target, store.path)
         with store._hold() as state:
             wanted = {"store": state.store_id, "series": head.series, "name": head.name}
-        refuse_to_replace(_path(head), wanted)
+        refuse_to_replace(target, wanted)
 
     def _series_if_any(self, name: str) -> Series | RunningSeries | None:
         store = self._existing()
@@ -347,8 +339,6 @@ class Session:
             self._lineage = self._lineage.with_release(series, release.name, self.connection)
 
     def _bound(self, names: object) -> dict[str, Any]:
-        from sparsehist.sqlfront.reading import bindable
-
         return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
 
     def _failed(
@@ -394,12 +384,6 @@ def _running(store: Store, head: CreateSeries, query: CheckedQuery | None, **mad
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _path(head: MakeRelease) -> Any:
-    from pathlib import Path
-
-    return Path(str(head.target))
 
 
 def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:

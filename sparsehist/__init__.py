@@ -143,7 +143,7 @@ _LENT = {
         "open_queries": "sparsehist.sessions.query_session",
         "plan_queries": "sparsehist.sessions.query_session",
         "plot_largest": "sparsehist.report.plots",
-        "plot_plan": "sparsehist.report.plan_plot",
+        "plot_plan": "sparsehist.report.plots",
         "registry_entry": "sparsehist.report.registry_entry",
         "save_plot": "sparsehist.report.plots",
         "store_report": "sparsehist.report.store_report",

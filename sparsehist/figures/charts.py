@@ -43,14 +43,7 @@ _MOST_QUERIES = 300
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the gallery.
-
-    Attributes:
-        name: Of its file.
-        title: Plain text; escaped where it is shown.
-        caption: Plain text.
-        chart: An altair chart.
-    """
+    """One figure of the gallery: name of its file, title and caption (plain text, escaped later), altair chart."""
 
     name: str
     title: str
@@ -60,13 +53,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Data:
-    """What the figures are drawn from: public data that ships with the package.
-
-    Attributes:
-        friends: The karate club: member, friend.
-        start_pages: The first area of each visitor of the MSWeb log: url.
-        catalogue: All areas: url.
-    """
+    """What the figures are drawn from, shipped: the karate club, first areas of the MSWeb log, and all its areas."""
 
     friends: pl.DataFrame
     start_pages: pl.DataFrame
@@ -74,11 +61,7 @@ class Data:
 
 
 def all_figures(data: Data, seed: int) -> list[Figure]:
-    """Draw all figures, the same for a seed.
-
-    Raises:
-        NotFoundError: If altair is not installed.
-    """
+    """Draw all figures, the same for a seed."""
     alt = require_plots()
     kinds: list[Callable[[Any, Data, int], Figure]] = [
         laplace_paths,
@@ -144,11 +127,7 @@ def relaxation(alt: Any, _: Data, __: int) -> Figure:
     known = (0.0, 0.5, 2.0)
     lines = _long(y, {f"V₁ = {v}": relaxation_density(y, v, 1, 2) for v in known}, "given")
     atoms = pl.DataFrame(
-        {
-            "x": list(known),
-            "value": [relaxation_atom(v, 1, 2) for v in known],
-            "given": [f"V₁ = {v}" for v in known],
-        }
+        {"x": list(known), "value": [relaxation_atom(v, 1, 2) for v in known], "given": [f"V₁ = {v}" for v in known]}
     )
     colour = alt.Color("given:N", title=None, legend=alt.Legend(orient="top-left"))
     across = alt.X("x:Q", title="V₂")

@@ -55,8 +55,7 @@ def staircase_density(values: ArrayLike, epsilon: float) -> FloatArray:
 def independent_over_lossless(releases: int, least: float, most: float) -> float:
     """Variance of independent releases over lossless ones, budgets evenly apart on a logarithmic scale.
 
-    Each independent release has the difference of two budgets to spend, so each but the first pays
-    rho_i / (rho_i - rho_(i-1)).
+    Each independent release but the first pays rho_i / (rho_i - rho_(i-1)), as it has the difference to spend.
 
     Example:
         >>> round(independent_over_lossless(5, 0.001, 5), 10), round(independent_over_lossless(50, 0.001, 5), 10)
@@ -71,11 +70,7 @@ def doubling_over_lossless(levels: ArrayLike, power: int = 1) -> FloatArray:
     """Variance of releases that double their budget each time over lossless ones; shape as `levels`.
 
     Of a budget b the finest release has the largest power of two that, with all before it, stays within b: half of
-    2^floor(log2 b).
-
-    Args:
-        levels: Budgets: rho with power 1, epsilon with power 2.
-        power: Variance is level to minus that.
+    2^floor(log2 b). Budgets are rho with power 1, epsilon with power 2: variance is level to minus that.
 
     Example:
         >>> doubling_over_lossless([1, 1.5], power=2).tolist()
@@ -107,14 +102,7 @@ def _staircase_variance(steps: FloatArray, epsilon: float) -> FloatArray:
 
 
 def path_points(path: LaplacePath) -> pl.DataFrame:
-    """The corners of paths, as steps are drawn: coordinate, level, noise, angle = arctan(noise).
-
-    Example:
-        >>> from sparsehist import entropy
-        >>> from sparsehist.dense import sample_laplace_path
-        >>> path_points(sample_laplace_path(1, "0.1", 5, rng=entropy.seeded(1))).columns
-        ['coordinate', 'level', 'noise', 'angle']
-    """
+    """The corners of paths, as steps are drawn: coordinate, level, noise, angle = arctan(noise)."""
     coarsest, finest = path.interval
     coordinate, levels, sizes = path.jumps()
     ends = np.repeat(np.arange(len(path)), 2)

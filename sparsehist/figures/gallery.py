@@ -18,14 +18,7 @@ _STYLE = "body{font:16px/1.5 sans-serif;max-width:52em;margin:2em auto;padding:0
 
 
 def write_figures(directory: Path, *, seed: int = 1) -> list[Path]:
-    """Draw all figures as SVG and write the gallery beside them.
-
-    Args:
-        directory: Made if it is not there; files of the same names are replaced.
-        seed: Of the figures that are drawn at random. They show public data only.
-
-    Returns:
-        The files, the page last.
+    """Draw all figures as SVG, those drawn at random by a seed, and write the gallery beside them, as the last file.
 
     Raises:
         NotFoundError: If the extra `plots` is not installed; nothing was written then.
@@ -49,12 +42,7 @@ def write_figures(directory: Path, *, seed: int = 1) -> list[Path]:
 
 
 def gallery(figures: Sequence[Figure]) -> str:
-    """The page: every title and caption escaped.
-
-    Example:
-        >>> "<b>" in gallery([Figure("f", "<b>", "a & b", None)])
-        False
-    """
+    """The page: every title and caption escaped."""
     parts = [
         f'<figure id="{escape(figure.name)}"><h2>{escape(figure.title)}</h2>'
         f'<img src="{escape(figure.name)}.svg" alt="{escape(figure.title)}">'

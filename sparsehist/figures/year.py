@@ -19,12 +19,7 @@ _VISITORS, _OTHERS = 20_000, 200
 
 
 def expected_visits(week: int) -> dict[str, float]:
-    """How many visits each page has in a week, from 1, on average.
-
-    Example:
-        >>> [round(expected_visits(week)["/dying"], 1) for week in (1, 52)]
-        [109.6, 1.1]
-    """
+    """How many visits each page has in a week, from 1, on average."""
     shown = {
         "/growing": 2 * float(np.exp(week / 13)),
         "/dying": 120 * float(np.exp(-week / 11)),
@@ -44,10 +39,6 @@ def weeks_of_a_year(rng: np.random.Generator) -> Iterator[pl.DataFrame]:
 
 def running_counts(rng: np.random.Generator, seed: int) -> pl.DataFrame:
     """Append the year week by week, and release running counts for three audiences every other week.
-
-    Args:
-        rng: Of the visits.
-        seed: Of the noise.
 
     Returns:
         Columns page, audience, week, noisy_count, low, high and visitors (the true running count): of the pages that

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from sparsehist.errors import printable
@@ -21,19 +22,16 @@ MOST_LINES = 6
 """Of a chart: so many can be told apart by colour and dash."""
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(NamedTuple):
     """A mark on an axis: where, and what it says."""
 
     at: float
     text: str
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of a chart: its name, its number (for colour and dash) and its corners."""
+class Line(NamedTuple):
+    """One line of a chart: its number (for colour and dash) and its corners."""
 
-    name: str
     number: int
     points: tuple[tuple[float, float], ...]
 
@@ -43,8 +41,7 @@ class Line:
         return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in self.points)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A value with its interval, or a bar that begins at its low end."""
 
     number: int
@@ -54,35 +51,29 @@ class Span:
     y: float
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A key or path of a chart: its label and its spans."""
 
     label: str
     y: float
-    spans: tuple[Span, ...]
+    spans: list[Span]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """All that a template needs.
-
-    Attributes:
-        title: What it shows.
-        about: How to read it, for who cannot see it.
-    """
+    """All that a template needs: what it shows, how to read it for who cannot see it, and where everything stands."""
 
     title: str
     about: str
     x_title: str
     height: float
+    x_ticks: list[Tick]
+    names: Sequence[str]
     y_title: str = ""
     left: float = _LEFT
-    x_ticks: tuple[Tick, ...] = ()
-    y_ticks: tuple[Tick, ...] = ()
-    lines: tuple[Line, ...] = ()
-    rows: tuple[Row, ...] = ()
-    names: tuple[str, ...] = field(default=())
+    y_ticks: Sequence[Tick] = ()
+    lines: Sequence[Line] = ()
+    rows: Sequence[Row] = ()
 
     width: float = WIDTH
     right: float = WIDTH - _RIGHT
@@ -103,15 +94,9 @@ def line_chart(
     *,
     log_y: bool,
 ) -> Chart | None:
-    """Lines over a logarithmic axis; None where there is nothing to draw.
+    """Lines, each a name and its (x, y), over a logarithmic axis; None where there is nothing to draw.
 
-    Args:
-        title: What it shows.
-        about: How to read it.
-        x_title: Of the axis, with its unit.
-        y_title: Of the axis, with its unit.
-        lines: Name and (x, y) of each line; x positive, and y too on a logarithmic axis.
-        log_y: Whether the vertical axis is logarithmic; else it goes from 0 to 1.
+    The vertical axis is logarithmic too, or goes from 0 to 1.
     """
     shown = [
         (name, [(x, y) for x, y in points if x > 0 and math.isfinite(y) and (y > 0 or not log_y)])
@@ -121,25 +106,16 @@ def line_chart(
     if not shown:
         return None
     height = 220.0
-    xs = [x for _, points in shown for x, _ in points]
-    ys = [y for _, points in shown for _, y in points]
+    xs, ys = zip(*(corner for _, points in shown for corner in points), strict=True)
     across = _Axis.logarithmic(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
     low, high = height - _BOTTOM, _TOP
     upwards = _Axis.logarithmic(min(ys), max(ys), low, high) if log_y else _Axis(0.0, 1.0, low, high)
-    return Chart(
-        title,
-        about,
-        x_title,
-        height,
-        y_title,
-        x_ticks=across.ticks(),
-        y_ticks=upwards.ticks(),
-        lines=tuple(
-            Line(name, number, tuple((across.at(x), upwards.at(y)) for x, y in points))
-            for number, (name, points) in enumerate(shown)
-        ),
-        names=tuple(name for name, _ in shown),
-    )
+    drawn = [
+        Line(number, tuple((across.at(x), upwards.at(y)) for x, y in points))
+        for number, (_, points) in enumerate(shown)
+    ]
+    names, y_ticks = [name for name, _ in shown], upwards.ticks()
+    return Chart(title, about, x_title, height, across.ticks(), names, y_title, y_ticks=y_ticks, lines=drawn)
 
 
 def interval_chart(
@@ -149,52 +125,33 @@ def interval_chart(
     names: Sequence[str],
     rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | None]]],
 ) -> Chart | None:
-    """A row for each key, with a dot and its interval for each release; None where there is nothing to draw.
-
-    Args:
-        title: What it shows.
-        about: How to read it.
-        x_title: Of the axis, with its unit.
-        names: Of the releases.
-        rows: Label and, for each release, (low, value, high) or None.
-    """
+    """A row for each label, with (low, value, high) or None for each name; None where there is nothing to draw."""
     spans = [span for _, each in rows for span in each if span is not None]
     if not spans:
         return None
-    left, step = _LEFT_OF_LABELS, 8.0 + 7.0 * min(len(names), MOST_LINES)
-    height = _TOP + step * len(rows) + _BOTTOM
-    ends = [end for low, value, high in spans for end in (low, value, high)]
-    across = _Axis.plain(min(0.0, *ends), max(ends), left, WIDTH - _RIGHT)
+    step = 8.0 + 7.0 * min(len(names), MOST_LINES) if names else 20.0
+    ends = [end for span in spans for end in span]
+    across = _Axis.plain(min(0.0, *ends), max(ends), _LEFT_OF_LABELS, WIDTH - _RIGHT)
     drawn = []
     for i, (label, each) in enumerate(rows):
         middle = _TOP + step * (i + 0.5)
-        found = []
-        for number, span in enumerate(each[:MOST_LINES]):
-            if span is not None:
-                y = middle + 7.0 * (number - (min(len(each), MOST_LINES) - 1) / 2)
-                low, value, high = map(across.at, span)
-                found.append(Span(number, low, value, high, y))
-        drawn.append(Row(shortened(printable(label)), middle, tuple(found)))
+        first = middle - 7.0 * (min(len(each), MOST_LINES) - 1) / 2
+        found = [
+            Span(number, across.at(span[0]), across.at(span[1]), across.at(span[2]), first + 7.0 * number)
+            for number, span in enumerate(each[:MOST_LINES])
+            if span is not None
+        ]
+        drawn.append(Row(shortened(printable(label)), middle, found))
+    height = _TOP + step * len(rows) + _BOTTOM
     return Chart(
-        title, about, x_title, height, left=left, x_ticks=across.ticks(), rows=tuple(drawn),
-        names=tuple(names[:MOST_LINES]),
+        title, about, x_title, height, across.ticks(), names[:MOST_LINES], left=_LEFT_OF_LABELS, rows=drawn
     )  # fmt: skip
 
 
 def bar_chart(title: str, about: str, x_title: str, bars: Sequence[tuple[str, float]]) -> Chart | None:
     """A bar for each name; None where all are 0."""
-    if not any(value > 0 for _, value in bars):
-        return None
-    left, step = _LEFT_OF_LABELS, 20.0
-    across = _Axis.plain(0.0, max(value for _, value in bars), left, WIDTH - _RIGHT)
-    rows = []
-    for i, (name, value) in enumerate(bars):
-        y = _TOP + step * (i + 0.5)
-        rows.append(
-            Row(shortened(printable(name)), y, (Span(0, across.at(0.0), across.at(value), across.at(value), y),))
-        )
-    height = _TOP + step * len(bars) + _BOTTOM
-    return Chart(title, about, x_title, height, left=left, x_ticks=across.ticks(), rows=tuple(rows))
+    rows = [(name, [(0.0, value, value)]) for name, value in bars]
+    return interval_chart(title, about, x_title, (), rows) if any(value > 0 for _, value in bars) else None
 
 
 def shortened(text: str) -> str:
@@ -242,17 +199,15 @@ class _Axis:
         place = math.log10(value) if self.log else value
         return self.start + (self.end - self.start) * (place - self.low) / (self.high - self.low)
 
-    def ticks(self) -> tuple[Tick, ...]:
+    def ticks(self) -> list[Tick]:
         if self.log:
             whole = range(int(self.low), int(self.high) + 1, 1 + int(self.high - self.low) // 5)
-            return tuple(Tick(self.at(10.0**power), _short(10.0**power)) for power in whole)
+            return [Tick(self.at(10.0**power), _short(10.0**power)) for power in whole]
         span = self.high - self.low
         step = 10.0 ** math.floor(math.log10(span / 2))
         step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 4)
-        first = math.ceil(self.low / step)
-        return tuple(
-            Tick(self.at(i * step), _short(i * step)) for i in range(first, math.floor(self.high / step + 1e-9) + 1)
-        )
+        whole = range(math.ceil(self.low / step), math.floor(self.high / step + 1e-9) + 1)
+        return [Tick(self.at(i * step), _short(i * step)) for i in whole]
 
 
 def _short(value: float) -> str:

@@ -48,15 +48,9 @@ def shown(value: object, digits: int = 4) -> str:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """A table with a caption, heads, and the first cell of each row as its head.
+    """A table with a caption, heads, and the first cell of each row as its head; the last columns may be numbers.
 
     Roles and labels of cells let a style sheet lay it out as cards on a small screen.
-
-    Args:
-        caption: Says what it shows.
-        heads: Of the columns.
-        rows: Cells; anything with a text.
-        numbers: How many of the last columns stand to the right.
     """
     first = len(heads) - numbers
     classes = [' class="n"' if i >= first else "" for i in range(len(heads))]
@@ -78,10 +72,7 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def in_notebook(value: object) -> str:
-    """What a notebook shows of a store, a series, a release, a plan or a ledger: tables of public parameters.
-
-    What cannot be shown, such as a store in use, is shown by its repr.
-    """
+    """What a notebook shows of a store, a series, a release, a plan or a ledger; their repr where that fails."""
     try:
         return "\n".join(_tables(value))
     except SparsehistError:

@@ -1,4 +1,4 @@
-"""Plots of releases; needs the extra `plots` (altair and vl-convert)."""
+"""Plots of releases and plans; needs the extra `plots` (altair and vl-convert)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
 if TYPE_CHECKING:
+    from sparsehist.series.planning import Plan
     from sparsehist.series.release import Release
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
@@ -20,11 +21,7 @@ _LEAST_SHOWN = 1.0  # the axis is logarithmic
 
 
 def require_plots() -> Any:
-    """Import alt.
-
-    Raises:
-        NotFoundError: If it or vl-convert is not installed; names the extra.
-    """
+    """Import altair, and vl-convert, which it writes pictures with."""
     with needing("a plot", "'sparsehist[plots]'"):
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to write pictures
@@ -32,19 +29,10 @@ def require_plots() -> Any:
 
 
 def plot_ranks(releases: Sequence[Release]) -> Any:
-    """Draw the noisy counts of several releases of a series against the rank of their keys.
+    """Draw the noisy counts of several releases of a series, under different names, against the rank of their keys.
 
     All releases use the ranks of the finest, so that the noise of the coarser ones shows as scatter and their
     thresholds as the line below which they publish nothing.
-
-    Args:
-        releases: At least one; of one series, under different names.
-
-    Returns:
-        An altair chart.
-
-    Raises:
-        NotFoundError: If altair is not installed.
     """
     alt = require_plots()
     ordered = coarse_to_fine(releases)
@@ -57,10 +45,7 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
         .with_columns(pl.col("release").replace_strict(names))
     )
     thresholds = pl.DataFrame(
-        {
-            "release": list(names.values()),
-            "threshold": [release.threshold for release in ordered],
-        }
+        {"release": list(names.values()), "threshold": [release.threshold for release in ordered]}
     )
     colour = alt.Color(
         "release:N",
@@ -86,6 +71,30 @@ def plot_ranks(releases: Sequence[Release]) -> Any:
     return (lines + marks).properties(
         width=620, height=340, background="#ffffff", title="Noisy counts at each level; dashed: its threshold"
     )
+
+
+def plot_plan(plan: Plan) -> Any:
+    """Draw the probability of publication and the relative error at the true counts of a plan; see `Plan.plot`.
+
+    Counts are few and far apart, so that a line between them would say what is not true.
+    """
+    alt = require_plots()
+    rows = plan.counts.filter(pl.col("count") > 0)
+    data = alt.InlineData(values=rows.to_dicts())
+    count = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
+    colour = alt.Color("level:N", title="level", sort=plan.levels["level"].to_list())
+    base = alt.Chart(data).mark_point(filled=True, size=45).properties(width=360, height=260)
+    published = base.encode(
+        x=count,
+        y=alt.Y("probability:Q", title="probability of being published", scale=alt.Scale(domain=[0, 1])),
+        color=colour,
+    ).properties(title="Is a key of this count published?")
+    error = base.encode(
+        x=count,
+        y=alt.Y("relative_error:Q", title="mean error / count", scale=alt.Scale(type="log", nice=False)),
+        color=colour,
+    ).properties(title="How far off is it, if it is published?")
+    return (published | error).properties(background="#ffffff")
 
 
 def plot_largest(release: Release, most: int, confidence: float) -> Any:
@@ -128,11 +137,7 @@ def _label(key: Sequence[Any]) -> str:
 
 
 def save_plot(chart: Any, path: Path) -> None:
-    """Write a chart as .svg or .png.
-
-    Raises:
-        StoreError: If the file cannot be written.
-    """
+    """Write a chart as .svg or .png."""
     try:
         chart.save(str(path), **({"ppi": 144} if path.suffix == ".png" else {}))
     except OSError as problem:

@@ -61,7 +61,8 @@ _NOT_IN_A_LINK = re.compile(r"[\s\\\x00-\x1f]")
 
 def registry_entry(store: Store, about: About, *, delta: float) -> str:
     """The entry as YAML; see `Store.report`."""
-    yaml = _yaml()
+    with needing("a registry entry", "'sparsehist[report]'"):
+        import yaml
     said = _read(about, yaml)
     known = _Known.of(store, delta)
     problems = _problems(said)
@@ -75,12 +76,6 @@ def registry_entry(store: Store, about: About, *, delta: float) -> str:
     for place, value in said.items():
         _put(entry, place, value)
     return str(yaml.dump(entry, Dumper=_quoting(yaml), sort_keys=False, allow_unicode=True, width=_UNBROKEN))
-
-
-def _yaml() -> Any:
-    with needing("a registry entry", "'sparsehist[report]'"):
-        import yaml
-    return yaml
 
 
 def _quoting(yaml: Any) -> Any:
@@ -165,13 +160,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def _texts(value: object) -> list[str]:
-    return (
-        [value]
-        if isinstance(value, str)
-        else [one for one in value if isinstance(one, str)]
-        if isinstance(value, list)
-        else []
-    )
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
 def _runs(text: str) -> bool:
@@ -203,12 +192,7 @@ def _without_html(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """What the store knows: all of it public.
-
-    Attributes:
-        made: Metadata of all releases, in order, by series.
-        periods: How logs in periods are cut, by population.
-    """
+    """What the store knows, all of it public: metadata of all releases in order, how logs are cut into periods."""
 
     store_id: str
     delta: float

@@ -18,15 +18,11 @@ def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
 
 
 def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
-    """Join releases of one series by key.
-
-    Args:
-        releases: At least one; of one series, under different names.
+    """Join releases of one series, under different names, by key.
 
     Returns:
-        The key columns, then a column of noisy counts for each release, named after it, the most private
-        first; null where a key was not published. Sorted by the finest count known, largest first, then by
-        key.
+        The key columns, then a column of noisy counts for each release, named after it, the most private first; null
+        where a key was not published. Sorted by the finest count known, largest first, then by key.
 
     Example:
         >>> from sparsehist import Release
@@ -48,15 +44,7 @@ def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
 
 
 def newly_published(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.DataFrame]:
-    """Split the rows by the first release, in this order, that publishes their key.
-
-    Args:
-        rows: From `side_by_side`.
-        names: Of the releases, the most private first.
-
-    Returns:
-        One frame per release.
-    """
+    """Split rows of `side_by_side` by the first release, the most private first, that publishes their key."""
     frames = []
     unseen = pl.lit(value=True)
     for name in names:

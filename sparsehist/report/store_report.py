@@ -56,14 +56,10 @@ _OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse
 
 @dataclass(frozen=True)
 class SeriesPart:
-    """What the page says of one series.
+    """What the page says of one series: `secret` stands on the curator's page alone.
 
-    Attributes:
-        releases: Metadata of its releases, in order.
-        errors: Of each release of cells, for each of `COUNTS`: probability of being published, and mean error.
-        keys: Of the largest keys: the key, and for each release (low, noisy count, high) or None.
-        names: Of the releases in `keys`: the finest ones, the most private first.
-        secret: Of the curator's page: what each line says and its value.
+    `errors` has, for each release of cells and each of `COUNTS`, the probability of being published and mean error;
+    `keys` the largest keys, with (low, noisy count, high) or None for each of the releases `names`, coarsest first.
     """
 
     declaration: Declaration
@@ -117,11 +113,7 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
 
 
 def _template() -> Any:
-    """The template, with everything it is given escaped.
-
-    Raises:
-        NotFoundError: If jinja2 is not installed; names the extra.
-    """
+    """The template, with everything it is given escaped."""
     with needing("a report", "'sparsehist[report]'"):
         import jinja2
     environment = jinja2.Environment(
@@ -145,46 +137,37 @@ def _part(store: Store, declaration: Declaration, made: list[Metadata], secret: 
         (about for about in made if isinstance(about, CellMetadata)), key=lambda about: as_level(about.level)
     )
     errors = [(about.name, found) for about in cells if (found := _errors(about, COUNTS))]
-    curves = [(about.name, _errors(about, _SMOOTH)) for about in cells[-MOST_LINES:]]
+    finest = cells[-MOST_LINES:]
+    curves = [(about.name, list(zip(_SMOOTH, _errors(about, _SMOOTH), strict=False))) for about in finest]
     named = store.series if declaration.steps is None else partial(open_running, store)
     series = named(declaration.name)
-    released = [series.release(about.name) for about in cells[-MOST_LINES:]]
+    released = [series.release(about.name) for about in finest]
     keys = _largest_keys(released, list(declaration.key))
     names = [release.name for release in released]
     name = declaration.name
+    about = "One line for each release, over the true number of units with the key; the table below has the numbers."
+    of_keys = (
+        f"A row for each key, with noisy count and {CONFIDENCE:.0%} interval of each release; the table below has "
+        "the numbers."
+    )
+    shown = [
+        (f"Probability that a key of {name} is published", "probability"),
+        (f"Mean error of a published count of {name}", "mean error (units)"),
+    ]
     charts = [
         line_chart(
-            f"Probability that a key of {name} is published",
-            "One line for each release, over the true number of units with the key; the table below has the numbers.",
+            title,
+            about,
             "true count (units, logarithmic)",
-            "probability",
-            [(about, _curve(found, 0)) for about, found in curves],
-            log_y=False,
-        ),
-        line_chart(
-            f"Mean error of a published count of {name}",
-            "One line for each release, over the true number of units with the key; the table below has the numbers.",
-            "true count (units, logarithmic)",
-            "mean error (units)",
-            [(about, _curve(found, 1)) for about, found in curves],
-            log_y=True,
-        ),
-        interval_chart(
-            f"The largest keys of {name}",
-            f"A row for each key, with noisy count and {CONFIDENCE:.0%} interval of each release; the table below "
-            "has the numbers.",
-            "units",
-            names,
-            keys,
-        ),
+            y_title,
+            [(release, [(count, each[which]) for count, each in curve]) for release, curve in curves],
+            log_y=which == 1,
+        )
+        for which, (title, y_title) in enumerate(shown)
     ]
-    return SeriesPart(
-        declaration, made, errors, keys, names, [chart for chart in charts if chart is not None], secret
-    )  # fmt: skip
-
-
-def _curve(found: Sequence[tuple[float, float]], which: int) -> list[tuple[float, float]]:
-    return [(count, each[which]) for count, each in zip(_SMOOTH, found, strict=False)]
+    charts.append(interval_chart(f"The largest keys of {name}", of_keys, "units", names, keys))
+    drawn = [chart for chart in charts if chart is not None]
+    return SeriesPart(declaration, made, errors, keys, names, drawn, secret)
 
 
 def _errors(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:

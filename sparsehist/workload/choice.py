@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -61,15 +63,12 @@ class Candidate(NamedTuple):
 
 
 def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy:
-    """Choose the strategy of the least predicted mean squared error.
+    """Choose the strategy of the least predicted mean squared error; keep its name, so that it is never chosen again.
 
     Args:
         workload: Its sizes filled in.
         max_keys: Cells of a unit.
         pure: Whether noise is scaled to the sensitivity in L1 (Laplace) rather than in L2 (Gaussian).
-
-    Returns:
-        The strategy; its name is to be kept, so that it is never chosen again.
 
     Example:
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
@@ -88,12 +87,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Candidate]:
-    """Price the strategies for a workload, best first; the one that `choose` takes is among them.
-
-    Args:
-        workload: Its sizes filled in.
-        max_keys: Cells of a unit.
-        pure: As in `choose`.
+    """Price the strategies for a workload, best first; arguments as for `choose`, whose strategy is among them.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -102,11 +96,7 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Ca
     """
     chosen = choose(workload, max_keys, pure=pure)
     names = {chosen.name: chosen}
-    for name in [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]:
-        try:
-            strategy = strategy_named(name, workload)
-        except DeclarationError:
-            continue
+    for strategy in _served([*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])], workload):
         names.setdefault(strategy.name, strategy)
     bound = None if pure else lower_bound(workload, max_keys)
     table = []
@@ -155,12 +145,10 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     names = _plain_names(workload)
     made: list[Strategy] = []
     if isinstance(workload, Union):
-        made += _of_union(workload, max_keys, pure=pure)
-    for name in names:
-        try:
-            made.append(strategy_named(name, workload))
-        except DeclarationError:
-            continue
+        with suppress(DeclarationError):  # where a part asks nothing
+            parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
+            made.append(strategy_named(f"union({', '.join(parts)})", workload))
+    made += _served(names, workload)
     if "spectral" in names and not pure:
         made += _blended(workload, max_keys)
     if "direct" not in names and _may_be_direct(workload):
@@ -171,25 +159,18 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made += [shared] if gain >= _WORTH_SHARING else []
     dense = not isinstance(workload, Marginals | Total | Identity) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
-        made += _optimised(workload, max_keys)
+        with suppress(DeclarationError):  # where queries differ too much in size
+            made.append(Optimised.for_unit(workload, max_keys))
     return made
 
 
-def _of_union(workload: Union, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """The best of each part; none where a part asks nothing."""
-    try:
-        parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
-        return [strategy_named(f"union({', '.join(parts)})", workload)]
-    except DeclarationError:
-        return []
-
-
-def _optimised(workload: Workload, max_keys: int) -> list[Strategy]:
-    """None where queries differ too much in size for one."""
-    try:
-        return [Optimised.for_unit(workload, max_keys)]
-    except DeclarationError:
-        return []
+def _served(names: Sequence[str], workload: Workload) -> list[Strategy]:
+    """The strategies of these names that serve a workload."""
+    made = []
+    for name in names:
+        with suppress(DeclarationError):
+            made.append(strategy_named(name, workload))
+    return made
 
 
 def _plain_names(workload: Workload) -> list[str]:

@@ -40,14 +40,7 @@ class LowerBound(NamedTuple):
 
 
 def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
-    """Bound the mean squared error of every factorization from below, for Gaussian noise scaled to Δ.
-
-    Args:
-        workload: A.
-        max_keys: Cells of a unit.
-
-    Returns:
-        The best bound known, or None where none is.
+    """Bound the mean squared error of every factorization from below, for Gaussian noise scaled to Δ; None: unknown.
 
     Example:
         >>> round(lower_bound(Workload.parse("prefix(256)")).mean_squared_error, 3)

@@ -19,25 +19,19 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def next_state(
-    family: Family,
-    strategy: Strategy,
-    neighbours: Mapping[Fraction, NoiseArray],
-    level: Fraction,
-    *,
-    rng: Generator,
+    family: Family, strategy: Strategy, neighbours: Mapping[Fraction, NoiseArray], level: Fraction, *, rng: Generator
 ) -> NoiseArray:
     """Draw the state at a new level given the states at others, of which the two adjacent ones are looked at.
 
     Args:
-        family: The noise, with the sensitivity of the strategy (`family_for`).
+        family: The noise, with the sensitivity of the strategy.
         strategy: A = L·R.
         neighbours: States by level. Secret.
         level: Not among them.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        For Gaussian noise `strategy.to_state(Z)`, shape (state_size,); for all other families Z itself, shape
-        (n_noise,).
+        For Gaussian noise `strategy.to_state(Z)`, for all other families Z itself.
 
     Source: [ARNP Alg. 2, Lemma 5.2]: linear images of a Brownian bridge are bridges with the same weights. As printed
     it returns Z where it means Y, and gives Z as many entries as A·x has where R has them. The other families step
@@ -83,11 +77,7 @@ def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> A
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
-    """R⁻¹·Z, one number a cell, from which every query is A·(x + R⁻¹·Z); shape (cells,).
-
-    Raises:
-        DeclarationError: If the strategy has no left inverse.
-    """
+    """R⁻¹·Z, one number a cell, from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
     if is_linear(family) and strategy.keeps == "cells":
         return np.asarray(state, np.float64)
     return strategy.to_cells(np.asarray(state, np.float64))

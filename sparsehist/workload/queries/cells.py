@@ -67,11 +67,7 @@ class Cells:
         return number
 
     def dense(self) -> IntArray:
-        """Write all cells out, the empty ones too; int64 of this shape.
-
-        Raises:
-            DeclarationError: If the domain has more than 2**31 cells.
-        """
+        """Write all cells out, the empty ones too; int64 of this shape. Refused for more than 2**31 cells."""
         if self.size > _LARGEST_DENSE:
             raise DeclarationError(f"a domain of {self.size} cells is not written out; at most 2**31 are")
         counts = np.zeros(self.size, np.int64)

@@ -97,11 +97,10 @@ class Kronecker(Composite):
         return squares
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Say which query each row is.
+        """Say which query each row is, for the factor that begins at column i.
 
-        Returns:
-            For the factor that begins at column i: "column_i" where it asks for values or for all, which is -1;
-            "low_i" and "high_i" where it has ranges; else what it says of its own queries, with the i behind.
+        "column_i" where it asks for values or for all, which is -1; "low_i" and "high_i" where it has ranges; else
+        what it says of its own queries, with the i behind.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0

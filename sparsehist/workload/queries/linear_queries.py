@@ -95,11 +95,7 @@ class Workload(metaclass=_Called):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each column of the domain: (n,) or (n1, n2, …).
-
-        Raises:
-            DeclarationError: If the size was left to the domain of the series (`for_domain`).
-        """
+        """Number of values of each column of the domain: (n,) or (n1, n2, …); refused if left to a series."""
 
     @property
     @abc.abstractmethod
@@ -118,13 +114,7 @@ class Workload(metaclass=_Called):
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """A·x.
-
-        Args:
-            x: One number a cell, row-major; shape (cells,) or (cells, m).
-
-        Returns:
-            Shape (queries,) or (queries, m), float64.
+        """A·x for one number a cell, row-major; shape (cells,) or (cells, m) to (queries,) or (queries, m).
 
         Raises:
             DeclarationError: If the shape does not fit, or the queries are too many to be listed.
@@ -139,21 +129,13 @@ class Workload(metaclass=_Called):
         """The arguments of the textual form, as `parse` reads them."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """A·x for the counts x; exact int64 where A is integral. Secret.
-
-        Raises:
-            DeclarationError: If the cells are those of another domain, or queries are too many to be listed.
-        """
+        """A·x for the counts x; exact int64 where A is integral. Secret. Refuses cells of another domain."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
 
     def row_squares(self) -> FloatArray:
-        """Squared norm of every listed row of A: its variance under noise of variance 1 on every cell.
-
-        Raises:
-            DeclarationError: If A has more than 2**30 entries and does not know better.
-        """
+        """Squared norm of every listed row of A: its variance under noise of variance 1 on every cell."""
         if self.n_queries * self.n_cells > _MOST_ENTRIES:
             raise DeclarationError(f"{self.describe()} of shape {self.shape} is too large for rows one by one")
         return np.concatenate([np.sum(rows**2, axis=0) for rows in self.row_blocks()])
@@ -171,23 +153,16 @@ class Workload(metaclass=_Called):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        """Fill in a size that was left to the domain of the series, given the number of values of each key column.
-
-        Raises:
-            DeclarationError: If the domain is another one.
-        """
+        """Fill in a size left to the domain, given how many values each key column has; refuse another domain."""
         self.require_domain(columns)
         return self
 
     def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  for some
-        """Put numbers in the place of the columns and keys of a series that this names.
+        """Put numbers in the place of the columns and keys of a series that this names; refuse what is not there.
 
         Args:
             names: Of all key columns, in the order of the domain.
             numbers: For each of them, what numbers its keys.
-
-        Raises:
-            DeclarationError: If there is no such column or key, or a range ends before it begins.
 
         Example:
             >>> letters = lambda keys: np.array(["abcd".index(key) for key in keys])
@@ -243,12 +218,9 @@ class Workload(metaclass=_Called):
 
     @staticmethod
     def parse(text: str, *, attachments: Mapping[str, bytes] | None = None) -> Workload:
-        """Read the textual form of a workload.
+        """Read the textual form of a workload, such as ``ranges(100, [(0, 9), (10, 99)])``.
 
-        Args:
-            text: For example ``prefix(1024)``, ``ranges(100, [(0, 9), (10, 99)])`` or
-                ``union(total(12), identity(12))``.
-            attachments: What `attachments()` gave, by sha256.
+        `attachments` is what `attachments()` gave, by sha256.
 
         Raises:
             DeclarationError: If the text is no workload; the message says what would be right.

@@ -125,11 +125,7 @@ class Marginals(Workload):
         ]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Say which query each row is.
-
-        Returns:
-            For every column i of the domain "column_i": the number of the value, -1 where the marginal sums over it.
-        """
+        """Say which query each row is: of column i, as "column_i", the number of the value, -1 if summed over."""
         described = {f"column_{i}": np.full(self.n_queries, -1, np.int64) for i in range(len(self.columns))}
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):

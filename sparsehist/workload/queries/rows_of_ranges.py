@@ -24,11 +24,7 @@ LARGEST = 2**31
 class RangeRows(Workload):
     """Queries that each count the units of a run of cells low, …, high of one column, both ends included.
 
-    Args:
-        n: Number of cells, or None to take it from the domain of the series.
-
-    Raises:
-        DeclarationError: If n is not an integer from 1 to 2**31.
+    The column has n cells, from 1 to 2**31; without n it takes them from the domain of the series.
     """
 
     integral = True

@@ -141,10 +141,12 @@ class Strategy(abc.ABC):
         # A transform of a long column meets its rounding errors in one vector.
         x = rng.standard_normal((cells, probes if cells <= _LONG else 1))
         image = self.to_state(self.apply(x))
-        given, wanted = self._comparable(image, x)
+        # R⁻¹·R·x = x says it for any A.
+        of_cells = self.keeps == "cells"
+        given, wanted = (image, x) if of_cells else (self.state_answers(image), self.workload.apply(x))
         largest = max(float(np.abs(wanted).max()), 1e-300)
         scale = np.full((len(wanted), 1), largest)
-        if self.keeps != "cells":
+        if not of_cells:
             # Query by query: beside queries of large entries, one that gets no noise at all would not be noticed.
             own = np.abs(wanted).max(axis=1, keepdims=True)
             own = np.maximum(own, 1e-4 * np.median(own))  # of many queries some are small at all probes by chance
@@ -154,25 +156,12 @@ class Strategy(abc.ABC):
             asked = self.workload.describe()
             raise DeclarationError(f"the strategy {self.name} does not factor {asked}: L·R is off A by {error:.1e}")
 
-    def _comparable(self, image: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.keeps == "cells":  # R⁻¹·R·x = x says it for any A
-            return image, x
-        return self.state_answers(image), self.workload.apply(x)
-
     def __repr__(self) -> str:
         return f"<strategy {self.name} for {self.workload.describe()}>"
 
 
 class Combined(Strategy):
-    """A strategy for each part of a workload made of several.
-
-    Args:
-        workload: Its columns known.
-        strategies: For each of `parts_of(workload)` a strategy of it.
-
-    Raises:
-        DeclarationError: If the workload is of another kind, or a strategy for another workload than its part.
-    """
+    """A strategy for each part of a workload made of several, its columns known."""
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         if [strategy.workload for strategy in strategies] != list(self.parts_of(workload)):

@@ -51,11 +51,7 @@ def check_strategy(text: str) -> None:
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
-    """Read the textual form of a strategy for a workload.
-
-    Args:
-        text: A name, with parameters where it has some; what `Strategy.name` writes. A strategy is handed through.
-        workload: What it answers.
+    """Read the textual form of a strategy for a workload, as `Strategy.name` writes it; a strategy is handed through.
 
     Raises:
         DeclarationError: If there is no such strategy, or it does not serve the workload.

@@ -36,7 +36,7 @@ class UnionStrategy(Combined):
         shares = np.sqrt(variances) * norms
         if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
             raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
-        self._factors = np.sqrt(shares / shares.sum()) / norms
+        self._weighted = list(zip(np.sqrt(shares / shares.sum()) / norms, self.strategies, strict=True))
         self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
 
     @staticmethod
@@ -50,31 +50,27 @@ class UnionStrategy(Combined):
         return sum(strategy.n_noise for strategy in self.strategies)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        parts = [strategy.sensitivity(max_keys) for strategy in self.strategies]
-        upper = float(np.linalg.norm([factor * part.l2 for factor, part in zip(self._factors, parts, strict=True)]))
-        lower = max(factor * part.l2_lower for factor, part in zip(self._factors, parts, strict=True))
+        parts = [(factor, strategy.sensitivity(max_keys)) for factor, strategy in self._weighted]
+        upper = float(np.linalg.norm([factor * part.l2 for factor, part in parts]))
+        lower = max(factor * part.l2_lower for factor, part in parts)
         return Sensitivity(upper, min(float(lower), upper))
 
     def l1_sensitivity(self, max_keys: int) -> float:
-        parts = zip(self._factors, self.strategies, strict=True)
-        return float(sum(factor * strategy.l1_sensitivity(max_keys) for factor, strategy in parts))
+        return float(sum(factor * strategy.l1_sensitivity(max_keys) for factor, strategy in self._weighted))
 
     def apply(self, x: ArrayLike) -> FloatArray:
-        rows = [factor * strategy.apply(x) for factor, strategy in zip(self._factors, self.strategies, strict=True)]
-        return np.concatenate(rows)
+        return np.concatenate([factor * strategy.apply(x) for factor, strategy in self._weighted])
 
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         pieces = np.split(np.asarray(z, np.float64), np.cumsum([part.n_noise for part in self.strategies])[:-1])
-        parts = zip(self._factors, self.strategies, pieces, strict=True)
-        return np.concatenate([strategy.noise_answers(piece) / factor for factor, strategy, piece in parts])
+        parts = zip(self._weighted, pieces, strict=True)
+        return np.concatenate([strategy.noise_answers(piece) / factor for (factor, strategy), piece in parts])
 
     def query_variance(self) -> FloatArray:
-        parts = zip(self._factors, self.strategies, strict=True)
-        return np.concatenate([strategy.query_variance() / factor**2 for factor, strategy in parts])
+        return np.concatenate([strategy.query_variance() / factor**2 for factor, strategy in self._weighted])
 
     def mean_variance(self) -> float:
-        parts = zip(self._factors, self.strategies, strict=True)
         total = math.fsum(
-            strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in parts
+            strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in self._weighted
         )
         return total / self.workload.n_queries

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -96,8 +96,9 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Ca
     """
     chosen = choose(workload, max_keys, pure=pure)
     names = {chosen.name: chosen}
-    for strategy in _served([*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])], workload):
-        names.setdefault(strategy.name, strategy)
+    for name in [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]:
+        for strategy in _served(partial(strategy_named, name, workload)):
+            names.setdefault(strategy.name, strategy)
     bound = None if pure else lower_bound(workload, max_keys)
     table = []
     for strategy in names.values():
@@ -145,10 +146,9 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
     names = _plain_names(workload)
     made: list[Strategy] = []
     if isinstance(workload, Union):
-        with suppress(DeclarationError):  # where a part asks nothing
-            parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
-            made.append(strategy_named(f"union({', '.join(parts)})", workload))
-    made += _served(names, workload)
+        made += _served(lambda: _of_union(workload, max_keys, pure=pure))
+    for name in names:
+        made += _served(partial(strategy_named, name, workload))
     if "spectral" in names and not pure:
         made += _blended(workload, max_keys)
     if "direct" not in names and _may_be_direct(workload):
@@ -159,18 +159,22 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
         made += [shared] if gain >= _WORTH_SHARING else []
     dense = not isinstance(workload, Marginals | Total | Identity) and workload.n_cells <= _LARGEST_OPTIMISED
     if dense and not pure:
-        with suppress(DeclarationError):  # where queries differ too much in size
-            made.append(Optimised.for_unit(workload, max_keys))
+        made += _served(lambda: Optimised.for_unit(workload, max_keys))
     return made
 
 
-def _served(names: Sequence[str], workload: Workload) -> list[Strategy]:
-    """The strategies of these names that serve a workload."""
-    made = []
-    for name in names:
-        with suppress(DeclarationError):
-            made.append(strategy_named(name, workload))
-    return made
+def _served(make: Callable[[], Strategy]) -> list[Strategy]:
+    """A strategy; none where it does not serve its workload."""
+    try:
+        return [make()]
+    except DeclarationError:
+        return []
+
+
+def _of_union(workload: Union, max_keys: int, *, pure: bool) -> Strategy:
+    """The best of each part."""
+    parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
+    return strategy_named(f"union({', '.join(parts)})", workload)
 
 
 def _plain_names(workload: Workload) -> list[str]:

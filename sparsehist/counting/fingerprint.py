@@ -268,11 +268,10 @@ def _files_of_query(query: Query) -> list[str] | None:
         planned = plan(query.sql, connection, parameters=query.parameters or {})
     sources = [*planned.tables.values(), *planned.standing.values()]
     called = [(node.get("qname") or {}).get("path") for node in nodes(planned.root)]
-    made = [
-        name for name in ("guarantee_views", "guarantee_macros") if connection.execute(statement(name)).fetchall()
-    ]
     known = all(str(path[-1]).lower() in steady() for path in called if path)
-    if made or not known or not sources or any(one.kind != "files" or not one.path for one in sources):
+    if not known or not sources or any(one.kind != "files" or not one.path for one in sources):
+        return None
+    if any(connection.execute(statement(name)).fetchall() for name in ("guarantee_views", "guarantee_macros")):
         return None
     paths = [path for one in sources for path in one.path]
     files = [

@@ -161,6 +161,20 @@ def test_a_variable_is_refused_however_it_is_read(there):
         there.execute("reset variable counted; drop macro table read_it")
 
 
+@pytest.mark.parametrize("schema", ["", "aside."])
+def test_a_macro_that_is_named_like_a_reader_is_read_as_a_macro(there, schema):
+    """DuckDB puts its body in the place of the call, with files beside it: the rows of the body are looked at."""
+    query = "select user_id, query from parquet_scan('l.parquet') union all from {}read_parquet('l/a.parquet')"
+    _check(query.format(""), there)
+    there.execute("create schema aside")
+    there.execute(f"create macro {schema}read_parquet(x) as table select 'all' as user_id, query from log")
+    try:
+        with pytest.raises(GuaranteeError):
+            _check(query.format(schema), there)
+    finally:
+        there.execute(f"drop macro table {schema}read_parquet; drop schema aside")
+
+
 def test_a_value_that_cannot_be_written_is_refused(there):
     """NaN has no like in the plan's JSON: the query is refused, and nothing else happens."""
     with pytest.raises(GuaranteeError, match="cannot be written"):

@@ -1,11 +1,13 @@
-"""Rows that wait on disk, in parts by their units: each part is read back once, and counted alone."""
+"""Rows that wait on disk, in parts by their units: each part is read back, and counted alone.
+
+A piece is written with the rows of each part together; where its parts end is remembered.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,6 +16,7 @@ import polars as pl
 
 from sparsehist.counting.contract import Codes32
 from sparsehist.counting.in_memory.codes import LogColumn, by_first_bits, taken, value_hash
+from sparsehist.typing import IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +40,9 @@ class Spill:
         self._directory = directory
         self._text = dtype == pl.String
         self._seed = secrets.randbits(64)
-        self._files: dict[tuple[str, int], BinaryIO] = {}
-        self._rows = np.zeros(PARTS, dtype=np.int64)
+        self._files: dict[str, BinaryIO] = {}
+        self._ends: dict[str, list[IntArray]] = {}
+        self._unread = set(range(PARTS))
 
     def __repr__(self) -> str:
         return "Spill()"
@@ -48,8 +52,8 @@ class Spill:
         """Keep the files open for `write`, which one thread calls."""
         with ExitStack() as stack:
             for column in ("units", "codes", *(["lengths"] if self._text else [])):
-                for part in range(PARTS):
-                    self._files[column, part] = stack.enter_context(self._path(column, part).open("wb", buffering=0))
+                self._files[column] = stack.enter_context((self._directory / column).open("wb", buffering=0))
+                self._ends[column] = [np.zeros(PARTS + 1, dtype=np.int64)]
             yield
 
     def parted(self, units: LogColumn, codes: Codes32) -> tuple[pl.Series, Codes32, list[int]]:
@@ -63,7 +67,6 @@ class Spill:
         """Write rows that `parted` has put in order."""
         if not codes.size:
             return
-        self._rows += np.diff(ends)
         self._write("codes", codes, ends)
         if not self._text:
             self._write("units", units.to_numpy(), ends)
@@ -77,31 +80,40 @@ class Spill:
 
     def together(self) -> list[list[int]]:
         """Parts that are read together: of a small log several, since each reading has its price."""
-        number = (np.cumsum(self._rows) - self._rows) // READ_AT_ONCE
+        rows = np.diff(self._ends["codes"]).sum(axis=0)
+        number = (np.cumsum(rows) - rows) // READ_AT_ONCE
         return [np.flatnonzero(number == own).tolist() for own in np.unique(number)]
 
     def read(self, parts: Sequence[int]) -> tuple[pl.Series, Codes32]:
-        """Read parts back; they are gone then."""
+        """Read parts back that follow one another; the files are gone once all are read."""
+        units, codes = self._units(parts), self._read("codes", parts, np.uint32)
+        self._unread.difference_update(parts)
+        if not self._unread:
+            for column in self._files:
+                (self._directory / column).unlink(missing_ok=True)
+        return units, codes
+
+    def _units(self, parts: Sequence[int]) -> pl.Series:
         import pyarrow as pa
 
-        codes = self._read("codes", parts, np.uint32)
         if not self._text:
-            return pl.Series(self._read("units", parts, np.int64)), codes
-        starts = np.zeros(codes.size + 1, dtype=np.int64)
-        np.cumsum(self._read("lengths", parts, np.uint32), out=starts[1:])
+            return pl.Series(self._read("units", parts, np.int64))
+        lengths = self._read("lengths", parts, np.uint32)
+        starts = np.zeros(lengths.size + 1, dtype=np.int64)
+        np.cumsum(lengths, out=starts[1:])
         buffers = pa.py_buffer(starts), pa.py_buffer(self._read("units", parts, np.uint8))
-        return pl.Series(pa.LargeStringArray.from_buffers(codes.size, *buffers)), codes
-
-    def _path(self, column: str, part: int) -> Path:
-        return self._directory / f"{column}_{part}"
+        return pl.Series(pa.LargeStringArray.from_buffers(lengths.size, *buffers))
 
     def _write(self, column: str, values: np.ndarray, ends: list[int]) -> None:
-        for part, (begin, end) in enumerate(pairwise(ends)):
-            values[begin:end].tofile(self._files[column, part])
+        values[ends[0] : ends[-1]].tofile(self._files[column])
+        self._ends[column].append(self._ends[column][-1][-1] + np.array(ends) - ends[0])
 
     def _read(self, column: str, parts: Sequence[int], dtype: type[np.generic]) -> np.ndarray:
-        paths = [self._path(column, part) for part in parts]
-        found = [np.fromfile(path, dtype=dtype) for path in paths]
-        for path in paths:
-            path.unlink()
-        return np.concatenate(found)
+        ends = np.stack(self._ends[column])[:, [parts[0], parts[-1] + 1]] * np.dtype(dtype).itemsize
+        found = np.empty(int(np.diff(ends).sum()), dtype=np.uint8)
+        left = found.data
+        with (self._directory / column).open("rb") as file:
+            for begin, end in ends.tolist():
+                file.seek(begin)
+                left = left[file.readinto(left[: end - begin]) :]
+        return found.view(dtype)

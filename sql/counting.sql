@@ -28,12 +28,8 @@ order by place;
 -- in:  view log (unit, key)
 -- out: temp table pairs (unit, key, rows)
 create temp table pairs as
-with source as (
-    select unit, key
-    from log
-)
 select unit, key, count(*) as rows
-from source
+from log
 group by unit, key;
 
 
@@ -41,12 +37,8 @@ group by unit, key;
 -- Every key of the log once, nulls among them.
 -- in:  table pairs (unit, key, rows)
 -- out: key
-with source as (
-    select key
-    from pairs
-)
 select distinct key
-from source;
+from pairs;
 
 
 -- name: check_bias
@@ -166,9 +158,5 @@ order by place;
 -- The hash by which a cluster sorts the keys that there are.
 -- in:  view texts (text): of each key its columns, a NUL before each; $salt (varchar), hexadecimal
 -- out: hash (bigint): the first 60 bits of a SHA-256, in the order of the view
-with source as (
-    select text
-    from texts
-)
 select cast('0x' || left(sha256($salt || text), 15) as bigint) as hash
-from source;
+from texts;

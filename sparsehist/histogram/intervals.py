@@ -228,7 +228,7 @@ def _first_whole(function: Rising, left: FloatArray, right: FloatArray) -> Float
 
 
 def _root(function: Rising, left: FloatArray, right: FloatArray, close: float) -> FloatArray:
-    """The root, by Chandrupatla's method: inverse quadratic steps where they are safe, else halves."""
+    """The root, by the method of Chandrupatla 1997: inverse quadratic steps where they are safe, else halves."""
     rows = np.arange(left.size)
     # The newest point, the other end of the bracket, and the point before.
     newest, other = right.copy(), left.copy()
@@ -251,26 +251,13 @@ def _root(function: Rising, left: FloatArray, right: FloatArray, close: float) -
         rows, share = rows[going], share[going]
         newest, other, before = newest[going], other[going], before[going]
         at_newest, at_other, at_before = at_newest[going], at_other[going], at_before[going]
-        share = _next_share(newest, other, before, at_newest, at_other, at_before)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            place = (newest - other) / (before - other)
+            value = (at_newest - at_other) / (at_before - at_other)
+            quadratic = (value**2 < place) & ((1 - value) ** 2 < 1 - place)
+            step = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
+            ratio = (before - newest) / (other - newest)
+            step += ratio * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
         least = close / 4 / np.abs(other - newest)
-        share = np.clip(share, least, 1 - least)
+        share = np.clip(np.where(quadratic & np.isfinite(step), step, 0.5), least, 1 - least)
     return result
-
-
-def _next_share(
-    newest: FloatArray,
-    other: FloatArray,
-    before: FloatArray,
-    at_newest: FloatArray,
-    at_other: FloatArray,
-    at_before: FloatArray,
-) -> FloatArray:
-    """Where to look next between the newest point and the other end (Chandrupatla 1997)."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        place = (newest - other) / (before - other)
-        value = (at_newest - at_other) / (at_before - at_other)
-        quadratic = (value**2 < place) & ((1 - value) ** 2 < 1 - place)
-        step = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
-        ratio = (before - newest) / (other - newest)
-        step += ratio * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
-    return np.where(quadratic & np.isfinite(step), step, 0.5)

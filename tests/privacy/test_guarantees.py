@@ -132,3 +132,10 @@ def test_what_stands_for_no_level_says_why(text: str) -> None:
     """As text and as numbers alike: 0 is an epsilon, but no level keeps to it."""
     with pytest.raises(LevelError, match="stands for no level: epsilon must be positive, and delta below 1"):
         level_or_goal(text)
+
+
+@pytest.mark.parametrize("delta", ["1/3", "1e-6", "1e-300", "0"])
+def test_a_goal_is_read_back_from_its_text(delta):
+    """Also where its delta is no decimal."""
+    goal = EpsilonDelta("2/7", delta)
+    assert EpsilonDelta.parse(goal.text) == goal

@@ -35,7 +35,7 @@ from sparsehist.privacy.filters import (
     poisson_filter,
     rho_filter,
 )
-from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import level_or_zero
 
 EX_ANTE, EX_POST = "ex ante", "ex post"
@@ -202,6 +202,14 @@ def budget(
     split = _split(left, route, delta_open, delta_slack, opens=opens)
     apart = None if poisson is None else poisson_filter(poisson.epsilon, poisson.delta)
     return Budget(None, whole, total, filter_on(route, ours, split.noise, order), split, apart)
+
+
+def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
+    """A budget of an (epsilon, delta), by a route, or of a rho."""
+    read = level_or_goal(goal)
+    if isinstance(read, EpsilonDelta):
+        return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
+    return budget(rho=read, opens=opens)
 
 
 def _without_share(

@@ -202,12 +202,17 @@ class Ledger:
         """The budget of a population."""
         return self.limits.budget(population, _first(self.of_population(population)))
 
+    def budget_of(self, population: str) -> Budget | None:
+        """The budget of a population as it stands."""
+        budget: Budget | None = self.limits.budget(population).now
+        return budget
+
     # What is allowed.
 
     def check(self, release: Spending) -> None:
         """Refuse a release beyond the cap of its series or the budget of its population."""
         known = self._path(release.series_id, release.path)
-        budget: Budget | None = self.limits.budget(known.population).now
+        budget = self.budget_of(known.population)
         if release.level > (known.finest or _NOTHING):
             self._check_cap(release, known)
             if budget is not None:
@@ -228,7 +233,7 @@ class Ledger:
                 f"the population {population!r} is that of a log in periods, whose costs do not simply add up: name "
                 "another population"
             )
-        budget: Budget | None = self.limits.budget(population).now
+        budget = self.budget_of(population)
         if budget is None:
             return
         law = law_of(family)
@@ -252,7 +257,7 @@ class Ledger:
     def check_raised_cap(self, series_id: str) -> None:
         """Refuse to raise a cap that has been charged whole."""
         cells = self.of_series(series_id)[0]
-        budget: Budget | None = self.limits.budget(cells.population).now
+        budget = self.budget_of(cells.population)
         charges = None if budget is None else budget.filter_for(cells.law)
         if charges is not None and not charges.by_path(cells.law) and self._released(series_id):
             raise BudgetExceededError(
@@ -267,7 +272,7 @@ class Ledger:
         """
         known = self._path(series_id, path)
         others, cap = self._others(known), self.limits.cap(series_id, known.cap).now
-        budget: Budget | None = self.limits.budget(known.population).now
+        budget = self.budget_of(known.population)
         rooms = [] if cap is None else [shortened(cap - others)]
         if budget is not None:
             rooms.append(self._largest_charged(budget, known, cap, others))
@@ -283,7 +288,7 @@ class Ledger:
 
         None where nothing limits; 0 where there is none.
         """
-        budget: Budget | None = self.limits.budget(population).now
+        budget = self.budget_of(population)
         if budget is None:
             return None
         law = law_of(family)
@@ -296,14 +301,14 @@ class Ledger:
 
     def remaining(self, population: str) -> Fraction | None:
         """What is left of a budget on its route, Poisson noise's share apart; None where nothing limits."""
-        budget: Budget | None = self.limits.budget(population).now
+        budget = self.budget_of(population)
         if budget is None:
             return None
         return max(budget.noise.limit - self.charged(budget.noise, population, _ANOTHER), _NOTHING)
 
     def open_room(self, population: str, series: str) -> float | None:
         """What a series may still add to the delta of open domains of its population; None if nothing limits."""
-        budget: Budget | None = self.limits.budget(population).now
+        budget = self.budget_of(population)
         if budget is None:
             return None
         paths = self.of_population(population)
@@ -554,7 +559,7 @@ class Ledger:
         if largest:
             return f"the largest level that would fit is {_text(largest)}; nothing was spent"
         known = self._path(release.series_id, release.path)
-        budget: Budget | None = self.limits.budget(known.population).now
+        budget = self.budget_of(known.population)
         charges = None if budget is None else budget.filter_for(known.law)
         if charges is not None and not charges.by_path(known.law) and known.cap is not None:
             order = self._order_of_charge(charges, known.population)

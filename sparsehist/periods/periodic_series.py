@@ -15,7 +15,7 @@ from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
 from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_whole
-from sparsehist.ledger.budgets import budget as budget_of
+from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import USER, Periods
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
@@ -23,7 +23,7 @@ from sparsehist.periods.calendar import Period, is_no_date, span_of
 from sparsehist.periods.most_periods import UNITS, FirstPeriods, periods_of
 from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
-from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
 from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, read_declaration
@@ -294,7 +294,7 @@ def create_periodic(
     if declaration.unit is None and most_periods is not None:
         raise DeclarationError("most_periods needs the column of the unit: it has to know who counted before")
     rule = replace(rule, declaration=declaration.as_json())
-    limit = None if budget is None else _budget(budget, opens=declaration.domain.is_open)
+    limit = None if budget is None else budget_within(budget, opens=declaration.domain.is_open)
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
@@ -382,13 +382,6 @@ def _rows_of(
     if not alone:  # how many is a secret; that there are some is what the error would have said
         report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside, [*columns])
-
-
-def _budget(limit: Level | EpsilonDelta, *, opens: bool) -> Any:
-    goal = level_or_goal(limit)
-    if isinstance(goal, EpsilonDelta):
-        return budget_of(epsilon=goal.epsilon, delta=goal.delta, opens=opens)
-    return budget_of(rho=goal, opens=opens)
 
 
 def _checked_period(period: str | int) -> str:

@@ -18,7 +18,7 @@ from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.ledger.arguments import checked_output, checked_whole
-from sparsehist.ledger.budgets import Budget, Limits, budget
+from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import Ledger, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.noise import Family
@@ -347,14 +347,9 @@ def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
 
 def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:
     """A budget by the route that suits the noise."""
-    if not isinstance(within, EpsilonDelta) and not (isinstance(within, str) and "(" in within):
-        return budget(rho=within)
-    goal = level_or_goal(within)
-    if not isinstance(goal, EpsilonDelta):
-        raise DeclarationError(f"within must be an EpsilonDelta or a rho, got {within!r}")
     law = law_of(declaration.noise)
     route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
-    return budget(epsilon=goal.epsilon, delta=goal.delta, route=route, opens=declaration.domain.is_open)
+    return budget_within(within, route=route, opens=declaration.domain.is_open)
 
 
 def checked_levels(

@@ -55,7 +55,7 @@ def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Req
     goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
     if goal is not None and declaration.domain.is_open:
         # Twice, as a release takes half of what there is.
-        share = 2 * float(_split(goal, _budget(ledger, declaration), opens=True).open)
+        share = 2 * float(_split(goal, ledger.budget_of(declaration.population), opens=True).open)
         room = share if room is None else min(room, share)
     return request.at(request.level if goal is None else level_for(goal, ledger, declaration), room)
 
@@ -67,7 +67,7 @@ def spending(
     release = Spending(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
     if request.goal is not None:
         before = max(known.delta_infinity for known in ledger.of_series(series_id))
-        split = _split(request.goal, _budget(ledger, declaration), opens=declaration.domain.is_open)
+        split = _split(request.goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
         _check_goal(request.goal, split, release, before)
     return release
 
@@ -104,7 +104,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
     Under a budget it is reckoned by the budget's route and split, so that a fresh budget of the same (epsilon, delta)
     serves it.
     """
-    law, budget = law_of(declaration.noise), _budget(ledger, declaration)
+    law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
     charges = None if budget is None else budget.filter_for(law)
     if budget is not None and charges is not None:
@@ -114,11 +114,6 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
             alike = filter_on(charges.route, goal.epsilon, share, charges.order)
             return alike.largest(alike.limit, law, declaration.max_keys)
     return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.max_keys)
-
-
-def _budget(ledger: Ledger, declaration: Declaration) -> Budget | None:
-    budget: Budget | None = ledger.limits.budget(declaration.population).now
-    return budget
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:

@@ -104,10 +104,6 @@ class Anchor(NamedTuple):
 
     Every commit claims its generation there first. So of two copies, wherever they are, one goes on; a claim is told
     from that of a copy by a random text that the claiming store wrote down before.
-
-    Attributes:
-        directory: Where it is.
-        store_id: Of the store.
     """
 
     directory: Path
@@ -187,14 +183,8 @@ class Receipt(NamedTuple):
     """What a store remembers of the Parquet file that it last wrote a release to, unsigned.
 
     Whoever asks for that release again is served by the file, if it is still what it was: its rows need not be made.
-    Nothing rests on a receipt: one that is lost, torn or altered is no receipt.
-
-    Attributes:
-        rows: Of the release.
-        digest: Of its content, as the public ledger has it.
-        path: Of the file, absolute.
-        size: Of the file, in bytes.
-        sha256: Of its bytes, in hex.
+    Nothing rests on a receipt: one that is lost, torn or altered is no receipt. `digest` is that of the content, as
+    the public ledger has it; size (in bytes) and SHA-256 (in hex) are those of the file, whose path is absolute.
     """
 
     rows: int

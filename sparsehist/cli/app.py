@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from sparsehist import __version__
-from sparsehist.cli import ledger_commands, plan_command, running_commands, signature_commands
+from sparsehist.cli import ledger_commands, plan_command, running_commands
 from sparsehist.cli import shared_options as options
 from sparsehist.cli.answer import Answer
-from sparsehist.cli.signature_commands import SignBy
 
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)
@@ -170,7 +169,7 @@ def release(
     ] = None,
     max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
     out: options.Out = None,
-    sign: SignBy = None,
+    sign: options.SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
     estimates: Annotated[
         bool,
@@ -327,7 +326,7 @@ def release_workload(
         list[str] | None, Parameter(help="consistent or non_negative; repeat it for both. Costs nothing.")
     ] = None,
     out: options.Out = None,
-    sign: SignBy = None,
+    sign: options.SignBy = None,
     head: Annotated[int, Parameter(help="Also print this many of the first rows.")] = 0,
     plan: Annotated[bool, Parameter(help="Release nothing: compare the strategies at this level.")] = False,
     who: options.Who = None,
@@ -366,8 +365,8 @@ app.command(ledger_commands.report, sort_key=3)
 app.command(ledger_commands.budget, sort_key=3)
 app.command(ledger_commands.raise_cap, sort_key=3)
 app.command(ledger_commands.disjoint, sort_key=3)
-app.command(signature_commands.keygen, sort_key=4)
-app.command(signature_commands.verify, sort_key=4)
+app.command(ledger_commands.keygen, sort_key=4)
+app.command(ledger_commands.verify, sort_key=4)
 
 
 @app.command(sort_key=4)

@@ -82,3 +82,7 @@ IfExists = Annotated[
         "from the same log; exits with 5 if not."
     ),
 ]
+SignBy = Annotated[
+    Path | None,
+    Parameter("--sign", help="Private key to sign the file and its entry in the public ledger with; see keygen."),
+]

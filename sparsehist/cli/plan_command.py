@@ -128,7 +128,8 @@ def plan(
         made = sh.plan(d=_whole(cells), domain=domains, max_keys=max_keys, **asked)
     if plot is not None:
         made.save_plot(plot)
-    return Answer(_data(made, plot), _shown(made, plot))
+    data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
+    return Answer(data | {"plot": None if plot is None else str(plot)}, _shown(made, plot))
 
 
 def _of_levels(log: RunningSeries | PeriodicSeries, what: str, asked: dict[str, Any]) -> Plan:
@@ -161,15 +162,6 @@ def _whole(cells: str | None) -> int | None:
     if whole < 1 or whole != number:
         raise DeclarationError(f"--cells takes a whole number such as 1000000, 1e9 or 10**69, got {cells!r}")
     return whole
-
-
-def _data(made: Plan, plot: Path | None) -> dict[str, Any]:
-    return {
-        "noise": made.noise,
-        "levels": list(made.by_level),
-        "counts": list(made.by_count),
-        "plot": None if plot is None else str(plot),
-    }
 
 
 def _shown(made: Plan, plot: Path | None) -> list[RenderableType]:

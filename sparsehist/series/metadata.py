@@ -58,14 +58,9 @@ class Metadata:
     """The public parameters that releases of every kind have.
 
     Fields with a default are left out of the dict where they are None. A store fills in the guarantee and the last
-    four.
+    four. What the series was declared with is as `create` has it; levels and costs are exact text.
 
     Attributes:
-        series: Name of the series.
-        name: Of the release.
-        population: Whose costs add up.
-        level: Exact text.
-        noise: Name of the family.
         std: Standard deviation: of the noise of a cell, or the root mean square over the answers; in counts.
         grid: Of which every published number is a multiple.
         threshold: As chosen; None where everything is published.
@@ -74,13 +69,8 @@ class Metadata:
         delta_is_bound: True where a delta of the guarantee (delta_infinity, too) is an upper bound; left out where
             it is exact to 12 digits, or there is none.
         neighbours: For which logs it holds.
-        max_keys: L0 bound: keys a unit may count towards.
-        key: Key columns.
-        domain: In words.
         domain_size: As text, since it may have any number of digits; None for an open domain.
-        cap: Of the series, exact text.
         bounding: "share" where a unit with more than max_keys keys counts towards all of them; else left out.
-        most_keys: Keys to which a unit is cut then.
         portable: True where units keep their keys in the order that every engine knows; else left out.
         epsilon_delta: What the level stands for, as it was asked; None where a level was.
         verified: False where nobody checked whether the query of the log keeps units apart.
@@ -273,23 +263,17 @@ class InteractiveMetadata(Metadata):
 
 def shared(declaration: Declaration) -> dict[str, Any]:
     """The fields that a declaration fixes for every release of its series."""
-    domain = declaration.domain
-    return {
+    domain, same = declaration.domain, ("population", "noise", "max_keys", "key", "most_keys", "period")
+    return {name: getattr(declaration, name) for name in same} | {
         "series": declaration.name,
-        "population": declaration.population,
-        "noise": declaration.noise,
-        "max_keys": declaration.max_keys,
-        "key": declaration.key,
         "domain": domain.describe(),
         "domain_size": None if domain.is_open else str(domain.size),
         "cap": declaration.cap_text,
         "bounding": None if declaration.most_keys is None else declaration.bounding,
-        "most_keys": declaration.most_keys,
         "portable": declaration.portable or None,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
         "chosen_by_looking": declaration.chosen_by_looking or None,
-        "period": declaration.period,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
     }
 

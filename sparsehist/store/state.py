@@ -174,10 +174,6 @@ class State:
         made = [release for path in self.paths(record) for release in self.releases(path.path_id)]
         return sorted(made, key=attrgetter("generation"))
 
-    def levels(self, path_id: int) -> list[Spot]:
-        """The levels spent on a noise path, in the order in which they were first spent."""
-        return list(self._history(path_id).levels)
-
     def tracked(self, path_id: int) -> Tracked:
         """The cells of a path of cells whose noise was drawn, published or not."""
         history = self._history(path_id)
@@ -423,10 +419,6 @@ class State:
                 f"store {self.path} is anchored in {anchored or 'no directory'}, not in {directory}: an anchor is "
                 "declared when the store is made, and later by `adopt`"
             )
-
-    def close(self) -> None:
-        """Let go of the state file; called by `open_state`."""
-        self._database.close()
 
     def note(self) -> None:
         """Note beside the store how far it has come and when its state file was changed, unless that is noted."""

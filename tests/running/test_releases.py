@@ -153,7 +153,7 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
         rows = series.release(f"r{i}", step=step + 1, level=level).frame.sort("key")
         noisy[i] = rows["noisy_count"].to_numpy() - (5100 + 50 * step)
     with series._hold(None) as (state, record):
-        spots = [Point(*spot) for spot in state.levels(record.path_id)]
+        spots = [Point(*spot) for spot in state._history(record.path_id).levels]
         noise = state.all_noise(record.path_id, 12)
         keys = state.tracked(record.path_id).position
         names = StepFiles(state, record, series.declaration.domain.dtypes).all_keys["key_0"].to_numpy()

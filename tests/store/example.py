@@ -106,7 +106,7 @@ class Model:
         empty = state.empty_keys(self.path_id)
         assert empty.schema == {"cell": pl.Int64, "key_0": pl.String}
         assert empty.rows() == self.empty
-        assert state.levels(self.path_id) == list(self.noise)
+        assert list(state._history(self.path_id).levels) == list(self.noise)
         for level, values in self.noise.items():
             noise = state.noise(self.path_id, level, len(self.position))
             assert noise.dtype == (np.int64 if self.integer_noise else np.float64)

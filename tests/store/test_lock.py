@@ -135,7 +135,7 @@ def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
             return 0
 
         def leave():
-            state.close()
+            state._database.close()
             return 4
 
         assert in_child(use) == 3

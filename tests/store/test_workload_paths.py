@@ -47,7 +47,7 @@ def test_noise_of_a_workload_comes_back(tmp_path_factory, levels, integer):
             path_id = state.paths(record)[1].path_id
     with open_state(path, durable=False) as state:
         cells.check(state)
-        assert state.levels(path_id) == [Fraction(level) for level in spent]
+        assert list(state._history(path_id).levels) == [Fraction(level) for level in spent]
         for level, noise in spent.items():
             found = state.noise(path_id, Fraction(level), M)
             assert found.dtype == noise.dtype and found.tolist() == noise.tolist()

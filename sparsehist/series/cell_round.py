@@ -20,7 +20,7 @@ from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.store.ordering import stable_order
-from sparsehist.typing import BoolArray, IntArray, NDArray
+from sparsehist.typing import BoolArray, IntArray, NDArray, secret
 
 _BLOCK = 1 << 18
 
@@ -192,6 +192,7 @@ def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Spot, NoiseAr
     return paths
 
 
+@secret
 @dataclass(frozen=True, repr=False, eq=False)
 class Shown:
     """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
@@ -207,9 +208,6 @@ class Shown:
     noisy: NoiseArray
     empty: BoolArray
     step: float
-
-    def __repr__(self) -> str:
-        return "Shown()"
 
 
 def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None, *, unit: int = 1) -> Shown:

@@ -31,7 +31,7 @@ from sparsehist.store.private_files import (
 from sparsehist.store.records import RegisteredFile, SeriesRecord
 from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, salt_for, write_support
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import BoolArray, IntArray, WordArray
+from sparsehist.typing import BoolArray, IntArray, WordArray, secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,6 +146,7 @@ def parts_of(record: SeriesRecord) -> CountsInParts | None:
     return CountsInParts(record.directory / PARTS, salt_for(LOOK_UP, record.salt))
 
 
+@secret
 class SeriesFiles:
     """The counts of a series, in the store or where a cluster wrote them; made by `open` in constant time."""
 
@@ -170,9 +171,6 @@ class SeriesFiles:
         if stored.n_rows != files.n_nonzero:
             raise altered(paths[GROUPS])
         return files
-
-    def __repr__(self) -> str:
-        return "SeriesFiles()"
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions, in the order asked, sharing no memory with any other key."""
@@ -200,6 +198,7 @@ class SeriesFiles:
         return self._stored.whole([*self._stored.columns, _COUNT])
 
 
+@secret
 class CountsInStore:
     """Counts and hashes of keys in files of the store, memory-mapped; `CountsInParts` has the same to be called."""
 
@@ -216,9 +215,6 @@ class CountsInStore:
             raise_alone(altered(counts))
         self.n_rows = max(last, 0) * self._batch_rows + rest
         self.columns = [name for name in self._counts.schema.names if name != _COUNT]
-
-    def __repr__(self) -> str:
-        return "CountsInStore()"
 
     def rows(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions, in the order asked, sharing no memory with any other key."""

@@ -29,7 +29,7 @@ from sparsehist.errors import StoreDamagedError, StoreError, raise_alone
 from sparsehist.store.private_files import altered, read_json, write_file
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.statements import statement
-from sparsehist.typing import IntArray
+from sparsehist.typing import IntArray, secret
 
 PARTS = "parts"
 COUNTS, SUPPORT = "counts", "support"
@@ -123,6 +123,7 @@ class _Copy:
         self.start_of = dict(zip((part.name for part in self.parts), np.cumsum([0, *totals]).tolist(), strict=False))
 
 
+@secret
 class CountsInParts:
     """The keys of a series in the files of a cluster; opening reads the list of files and nothing else."""
 
@@ -136,9 +137,6 @@ class CountsInParts:
         except (ValueError, KeyError, TypeError):
             raise_alone(altered(path))
         self._salt = salt
-
-    def __repr__(self) -> str:
-        return "CountsInParts()"
 
     @property
     def columns(self) -> list[str]:

@@ -17,9 +17,10 @@ from sparsehist.store.layout import UNFINISHED
 from sparsehist.store.private_files import altered, read_json, write_file
 from sparsehist.store.records import SeriesRecord
 from sparsehist.store.state import State
-from sparsehist.typing import Generator
+from sparsehist.typing import Generator, secret
 
 
+@secret
 class UnfinishedRound:
     """The round of a series that is being drawn, or was, and was not committed."""
 
@@ -44,9 +45,6 @@ class UnfinishedRound:
                 f"first, with {told}"
             )
         self._key = key
-
-    def __repr__(self) -> str:
-        return "UnfinishedRound()"
 
     def generator(self, rng: Generator) -> Generator:
         """The randomness of the round, which is kept before anything is drawn from it."""

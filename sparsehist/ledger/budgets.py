@@ -46,13 +46,7 @@ _SLACK_SHARE = _OPEN_SHARE = Fraction(1, 4)
 
 @dataclass(frozen=True)
 class Split:
-    """How a delta is shared out, once and for all.
-
-    Attributes:
-        noise: What the conversion of the noise may use.
-        open: What open domains may add up to.
-        slack: What numerical slack may add up to, (1 + e**epsilon)-fold; None where it refuses nothing.
-    """
+    """How a delta is shared out, once and for all; slack counts (1 + e**epsilon)-fold, and refuses nothing if None."""
 
     noise: Fraction
     open: Fraction
@@ -61,15 +55,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on a population, as a filter whose route is fixed.
+    """A limit on a population, in rho or in epsilon, as a filter whose route is fixed.
 
-    Attributes:
-        rho: Of zCDP; None where epsilon limits.
-        epsilon: None where rho limits.
-        delta: The delta that goes with epsilon, or what open domains may spend beside rho.
-        noise: What charges noise, and up to which sum.
-        split: How delta is shared out, but for what is Poisson noise's own.
-        poisson: An (epsilon, delta) apart for Poisson noise; None if there is none, or all of it is for that.
+    `delta` goes with epsilon, or is what open domains may spend beside rho. `noise` charges noise up to a sum;
+    `split` is of what is not Poisson noise's own, for which `poisson` is an (epsilon, delta) apart.
     """
 
     rho: Fraction | None
@@ -156,12 +145,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit as it stands, beside the one that stood when the first release was made.
+    """A cap or a budget as it stands, the one that stood at the first release, and whether it is ex ante or ex post.
 
-    Attributes:
-        now: A cap (exact level) or a budget; None where nothing limits.
-        at_first_release: The same then; None where nothing limited or nothing was released.
-        standing: "ex ante" or "ex post"; None where nothing was released.
+    None where nothing limits, and the last two also where nothing was released.
     """
 
     now: Any

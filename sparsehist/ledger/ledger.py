@@ -57,14 +57,10 @@ class Spending:
 
 @dataclass(frozen=True)
 class Spent:
-    """What one noise path has spent.
+    """What one noise path has spent: its finest level, with delta_infinity joint and slack summed over its releases.
 
-    Attributes:
-        cap: Of its series, as declared when that was created.
-        finest: The largest level released; None where nothing was.
-        delta_infinity: Joint for all releases; 0 but for open domains.
-        numerical_slack: Summed over releases.
-        first_generation: Of the store, at the first release; None where there was none, or only a foreseen one.
+    The cap is that of its series, as declared when that was created; the first generation is None where there was no
+    release, or only a foreseen one.
     """
 
     series_id: str

@@ -41,12 +41,7 @@ from sparsehist.typing import IntArray
 
 @dataclass(frozen=True)
 class RunningRequest(CellRequest):
-    """What a caller asked of a release of running counts.
-
-    Attributes:
-        step: From 1; None as the release of that name has it.
-        what: Is counted; None as the release of that name has it, or running counts.
-    """
+    """What a caller asked of a release of running counts: their step, from 1, and what is counted."""
 
     needs = "step= and level="
 

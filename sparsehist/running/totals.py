@@ -30,12 +30,7 @@ _TEXT = re.compile(r"running|new|(blocks|windows)\(([1-9]\d{0,3})\)")
 
 @dataclass(frozen=True)
 class Totals:
-    """What is counted at a step.
-
-    Attributes:
-        text: "running", "new", "blocks(7)" or, to be refused, "windows(7)".
-        steps: Of the series.
-    """
+    """What is counted at a step of a series: "running", "new", "blocks(7)" or, to be refused, "windows(7)"."""
 
     text: str
     steps: int

@@ -197,11 +197,8 @@ def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Spot, NoiseAr
 class Shown:
     """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
 
-    Attributes:
-        position: In the counts file, by cell number, -1 for an empty one; shape (q,).
-        noisy: Noisy counts on the grid; shape (q,).
-        empty: Which of the tracked empty cells are among them.
-        step: Of the grid; 1 for integer noise.
+    By cell number: the position in the counts file, -1 for an empty one, and the noisy count on the grid of that
+    step; shape (q,). `empty` says which of the tracked empty cells are among them.
     """
 
     position: IntArray

@@ -227,11 +227,9 @@ def path_name(strategy: Strategy) -> PathName:
 class Price(NamedTuple):
     """What a strategy costs a unit, and what it makes of noise. Public numbers.
 
-    Attributes:
-        sensitivity: In the norm of the noise, for the series' max_keys.
-        sensitivity_lower: Reached by some unit; None where that is not known.
-        least: The least variance of a query that asks anything, for noise of variance 1.
-        mean: The mean variance of all queries.
+    The sensitivity is in the norm of the noise, for the series' max_keys; its lower value is reached by some unit,
+    where that is known. Variances, the least of a query that asks anything and the mean of all, are for noise of
+    variance 1.
     """
 
     sensitivity: float

@@ -37,15 +37,9 @@ class RegisteredFile:
 
 @dataclass(frozen=True, repr=False)
 class NewSeries:
-    """A series to register; its files are in place already.
+    """A series to register; its files are in place already. Its salt and the keyed digests of its log are secret.
 
-    Attributes:
-        series_id: Random, hex; the name of its directory.
-        declaration: Public parameters, as JSON; "population", "noise" and "cap" are read by the ledger.
-        salt: Secret.
-        made_from: Keyed digests of the log, JSON. Secret.
-        who: Asked for it; the user of the operating system where None.
-        place: Where a cluster wrote its counts, if one did.
+    `series_id` is random, in hex, and names its directory; `place` is where a cluster wrote its counts, if one did.
     """
 
     series_id: str
@@ -74,13 +68,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class NewPath:
-    """A noise path to open together with its first round; the cells of a series have theirs from the start.
-
-    Attributes:
-        kind: "workload" or "interactive".
-        workload: What is asked, as text; the name of the session of queries.
-        cap: Exact text, as far as the path has one of its own to show.
-    """
+    """A noise path to open together with its first round; the cells of a series have theirs from the start."""
 
     kind: str
     series_id: str
@@ -93,12 +81,9 @@ class NewPath:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A registered series. Its salt is secret, and so are the digests of its source.
+    """A registered series; the cells come first among its paths. Its salt and the digests of its log are secret.
 
-    Attributes:
-        made_from: Keyed digests of the log.
-        accepted: Whether a log that may have changed since was accepted.
-        paths: Its noise paths; the cells come first.
+    `accepted` says whether a log that may have changed since was accepted.
     """
 
     series_id: str
@@ -125,10 +110,8 @@ class SeriesRecord:
 class ReleaseRecord(NamedTuple):
     """A release as it was committed: public parameters only, but for what `request` was given.
 
-    Attributes:
-        threshold: The effective one, on the grid; minus infinity for a workload, of which all is published.
-        generation: Of the store, once this release was in it.
-        n_tracked: Cells tracked once this release was made. Secret: it counts more than was published.
+    The threshold is the effective one, minus infinity for a workload, of which all is published; the generation is
+    that of the store with this release in it. `n_tracked` is secret: it counts more than was published.
     """
 
     path_id: int
@@ -159,9 +142,7 @@ class ReleaseRecord(NamedTuple):
 class Tracked:
     """The cells whose noise was drawn, published or not, by cell number. Secret: more than what was published.
 
-    Attributes:
-        position: In the counts file, -1 for an empty cell; shape (t,).
-        count: True counts; shape (t,).
+    The position is that in the counts file, -1 for an empty cell; shape (t,), as that of the true counts.
     """
 
     position: IntArray
@@ -213,11 +194,8 @@ class NewRound:
 class NewStep:
     """What is appended to a running series, as step `step` from 0. Its digest of the pairs that were given is secret.
 
-    Attributes:
-        unit_kind: What units are compared as.
-        source: Whether the query of its log was checked, as of a series.
-        files: In the directory of the series already; vouched for from now on.
-        replaced: Names of files that these take the place of.
+    Units are compared as `unit_kind`. The files are there already; they are vouched for from now on, and take the
+    place of those named in `replaced`.
     """
 
     step: int

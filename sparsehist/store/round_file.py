@@ -42,13 +42,8 @@ _WIDTH = 8
 class RoundShape:
     """What a round file holds; the state keeps it beside the size and digest.
 
-    Attributes:
-        n_past: Cells tracked before, t.
-        n_new: Cells tracked from now on, q.
-        n_empty: How many of these are empty.
-        n_levels: Levels spent, this round's included.
-        spends: Whether the round spent a new level, which is then the last one.
-        integer_noise: int64 noise instead of float64.
+    So many cells were tracked before (t) and are from now on (q), some of these empty; the last level is a new one
+    if the round spends.
     """
 
     n_past: int

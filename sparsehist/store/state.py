@@ -82,9 +82,6 @@ class State:
     """An open, locked store; made by `open_state` and useless once its block is left.
 
     Attributes:
-        path: The directory.
-        store_id: Random, hex; a copy has the same.
-        generation: Raised by one in every commit.
         publications: Directories with a public ledger that knows this store.
         removed: Remains of copies and of what clusters wrote for runs that died, which opening found and removed.
         left: URLs of what clusters wrote for such runs where opening does not reach; `erase_left` does.

@@ -46,7 +46,7 @@ _SLACK_SHARE = _OPEN_SHARE = Fraction(1, 4)
 
 @dataclass(frozen=True)
 class Split:
-    """How a delta is shared out, once and for all; slack counts (1 + e**epsilon)-fold, and refuses nothing if None."""
+    """How a delta is shared out, once and for all; slack counts (1 + e**epsilon)-fold, None refuses nothing."""
 
     noise: Fraction
     open: Fraction

@@ -13,7 +13,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import __version__
-from sparsehist.cli import accounts
+from sparsehist.cli import commands
 from sparsehist.cli.answer import in_words_of_the_command_line
 from sparsehist.cli.app import app
 from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
@@ -189,7 +189,7 @@ def test_an_unforeseen_error_is_named_without_its_text(sparsehist, monkeypatch, 
     def fail(*_, **__):
         raise RuntimeError(SECRET_KEY)
 
-    monkeypatch.setattr(accounts, "show_ledger", fail)
+    monkeypatch.setattr(commands, "opening", fail)
     failed = sparsehist("ledger", "s", *as_json)
     assert failed.code == 1
     told = failed.json["error"]["message"] if as_json else failed.err
@@ -203,7 +203,7 @@ def test_an_interrupt_exits_with_130(sparsehist, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(accounts, "show_ledger", interrupted)
+    monkeypatch.setattr(commands, "opening", interrupted)
     stopped = sparsehist("ledger", "s")
     assert stopped.code == 130
     assert "interrupted" in stopped.err and "Traceback" not in stopped.err
@@ -213,7 +213,7 @@ def test_an_interrupt_that_an_engine_reports_as_its_failure_is_one(here):
     """Ctrl-C while DuckDB works comes back as an error of DuckDB, and still exits with 130."""
     script = """
 import os, signal
-from sparsehist.cli import accounts, main
+from sparsehist.cli import commands, main
 from sparsehist.errors import DataError
 
 def stopped(*_, **__):
@@ -222,7 +222,7 @@ def stopped(*_, **__):
     except KeyboardInterrupt:
         raise DataError("file 'log.parquet' cannot be read") from None
 
-accounts.show_ledger = stopped
+commands.opening = stopped
 main(["ledger", "s"])
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -24,6 +24,7 @@ REST = "everything else"
 _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (Database, "__init__", "SQLite: open"),
     (Database, "rows", "SQLite: reads"),
+    (Database, "records", "SQLite: reads"),
     (Database, "change", "SQLite: writes"),
     (Database, "close", "SQLite: close"),
     (state.State, "tracked", "noise and tracked cells: read"),

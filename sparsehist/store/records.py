@@ -178,7 +178,7 @@ class NewRound:
     threshold: float = -math.inf
     positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     counts: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    empty_keys: pl.DataFrame = field(default_factory=pl.DataFrame)
+    empty_keys: pl.DataFrame = field(default_factory=lambda: pl.DataFrame())  # noqa: PLW0108 - only then Polars is loaded
     paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None

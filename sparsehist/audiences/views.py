@@ -48,7 +48,6 @@ class View(Mapping[Any, Any]):
         return self.levels[int(self.distance[self._rows()[person]])]
 
     def __repr__(self) -> str:
-        """How many are seen, and at which levels."""
         shown = ", ".join(f"{hops}: {level}" for hops, level in sorted(self.levels.items()))
         return f"View({len(self)} people, levels by distance {{{shown}}})"
 

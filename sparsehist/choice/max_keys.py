@@ -83,7 +83,6 @@ class MaxKeysChoice:
     profile: str
 
     def __repr__(self) -> str:
-        """The choice and its price."""
         return f"MaxKeysChoice(max_keys={self.max_keys}, bounding={self.bounding!r}, level={self.level!r})"
 
 

@@ -70,7 +70,6 @@ class Files:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no delimiter and no list of columns."""
         if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter.encode()) != 1):
             raise DeclarationError(f"delimiter must be one ASCII character, not {self.delimiter!r}")
         if isinstance(self.hive, str) or not all(isinstance(name, str) and name for name in self.hive):

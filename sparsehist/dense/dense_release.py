@@ -38,16 +38,13 @@ class DenseRelease:
     metadata: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        """Size and the parameters one reads a value by."""
         shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
         return f"DenseRelease(size={self.values.size}, {shown})"
 
     def __len__(self) -> int:
-        """Number of entries."""
         return int(self.values.size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle values and parameters."""
         return _rebuilt, (self.values, self.family, self.level, dict(self.metadata))
 
     def process(self, step: PostProcessing) -> DenseRelease:

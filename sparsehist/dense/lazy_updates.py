@@ -39,12 +39,10 @@ class DenseUpdate:
     metadata: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        """How many entries of how many, between which levels."""
         size, since, level = (self.metadata[key] for key in ("size", "since", "level"))
         return f"DenseUpdate({self.indices.size} of {size} entries, level {since} to {level})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle entries and parameters."""
         return _rebuilt, (self.indices, self.values, dict(self.metadata))
 
 

@@ -49,7 +49,6 @@ class Coarsening:
     detail: str
 
     def __bool__(self) -> bool:
-        """Whether nothing speaks against it."""
         return self.passed
 
 

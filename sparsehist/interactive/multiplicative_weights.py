@@ -98,7 +98,6 @@ class Weighing:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         whole = {"cells": (2, MOST_CELLS), "mass": (1, 2**40), "sensitivity": (1, 2**20)}
         optional = {"most_updates": (1, 10**9)} | ({"mass": whole.pop("mass")} if self.measured else {})
         whole |= {name: limits for name, limits in optional.items() if getattr(self, name) is not None}

@@ -51,7 +51,6 @@ class SparseVector:
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         for name, least in (("threshold", None), ("sensitivity", 1), ("triggers", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):

@@ -46,7 +46,6 @@ class Degradation:
     fine: Rappor
 
     def __post_init__(self) -> None:
-        """Refuse settings of which no kernel leads from one to the other."""
         one, two = self.coarse, self.fine
         if (one.bits, one.hashes) != (two.bits, two.hashes):
             raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")

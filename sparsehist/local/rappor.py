@@ -58,7 +58,6 @@ class Rappor:
     one_if_not: Number
 
     def __post_init__(self) -> None:
-        """Read the numbers exactly and refuse what is no setting."""
         for name, most in (("bits", _MOST_BITS), ("hashes", self.bits)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -155,7 +154,6 @@ class Rappor:
         return mixed / (kept * (beta - gamma)) ** 2
 
     def __str__(self) -> str:
-        """The setting, in the order of its parameters."""
         return f"rappor({self.bits}, {self.hashes}, {self.keep}, {self.one_if_set}, {self.one_if_not})"
 
 

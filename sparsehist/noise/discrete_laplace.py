@@ -69,7 +69,6 @@ class DiscreteLaplace(Bridged):
     currency: ClassVar[str] = "epsilon"
 
     def __post_init__(self) -> None:
-        """Refuse a sensitivity that is no sensitivity."""
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:

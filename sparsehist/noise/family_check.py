@@ -40,11 +40,9 @@ class FamilyReport(NamedTuple):
     checks: tuple[FamilyCheck, ...]
 
     def __bool__(self) -> bool:
-        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:
-        """One line a check."""
         return "\n".join(f"{'ok  ' if passed else 'FAIL'}  {name}: {detail}" for name, passed, detail in self.checks)
 
     @property

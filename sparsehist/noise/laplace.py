@@ -62,7 +62,6 @@ class Laplace(Bridged):
         return cls(sensitivity=float(max_keys))
 
     def __post_init__(self) -> None:
-        """Refuse a sensitivity that is no sensitivity."""
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}")
 

@@ -46,7 +46,6 @@ class ProcessNoise(Bridged):
     integer: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a wrong number of keys."""
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
             raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {self.sensitivity!r}")
 

@@ -62,7 +62,6 @@ class RandomisedResponse(DenseFamily):
     monotone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse a wrong number of categories and a wrong sensitivity."""
         k = self.categories
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 2 <= k <= _MOST_CATEGORIES:
             raise DeclarationError(f"categories must be a whole number from 2 to 2**31, got {k!r}")

@@ -50,7 +50,6 @@ class AboveThreshold(OwnProcess):
         *,
         monotone: bool = False,
     ) -> None:
-        """Check the parameters and draw the noise of the threshold."""
         super().__init__()
         self._parameters = SparseVector(threshold, level, sensitivity, triggers, split, monotone)
         self._left = triggers
@@ -97,7 +96,6 @@ class AboveThreshold(OwnProcess):
         return self._left
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         shown = self._parameters
         return (
             f"AboveThreshold(threshold={shown.threshold}, level={level_text(self.level)}, "

@@ -50,7 +50,6 @@ class Network:
         family: DenseFamily,
         levels: Mapping[int, Level] | None = None,
     ) -> None:
-        """Check the declarations, and read graph and values."""
         self._levels = None if levels is None else _read_levels(levels)
         self._graph = read_graph(graph)
         cap = Fraction(1) if self._levels is None else max(self._levels.values())
@@ -96,7 +95,6 @@ class Network:
         self._vector.seal()
 
     def __repr__(self) -> str:
-        """How many people, and the noise."""
         return f"Network({len(self._graph.people)} people, {self._vector!r})"
 
     def _of_distances(self, furthest: int) -> dict[int, Fraction]:

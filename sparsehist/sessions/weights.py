@@ -77,7 +77,6 @@ class MultiplicativeWeights(OwnProcess):
         start: ArrayLike | None = None,
         weight_step: Number = 1,
     ) -> None:
-        """Check parameters and counts, and draw the noise of the threshold."""
         super().__init__()
         cells = int(np.asarray(counts).size)
         self.parameters = Weighing(
@@ -142,7 +141,6 @@ class MultiplicativeWeights(OwnProcess):
         return self._hypothesis * present(self.parameters.mass)
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         shown = self.parameters
         return (
             f"MultiplicativeWeights(cells={shown.cells}, mass={shown.mass}, level={level_text(self.level)}, "

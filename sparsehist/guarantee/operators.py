@@ -310,7 +310,8 @@ class OfOnePlan(Shape):
         if not child.public:
             self._check_values(groups, list(map(of_one.kind_of, groups)), "GROUP BY")
             kept = [[at for number in some if (at := places[number]) is not None] for some in sets]
-            if any(column.number is not None for column in columns) or not self._keeps_unit(child, kept):
+            keeps_unit = len(child.slots) == 1 and all(child.names(child.slot, some) for some in kept)
+            if any(column.number is not None for column in columns) or not keeps_unit:
                 columns, slot = self._values(node, child, columns if one_set and not computed else [])
                 slots = frozenset({slot})
         if not one_set:
@@ -323,9 +324,6 @@ class OfOnePlan(Shape):
         return Relation(
             (*columns, *made, *(Column({"id": "BIGINT"}) for _ in node.get("grouping_functions", ()))), slots, unique
         )
-
-    def _keeps_unit(self, child: Relation, sets: list[list[int]]) -> bool:
-        return len(child.slots) == 1 and all(child.names(child.slot, some) for some in sets)
 
     def _values(self, node: Node, child: Relation, columns: list[Column]) -> tuple[list[Column], Slot]:
         """The distinct values a correlated query is run for: rows of their own until they meet those they are of.
@@ -526,7 +524,8 @@ class OfOnePlan(Shape):
         if node.get("is_recurring"):
             self._refuse(node, "RECURRING reads all rows of a recursion; take those of the last step")
         if index in self._steps:
-            return _fresh(self._steps[index])
+            step = self._steps[index]
+            return step.merged({slot: replace(slot) for slot in step.slots})
         if index not in self._ctes:
             self._refuse(node, "a common table expression cannot be followed; write it in a plainer way")
         made = self.relation(self._ctes[index], live)
@@ -696,15 +695,7 @@ def conditions(expressions: list[Node]) -> list[Node]:
 
 
 def _merged_pairs(pairs: Pairs, into: Mapping[Slot, Slot]) -> Pairs:
-    def merged(column: Column) -> Column:
-        name = column.name
-        return (
-            column
-            if name is None or name.slot not in into
-            else replace(column, name=replace(name, slot=into[name.slot]))
-        )
-
-    return [(merged(one), merged(other)) for one, other in pairs]
+    return [(one.merged(into), other.merged(into)) for one, other in pairs]
 
 
 def _asks_within(
@@ -721,10 +712,6 @@ def _asks_within(
 def _matches_once(right: Relation, equal: list[Node]) -> bool:
     places = {of_one.place_of(one["right"]) for one in equal}
     return right.unique is not None and right.unique <= places
-
-
-def _fresh(relation: Relation) -> Relation:
-    return relation.merged({slot: replace(slot) for slot in relation.slots})
 
 
 def _said(column: Column) -> object:

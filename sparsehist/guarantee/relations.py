@@ -60,6 +60,12 @@ class Column:
     number: int | None = None
     if_true: bool = False
 
+    def merged(self, into: Mapping[Slot, Slot]) -> Column:
+        """The same, with slots that are known to be equal made one."""
+        if self.name is None or self.name.slot not in into:
+            return self
+        return replace(self, name=replace(self.name, slot=into[self.name.slot]))
+
 
 @dataclass(frozen=True)
 class Relation:
@@ -88,12 +94,7 @@ class Relation:
 
     def merged(self, into: Mapping[Slot, Slot]) -> Relation:
         """The same, with slots that are known to be equal made one."""
-        columns = tuple(
-            replace(column, name=replace(column.name, slot=into[column.name.slot]))
-            if column.name is not None and column.name.slot in into
-            else column
-            for column in self.columns
-        )
+        columns = tuple(column.merged(into) for column in self.columns)
         return replace(self, columns=columns, slots=frozenset(into.get(slot, slot) for slot in self.slots))
 
 

@@ -117,11 +117,9 @@ class Shape:
         how = node.get("join_type", "INNER")
         if how == "MARK":
             return [*kept, (2, 0)]
-        return (
-            kept
-            if how in ("SEMI", "ANTI")
-            else [*kept, *((1, at) for at in node.get("right_projection_map") or range(right))]
-        )
+        if how in ("SEMI", "ANTI"):
+            return kept
+        return [*kept, *((1, at) for at in node.get("right_projection_map") or range(right))]
 
     def names_at_source(self, at: int) -> tuple[str, ...]:
         """The names that a column of the result has in the tables it is taken from."""
@@ -144,12 +142,8 @@ class Shape:
             side, place = self._outputs(node)[at]
             return self._names_of(children[side], place) if side < 2 else []
         if kind == "AGGREGATE_AND_GROUP_BY":
-            groups = node.get("groups", ())
-            return (
-                [name for place in sorted(_copied(groups[at])) for name in self._names_of(children[0], place)]
-                if at < len(groups)
-                else []
-            )
+            places = [place for group in node.get("groups", ())[at : at + 1] for place in sorted(_copied(group))]
+            return [name for place in places for name in self._names_of(children[0], place)]
         if kind in ("UNION", "EXCEPT", "INTERSECT"):
             return [name for child in children for name in self._names_of(child, at)]
         if kind in ("FILTER", "ORDER_BY"):
@@ -163,15 +157,11 @@ class Shape:
     def _names_behind(self, source: Source, at: int) -> list[str]:
         if source.behind is None:
             return [source.columns[at]]
-        names = [
-            (behind, index_of([name.lower() for name in behind.columns], source.columns[at].lower()))
-            for behind in source.behind
-        ]
-        return [
-            name
-            for behind, place in names
-            for name in Shape(behind).names_at_source(at if source.kind == "table" else place or 0)
-        ]
+        found: list[str] = []
+        for behind in source.behind:
+            place = index_of([name.lower() for name in behind.columns], source.columns[at].lower()) or 0
+            found += Shape(behind).names_at_source(at if source.kind == "table" else place)
+        return found
 
     def _bound(self, expression: Node, node: Node) -> Node:
         """An expression whose columns are still named by the table they are of, with their places instead."""

@@ -134,6 +134,12 @@ def test_the_text_comes_back(text):
         assert filled.for_domain((7, 2, 3, 9)) == filled
 
 
+def test_a_factor_may_name_its_columns():
+    """Marginals by name of the columns that are theirs."""
+    named = Kronecker(Marginals([["day"], []]), Total()).of_series(["day", "country"], [])
+    assert named.for_domain((3, 2)) == Kronecker(Marginals((3,), [[0], []]), Total(2))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

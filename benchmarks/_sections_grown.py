@@ -206,8 +206,9 @@ def profiles(result: Result) -> str:
     """Shares of CPU by part of the package."""
     words = (
         "CPU time of all threads, charged every millisecond to the part of the package that is at work and the "
-        "library it has called. What NumPy and SciPy do counts as the part's own; what DuckDB does stands at "
-        f"`store.database` and `counting.with_duckdb`. {result['rows']:,} rows are counted, {result['published']:,} "
+        "library it has called. What NumPy and SciPy do counts as the part's own; so does what DuckDB and SQLite do; "
+        "what is counted in threads beside the main one stands at `threads`. "
+        f"{result['rows']:,} rows are counted, {result['published']:,} "
         f"published; workloads have {result['cells']:,} cells, plan and SQL a log of {result['few_rows']:,} rows.\n"
     )
     text = [words]

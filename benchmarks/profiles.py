@@ -5,9 +5,10 @@
 
 A timer rings every millisecond; the CPU time of all threads since it rang last is charged to the part of the package
 whose frame is innermost, and to the library that part has called. NumPy and SciPy count as the part's own, as what
-they do in C has no frame; nor has DuckDB: its time stands at `store.database` and `counting.with_duckdb`. Each path
-runs in a process of its own, on a store on disk, and its first run is not counted: what is imported late is seen in
-the last path alone, a program that starts and looks into a store. There is no target: it says where to look.
+they do in C has no frame; nor have DuckDB and SQLite. What runs in threads beside the main one stands at `threads`,
+where that one waits. Each path runs in a process of its own, on a store on disk, and its first run is not counted:
+what is imported late is seen in the last path alone, a program that starts and looks into a store. No target is set:
+it says where to look.
 """
 
 from __future__ import annotations

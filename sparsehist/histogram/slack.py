@@ -79,23 +79,24 @@ def law_slack(
     return n_groups * count_slack(MOST_SUCCESSES) + n_cells * cell
 
 
-def dense_slack(family: Family, level: Level, n_noise: int, n_answers: int, std: float, step: float) -> float:
-    """Bound the total variation by which the answers of a workload miss their law.
+def dense_slack(family: Family, level: Level, n_noise: int, rounding: float, step: float, *, past: int = 0) -> float:
+    """Bound eta of one round of a workload.
 
-    Each answer is a weighted sum of noises, rounded to a grid. Errors of different noises, and those of the sums on
-    the way, are as often up as down: of n of them, each within u of what it is an error of, the root mean square
-    is below u √n / 2 of the deviations they belong to. The tests measure that for sums over up to 10**5 cells.
+    Its noise is rounded up or down by lot, so that two numbers that are e apart come out alike but with probability
+    e / g, whatever e depends on. So the total variation is at most the sum of the mean errors over g. Errors of
+    earlier levels live on: in units of the deviation, that of a new level is at most the largest of its neighbours'
+    and its own. Proof in docs/mathematics.md.
 
     Args:
         family: The noise.
         level: Of the release.
         n_noise: Noises, all of which may touch a unit.
-        n_answers: Numbers that are rounded and published.
-        std: Root mean square of their standard deviations, in counts.
-        step: Of their grid, in counts.
+        rounding: Sum of the mean errors of what is rounded, as far as a unit can change it (`Strategy.rounding`),
+            for noise of this level; in counts.
+        step: Of the grid, in counts.
+        past: Levels that were released before on this path.
     """
-    of_an_answer = 4 * _U * (1 + math.sqrt(n_noise) / 8) * std / step
-    return min(1.0, n_answers * of_an_answer + n_noise * _stated(family, "draw_slack", level))
+    return min(1.0, (1 + past) * rounding / step + n_noise * _stated(family, "draw_slack", level))
 
 
 def step_slack(factor: Factor, std: float, max_keys: int) -> float:

@@ -1,11 +1,15 @@
 """The noisy answers of a workload: counts and noise are added so that no rounding of their sum tells counts apart.
 
-Sums of whole numbers are exact, so whole answers get noise rounded to a grid that divides 1. Real weights have no
-such grid, and the sum of a rounded A·x and a rounded L·Z would show what was rounded: of many answers that rest on
-few numbers, or of a small answer beside large entries. Where one number for each cell is kept, each cell gets its
-rounded noise before anything is weighed: what follows sees the noisy cells and nothing else. An optimised strategy
-without a left inverse adds rounded noise to R·x, rounded too, which its sensitivity is charged with, and weighs these
-sums.
+Where one number for each cell is kept, each cell gets its noise, rounded to a grid that divides 1, before anything is
+summed or weighed: what follows sees the noisy cells and nothing else, and may round as it likes. Otherwise sums of
+whole numbers are exact, so whole answers get noise rounded to such a grid. Real weights have none, and the sum of a
+rounded A·x and a rounded L·Z would show what was rounded: of many answers that rest on few numbers, or of a small
+answer beside large entries. An optimised strategy without a left inverse adds rounded noise to R·x, rounded too,
+which its sensitivity is charged with, and weighs these sums.
+
+Noise is rounded up or down by lot, with the probabilities that keep its mean. Where it lies between two steps then
+does not decide whether an error of its last digits is seen, and the numerical slack is a sum of mean errors. The lots
+are those of a generator keyed by a digest of the state, so that a release drawn again is the same.
 
 Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
 several levels together still cost what the finest costs. The stated standard deviations are those before it. Releases
@@ -14,6 +18,7 @@ of cells and of workloads that are made to agree get errors of their own.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
@@ -23,10 +28,12 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Domain
+from sparsehist.entropy import generator
 from sparsehist.errors import DeclarationError, InputError, of_kind
-from sparsehist.histogram import round_to_grid
+from sparsehist.histogram import dense_slack, round_to_grid
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
+from sparsehist.privacy import Level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.series.workload_keys import column_sizes, key_domains
 from sparsehist.typing import FloatArray, IntArray
@@ -42,19 +49,22 @@ from sparsehist.workload import (
 from sparsehist.workload.agreed import Measured, agree, measured
 from sparsehist.workload.queries.linear_queries import AnswerArray, Composite
 from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.strategy import LAST_DIGIT, OF_Z
 
 if TYPE_CHECKING:
     from sparsehist.series.release import Release, WorkloadRelease
 
-# Of the deviation of the noise on R·x: rounding a million cells so adds less than 1e-8 to the variance of their sum.
-_BITS_BELOW_STD = 24
+# Of the deviation of a cell with noise of its own; and of the least that a sum of cells can have beside its weights:
+# rounding adds less than 5e-5 to the variance of any.
+_BITS_BELOW_STD, _BITS_BELOW_SUMS = 10, 6
 # Of the sensitivity; `family_for` charges for it.
-_BITS_BELOW_SENSITIVITY = 30
+_BITS_BELOW_SENSITIVITY = 20
 # Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
 _FARTHEST = 2.0**30
-# Of the sensitivity: what rounding R·x to `measured_grid` may add to it, 512 entries of 2**-30 in L1, and more.
-_CHARGE = 2.0**-20
+# Of the sensitivity: what rounding R·x to `measured_grid` may add to it, 512 entries of 2**-20 in L1, and more.
+_CHARGE = 2.0**-10
 STEPS = ("consistent", "non_negative")
+BY_LOT = "by lot"
 _LARGEST_SOLVED = 2**22
 _MOST_WEIGHED = 2048
 _ADDED = ("consistent", "consistent_error")
@@ -91,13 +101,19 @@ def family_for(family: Family, strategy: Strategy, size: float) -> Family:
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
-    """The step to which the noise of each cell is rounded before it is weighed; None where answers get theirs.
+    """The step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
 
-    It divides 1, so that counts may be added afterwards.
+    It divides 1, so that counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
+    over the trace of RᵀR, to which rounding by lot adds a·aᵀ/6 times the square of the step.
     """
-    if strategy.workload.integral or strategy.keeps != "cells":
+    if strategy.keeps != "cells":
         return None
-    return min(1.0, math.ldexp(1.0, math.frexp(noise_std)[1] - 1 - _BITS_BELOW_STD))
+    if strategy.alone:
+        least, bits = noise_std, _BITS_BELOW_STD
+    else:
+        trace = strategy.workload.n_cells * strategy.sensitivity(1).l2 ** 2
+        least, bits = noise_std / math.sqrt(trace), _BITS_BELOW_SUMS
+    return min(1.0, math.ldexp(1.0, math.frexp(least)[1] - 1 - bits))
 
 
 def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
@@ -105,6 +121,27 @@ def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
     if not measures_reals(strategy):
         return None
     return math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - _BITS_BELOW_SENSITIVITY)
+
+
+def slack_of(
+    family: Family, strategy: Strategy, level: Level, max_keys: int, *, sensitivity: float, grid: float, past: int
+) -> float:
+    """The numerical slack of a round: of what is rounded before anything else is done with it.
+
+    Args:
+        family: The noise, as `family_for` makes it.
+        strategy: A = L·R.
+        level: Of the release.
+        max_keys: Keys that a unit may touch.
+        sensitivity: Of the strategy.
+        grid: Step of the answers.
+        past: Levels that were released before on this path.
+    """
+    std = family.std(level)
+    measured, by_cell = measured_grid(strategy, sensitivity), cell_grid(strategy, std)
+    step = by_cell or measured or grid
+    error = LAST_DIGIT * (OF_Z * strategy.n_noise if measured else strategy.rounding(max_keys))
+    return dense_slack(family, level, strategy.n_noise, error * std, step, past=past)
 
 
 def check_spread(strategy: Strategy, least: float, largest: float) -> None:
@@ -144,6 +181,7 @@ def noisy_answers(
     grid: float,
     by_cell: float | None,
     measured: float | None,
+    rounding: str | None = BY_LOT,
 ) -> AnswerArray:
     """A·x + L·Z for every listed query, on the grid; shape (queries,).
 
@@ -151,24 +189,52 @@ def noisy_answers(
     """
     workload = strategy.workload
     if by_cell is not None:
-        cell_noise = round_to_grid(cells_of_state(family, strategy, noise), by_cell)
+        cell_noise = _rounded(cells_of_state(family, strategy, noise), by_cell, noise, rounding)
         return round_to_grid(workload.apply(cells.dense().reshape(-1) + cell_noise), grid)
     if measured is not None:
-        seen = round_to_grid(strategy.apply(cells.dense().reshape(-1)), measured) + round_to_grid(noise, measured)
+        seen = round_to_grid(strategy.apply(cells.dense().reshape(-1)), measured)
+        seen += _rounded(noise, measured, noise, rounding)
         return round_to_grid(strategy.noise_answers(seen), grid)
     added = answers_of_state(family, strategy, noise)
     exact = workload.answers(cells)
-    return exact + round_to_grid(added, grid) if workload.integral else round_to_grid(exact + added, grid)
+    if workload.integral:
+        return exact + _rounded(added, grid, noise, rounding)
+    return _rounded(exact + added, grid, noise, rounding)
 
 
-def noisy_cells(family: Family, strategy: Strategy, noise: NoiseArray, cells: Cells, *, grid: float) -> FloatArray:
+def noisy_cells(
+    family: Family,
+    strategy: Strategy,
+    noise: NoiseArray,
+    cells: Cells,
+    *,
+    grid: float,
+    by_cell: float | None,
+    rounding: str | None = BY_LOT,
+) -> FloatArray:
     """Cells whose sums over any range are A·x + L·Z on the grid; shape (cells,).
 
-    The prefix sums of the noise lie on the grid: a sum over a range is off by one rounding, not by many.
+    The prefix sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by
+    many.
     """
-    prefix = round_to_grid(np.cumsum(cells_of_state(family, strategy, noise)), grid)
+    cell_noise = cells_of_state(family, strategy, noise)
+    if by_cell is not None:
+        cell_noise = _rounded(cell_noise, by_cell, noise, rounding)
+    prefix = round_to_grid(np.cumsum(cell_noise), grid)
     counts: Any = cells.dense()
     return np.asarray(counts + np.diff(prefix, prepend=0.0), np.float64)
+
+
+def _rounded(values: AnswerArray, step: float, state: NoiseArray, rounding: str | None) -> FloatArray:
+    """Multiples of a step, a power of two, next to the values: the mean over the lots is the value."""
+    if rounding != BY_LOT:
+        return round_to_grid(np.asarray(values, np.float64), step)
+    key = hashlib.blake2b(np.ascontiguousarray(state, np.float64).tobytes(), digest_size=16).digest()
+    units = np.asarray(values, np.float64) / step
+    below = np.floor(units)
+    below += generator(int.from_bytes(key)).random(below.shape) < units - below
+    below *= step
+    return below
 
 
 def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
-from sparsehist.histogram import dense_slack, grid_step
+from sparsehist.histogram import grid_step
 from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import NoiseArray, delta_is_bound, is_linear, sensitivity_norm
@@ -24,6 +24,7 @@ from sparsehist.series.metadata import Request, WorkloadMetadata, level_asked, r
 from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
+    BY_LOT,
     cell_grid,
     check_noise,
     check_possible,
@@ -35,6 +36,7 @@ from sparsehist.series.workload_answers import (
     noisy_cells,
     post_process,
     post_process_cells,
+    slack_of,
 )
 from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.store import NewRound, PathRecord
@@ -135,7 +137,8 @@ class WorkloadPath:
         return path_name(self._strategy)
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        return workload_metadata(self._held.declaration, self._strategy, request, self._price)
+        spent = [] if self.path_id is None else self._held.state.past(self.path_id)
+        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=len(spent))
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
         del metadata
@@ -170,13 +173,22 @@ class WorkloadPath:
         declaration, strategy, workload = self._held.declaration, self._strategy, self._strategy.workload
         cells = cells_of(self._held.files, declaration.domain)
         if not workload.explicit:
-            counts = noisy_cells(self._family, strategy, noise, cells, grid=metadata.grid)
+            counts = noisy_cells(
+                self._family,
+                strategy,
+                noise,
+                cells,
+                grid=metadata.grid,
+                by_cell=metadata.cell_grid,
+                rounding=metadata.rounding,
+            )
             keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
             noisy = pl.Series("noisy_count", post_process_cells(counts, metadata.post_processing))
             return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
         answers = noisy_answers(
             self._family, strategy, noise, cells,
             grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid,
+            rounding=metadata.rounding,
         )  # fmt: skip
         std = metadata.noise_std * np.sqrt(strategy.query_variance())
         queries = present(workload.queries())
@@ -248,13 +260,13 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 
 
 def workload_metadata(
-    declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price
+    declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: int
 ) -> WorkloadMetadata:
-    """Everything about a release that is known before anything is drawn."""
+    """Everything about a release that is known before anything is drawn; `past` levels were released on its path."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
-    by_cell = cell_grid(strategy, noise_std)
+    by_cell, grid = cell_grid(strategy, noise_std), grid_step(std)
     added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
     if std < 2.0**-8 or max(added) > _LARGEST_STD:
         raise LevelError(
@@ -274,20 +286,16 @@ def workload_metadata(
         least_std=std,
         sensitivity=price.sensitivity,
         sensitivity_lower=price.sensitivity_lower,
-        grid=grid_step(std),
+        grid=grid,
         cell_grid=by_cell,
         measured_grid=measured_grid(strategy, price.sensitivity),
         threshold=None,
-        numerical_slack=dense_slack(
-            family,
-            level,
-            strategy.n_noise,
-            strategy.workload.n_queries if strategy.workload.explicit else strategy.workload.n_cells,
-            mean_std,
-            grid_step(std),
+        numerical_slack=slack_of(
+            family, strategy, level, declaration.max_keys, sensitivity=price.sensitivity, grid=grid, past=past
         ),
         post_processing=request.post_processing or (),
         counts=_counted(declaration, strategy.workload),
+        rounding=BY_LOT,
     )
 
 

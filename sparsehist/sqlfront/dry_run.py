@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import NotFoundError, SparsehistError
-from sparsehist.ledger.ledger import CELLS, Ledger, Spending
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
 from sparsehist.series.declaration import Declaration, declaration_of
@@ -36,6 +36,8 @@ class _Series:
     names: set[str] = field(default_factory=set)
     cells: list[tuple[Fraction, float]] = field(default_factory=list)
     points: dict[str, list[tuple[int, Fraction, float]]] = field(default_factory=dict)
+    levels: dict[PathName, set[Fraction]] = field(default_factory=dict)
+    """Of its workloads, by path."""
 
 
 class DryRun:
@@ -56,6 +58,10 @@ class DryRun:
                 else:
                     cells = (path for path in record.paths if path.kind == CELLS[0])
                     series.points = {path.workload or "": state.past_points(path.path_id) for path in cells}
+                for path in record.paths:
+                    if path.kind == "workload":
+                        name: PathName = (path.kind, path.workload, path.strategy)
+                        series.levels[name] = {level for level, _ in state.past(path.path_id)}
                 self._series[record.name] = series
 
     def outcome(self, statement: Statement) -> Outcome:
@@ -120,6 +126,8 @@ class DryRun:
         before = self._spent(series.declaration.population)
         self._ledger = self._ledger.with_release(release)
         series.names.add(str(head.name))
+        if head.workload is not None:
+            series.levels.setdefault(release.path, set()).add(release.level)
         after = self._spent(series.declaration.population)
         said = f"population {series.declaration.population}: {before} before, {after} after"
         if made is not None:
@@ -166,10 +174,14 @@ class DryRun:
         else:
             strategy = strategy_named(request.strategy, workload)
         exact = settled(self._ledger, series.declaration, request)
-        metadata = workload_round.workload_metadata(
-            series.declaration, strategy, exact, workload_round.price_of(series.declaration, strategy)
-        )
         path = workload_round.path_name(strategy)
+        metadata = workload_round.workload_metadata(
+            series.declaration,
+            strategy,
+            exact,
+            workload_round.price_of(series.declaration, strategy),
+            past=len(series.levels.get(path, ())),
+        )
         return None, spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
 
     def _spent(self, population: str) -> str:

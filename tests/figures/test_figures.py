@@ -95,8 +95,8 @@ def test_the_command_writes_pictures_and_page(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     written = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert {"index.html", "laplace_paths.svg", "audience.svg", "decoded_pages.svg"} < written
-    assert len(written) == 8
+    assert {"index.html", "laplace_paths.svg", "audience.svg", "decoded_pages.svg", "running_audiences.svg"} < written
+    assert len(written) == 9
 
 
 def test_a_file_in_the_way_is_left_alone(tmp_path):

@@ -159,4 +159,6 @@ def test_what_is_refused(released):
         ).consistent(marginals)
     none = sh.Release(cells.frame.clear(), cells.metadata).consistent(marginals)
     assert none[0].height == 0
-    assert none[1]["consistent"].to_list() == pytest.approx(marginals.frame["noisy_answer"].to_list())
+    # answers agree with one another up to the step that each was rounded to
+    step, answers = marginals.metadata["grid"], marginals.frame["noisy_answer"].to_list()
+    assert none[1]["consistent"].to_list() == pytest.approx(answers, abs=2 * step)

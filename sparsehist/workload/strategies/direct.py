@@ -69,6 +69,9 @@ class Direct(Strategy):
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         return np.asarray(z, np.float64)
 
+    def roundings(self) -> float:
+        return 0.0
+
     def query_variance(self) -> FloatArray:
         return np.ones(self.workload.n_queries)
 

@@ -11,7 +11,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.agreement import Columns, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy import OF_Z, Kept, Sensitivity, Strategy
 
 _PROBED = 2**16
 
@@ -61,6 +61,14 @@ class DirectMarginals(Strategy):
     def noise_answers(self, z: ArrayLike) -> FloatArray:
         answers: FloatArray = (np.asarray(z, np.float64).T * self._of_queries(self._scales)).T
         return answers
+
+    def roundings(self) -> float:
+        return 1.0
+
+    def rounding(self, max_keys: int) -> float:
+        """Answers have noise of their own, and a unit changes at most `max_keys` of each marginal."""
+        touched = np.minimum(np.array(self._asked.sizes, np.float64), max_keys)
+        return float(touched @ self._scales) * (OF_Z + self.roundings())
 
     def query_variance(self) -> FloatArray:
         return self._of_queries(self._scales**2.0)

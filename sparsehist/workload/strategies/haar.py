@@ -67,6 +67,14 @@ class Haar(Invertible):
             sums = halves
         return sums[: self.workload.n_cells]
 
+    def roundings(self) -> float:
+        """One addition a level; halving is exact, and halves what came from above."""
+        return 4.0
+
+    def cell_variance(self) -> float:
+        """At most this: that of sums is (v + 1)/4 below a node of v."""
+        return 0.5 if self._depth else 1.0
+
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         """The rows of R are orthogonal, so R⁻¹ is Rᵀ with columns divided by the sizes of the nodes."""
         sizes = np.concatenate([[1.0], *(np.full(2**level, 2.0**level) for level in range(self._depth))])

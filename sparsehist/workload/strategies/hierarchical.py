@@ -7,6 +7,8 @@ cells reach that on all levels at once: the sensitivity is exact.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from sparsehist.errors import DeclarationError, present
@@ -77,6 +79,17 @@ class Hierarchical(Invertible):
             missing = above - self._totals(below[level])
             above = below[level] + self._spread(missing, level) * along(self._shares(level, variances), z)
         return above
+
+    def roundings(self) -> float:
+        """Sums of `branching` nodes, weighed, one a level: up, where errors add up, and down, where shares end them.
+
+        The proof is in docs/mathematics.md.
+        """
+        return 4.0 * len(self.sizes) * (math.sqrt(min(self.branching, self.sizes[0])) + 5)
+
+    def cell_variance(self) -> float:
+        """At most this: the noise of a leaf is an estimate, too."""
+        return 1.0
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         variances = self._variances()
@@ -177,6 +190,10 @@ class Tree(Hierarchical):
 
     def mean_variance(self) -> float:
         return float(self.query_variance().mean())
+
+    def roundings(self) -> float:
+        """Sums of at most two nodes a level."""
+        return 2.0 * len(self.sizes)
 
     def _nodes(self) -> list[tuple[int, IntArray, IntArray]]:
         """For each level: some queries, and a node that each of them takes in; at most twice a level."""

@@ -99,6 +99,9 @@ class Invertible(Strategy):
         cells = np.arange(self.workload.n_cells)
         return self.range_variances(cells, cells)
 
+    def cell_variance(self) -> float:
+        return float(self.cell_variances().mean())
+
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         """Variance of the sums of cells low, …, high; shape (queries,)."""
         n = self.workload.n_cells
@@ -121,6 +124,7 @@ class IdentityStrategy(Invertible):
 
     word = "identity"
     integral = True
+    alone = True
 
     @property
     def n_noise(self) -> int:
@@ -138,6 +142,12 @@ class IdentityStrategy(Invertible):
 
     def solve(self, z: FloatArray) -> FloatArray:
         return z
+
+    def roundings(self) -> float:
+        return 0.0
+
+    def cell_variance(self) -> float:
+        return 1.0
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         return a

@@ -26,6 +26,7 @@ from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.gram.written_out import LARGEST_GRAM, upper_sums
 from sparsehist.workload.queries.kronecker import Kronecker, along_axes
 from sparsehist.workload.queries.linear_queries import Workload
+from sparsehist.workload.strategies.direct import Direct
 from sparsehist.workload.strategies.invertible import IdentityStrategy
 from sparsehist.workload.strategies.strategy import Combined, Kept, Sensitivity, Strategy
 
@@ -87,6 +88,26 @@ class KroneckerStrategy(Combined):
         for strategy in self.strategies:
             variances = np.outer(variances, strategy.query_variance()).reshape(-1)
         return variances
+
+    @property
+    def alone(self) -> bool:
+        return all(strategy.alone for strategy in self.strategies)
+
+    def cell_variance(self) -> float:
+        return math.prod(strategy.cell_variance() for strategy in self.strategies)
+
+    def roundings(self) -> float:
+        """Factor by factor: what one is off by goes through the others.
+
+        By Cauchy and Schwarz it is then at most √n times as large, beside the deviation of their noise of n entries.
+        """
+        cells = self.keeps == "cells"
+        each = [one.roundings() if cells else one.answer_roundings() for one in self.strategies]
+        grown = [
+            1.0 if isinstance(one, Direct) or (cells and one.alone) else math.sqrt(one.n_noise)
+            for one in self.strategies
+        ]
+        return math.prod(grown) * sum(own / growth for own, growth in zip(each, grown, strict=True))
 
     def mean_variance(self) -> float:
         return math.prod(strategy.mean_variance() for strategy in self.strategies)

@@ -168,6 +168,16 @@ class Optimised(Strategy):
         # Without a left inverse this is one of many vectors of cells, all with the same answers to the workload.
         return np.asarray(self._inverse @ z)
 
+    def roundings(self) -> float:
+        """A row adds up as many products as there are entries of Z, in any order."""
+        return self.n_noise * float(np.abs(self._inverse).sum(axis=1).mean()) / math.sqrt(self.cell_variance())
+
+    def answer_roundings(self) -> float:
+        return self._by_way_of_cells()
+
+    def cell_variance(self) -> float:
+        return float(np.mean(np.sum(self._inverse**2, axis=1)))
+
     def query_variance(self) -> FloatArray:
         pieces = range(0, self.n_noise, _BLOCK)
         squares = [np.sum(self.workload.apply(self._inverse[:, at : at + _BLOCK]) ** 2, axis=1) for at in pieces]

@@ -86,6 +86,13 @@ class Shared(Invertible):
     def solve(self, z: FloatArray) -> FloatArray:
         return self._with_mean(z, self._root - 1)
 
+    def roundings(self) -> float:
+        """Partial sums of k noises have the deviation √k: a mean of n is off by less than √n last digits."""
+        return (self._root - 1) * math.sqrt(self.workload.n_cells) + 3
+
+    def cell_variance(self) -> float:
+        return 1 + self.common / self.workload.n_cells
+
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         return self.solve(a)
 

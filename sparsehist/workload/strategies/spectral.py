@@ -102,6 +102,19 @@ class Spectral(Invertible):
         cells = self.kernel.transform_back(z / along(self.kernel.root_spectrum, z))[: self._cells]
         return cells * along(self._scales, z)
 
+    def roundings(self) -> float:
+        """One transform, whose error has at most 8 last digits of the norm for each halving of its length.
+
+        With scales d the sum of |d_j e_j| is at most |d| |e|, which is √2 less than by `cell_variance`.
+
+        Source: Higham 2002, theorem 24.2, for radix 2; greater radices, and the even or odd extension, have less.
+        """
+        return 8 * math.log2(4 * self.kernel.length) / math.sqrt(2) + 2
+
+    def cell_variance(self) -> float:
+        """At most this: entries of the transform are at most √(2/length)."""
+        return 2 * float(np.mean(1 / self.kernel.spectrum)) * float(np.mean(self._scales**2))
+
     def solve_transposed(self, a: FloatArray) -> FloatArray:
         scaled = np.zeros((self.kernel.length, *a.shape[1:]))
         scaled[: self._cells] = a * along(self._scales, a)

@@ -9,6 +9,7 @@ inverse: a coarser R·x + Z is a finer one plus independent noise W, so L times 
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, NamedTuple
 
@@ -23,6 +24,12 @@ _LONG = 2**18
 Kept = Literal["noise", "cells", "answers"]
 
 _ROUNDING = 1e-8
+
+LAST_DIGIT = 2.0**-53
+"""A double is off by at most this, relative to what it stands for."""
+
+OF_Z = 16.0
+"""Mean error of an entry of Z, in last digits of its deviation: its draw, scaling, and the step from other levels."""
 
 
 class Sensitivity(NamedTuple):
@@ -52,8 +59,8 @@ class Strategy(abc.ABC):
     Args:
         workload: A.
 
-    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `l1_sensitivity`, `apply` (R·x), `query_variance`
-    and either `to_cells` or `noise_answers`; where A is implicit also `range_variance`.
+    A subclass defines `word`, `keeps`, `n_noise`, `sensitivity`, `l1_sensitivity`, `apply` (R·x), `query_variance`,
+    `roundings` and either `to_cells` or `noise_answers`; where A is implicit also `range_variance`.
     """
 
     word: ClassVar[str]
@@ -63,6 +70,11 @@ class Strategy(abc.ABC):
 
     integral: bool = False
     """Whether every entry of R is an integer, so that integer families of noise have an integer sensitivity."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether R is the identity: cells that a unit does not touch then have the same noise in both logs."""
+        return False
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -120,6 +132,44 @@ class Strategy(abc.ABC):
     @abc.abstractmethod
     def query_variance(self) -> FloatArray:
         """Variance of each listed query when the entries of Z have variance 1: the diagonal of L·Lᵀ."""
+
+    def cell_variance(self) -> float:
+        """Mean variance of R⁻¹·Z over the cells, or a bound, where `keeps` is "cells" and Z has variance 1."""
+        raise DeclarationError(f"the strategy {self.name} keeps no number for each cell")
+
+    def rounding(self, max_keys: int) -> float:
+        """Bound how far computed noise is off, in `LAST_DIGIT` for Z of variance 1: the sum of mean absolute errors.
+
+        Of what is rounded first, R⁻¹·Z where that is kept, else L·Z, and as far as a unit can change it.
+
+        Args:
+            max_keys: Keys that a unit may touch.
+        """
+        if self.alone:
+            return min(max_keys, self.workload.n_cells) * OF_Z
+        if self.keeps == "cells":
+            return self.workload.n_cells * math.sqrt(self.cell_variance()) * (OF_Z + self.roundings())
+        return self.workload.n_queries * math.sqrt(self.mean_variance()) * (OF_Z + self.answer_roundings())
+
+    @abc.abstractmethod
+    def roundings(self) -> float:
+        """The mean error of making R⁻¹·Z, or L·Z, from Z, in `LAST_DIGIT` of its deviation (root mean squares)."""
+
+    def answer_roundings(self) -> float:
+        """The same for L·Z, also where that is made by way of R⁻¹·Z."""
+        return self._by_way_of_cells() if self.keeps == "cells" else self.roundings()
+
+    def _by_way_of_cells(self) -> float:
+        """Of L·Z from R⁻¹·Z.
+
+        A sum of k cells adds k errors of a last digit of what its terms add up to. By Cauchy and Schwarz the sum of
+        |a_j| E|e_j| is at most |a| times the root of Σ (E|e_j|)² over all cells; over those of the sum where each
+        has noise of its own.
+        """
+        squares, cells = self.workload.row_squares(), float(self.workload.n_cells)
+        terms = squares if self.workload.integral else np.full(squares.shape, cells)  # at most
+        sums = (terms + self.roundings()) * np.sqrt(squares * (terms if self.alone else cells))
+        return float(sums.mean()) * math.sqrt(self.cell_variance() / self.mean_variance())
 
     def range_variance(self, low: int, high: int) -> float:
         """The same for one range of cells low, …, high of an implicit workload."""

@@ -69,6 +69,17 @@ class UnionStrategy(Combined):
     def query_variance(self) -> FloatArray:
         return np.concatenate([strategy.query_variance() / factor**2 for factor, strategy in self._weighted])
 
+    def roundings(self) -> float:
+        """Those of the parts, and one division, weighed by the deviations of their answers."""
+        off = math.fsum(
+            strategy.workload.n_queries
+            * math.sqrt(strategy.mean_variance())
+            / factor
+            * (strategy.answer_roundings() + 1)
+            for factor, strategy in self._weighted
+        )
+        return off / (self.workload.n_queries * math.sqrt(self.mean_variance()))
+
     def mean_variance(self) -> float:
         total = math.fsum(
             strategy.mean_variance() * strategy.workload.n_queries / factor**2 for factor, strategy in self._weighted

@@ -1,0 +1,272 @@
+"""The slack of workloads: rounding by lot turns mean errors into total variation, and the means are as stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.entropy import seeded
+from sparsehist.histogram import dense_slack
+from sparsehist.noise import Gaussian
+from sparsehist.series import workload_answers
+from sparsehist.series.workload_answers import cell_grid, slack_of
+from sparsehist.workload import (
+    Identity,
+    Kronecker,
+    Marginals,
+    Prefix,
+    Ranges,
+    Strategy,
+    Union,
+    Workload,
+    next_state,
+    strategy_named,
+)
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals
+from sparsehist.workload.strategies.spectral import Spectral
+from sparsehist.workload.strategies.strategy import LAST_DIGIT, OF_Z
+from tests.stats import assert_consistent, assert_detected, g_test
+
+# numpy's normals come from layers of 2**52 places, about 1.6 deviations wide.
+LATTICE = 0.8 * 2.0**-52
+
+CASES: list[tuple[Workload, str, int]] = [
+    (Prefix(1), "identity", 1),
+    (Prefix(1000), "identity", 1),
+    (Prefix(1000), "identity", 20),
+    (Prefix(1000), "identity", 1000),
+    (Ranges(7), "spectral", 1),
+    (Ranges(997), "spectral", 20),
+    (Prefix(1000), "spectral", 1000),
+    (Prefix(100), "spectral(blend=4, window=10)", 20),
+    (Prefix(300), "square_root", 1),
+    (Prefix(300), "square_root(scaled=True)", 20),
+    (Prefix(300), "banded(bands=16)", 1),
+    (Ranges(1000), "haar", 1000),
+    (Ranges(1000), "hierarchical(branching=2)", 1),
+    (Ranges(1000), "hierarchical(branching=16)", 1000),
+    (Ranges(1000), "hierarchical(branching=1000)", 20),
+    (Prefix(500), "tree", 20),
+    (Identity(50), "shared(common=7.14)", 20),
+    (Prefix(100), "optimised", 1),
+    (Workload.from_matrix([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]]), "optimised", 1),
+    (Marginals((3, 4, 5), 2), "residual", 20),
+    (Marginals((12, 60), 2), "residual", 1000),
+    (Marginals((30, 40), 2), "direct", 1),
+    (Marginals((30, 40), 2), "weighted", 1000),
+    (Prefix(50), "direct", 20),
+    (Kronecker(Prefix(20), Identity(30)), "kronecker(spectral, identity)", 20),
+    (Kronecker(Prefix(20), Prefix(30)), "kronecker(spectral, spectral)", 1),
+    (Kronecker(Prefix(20), Prefix(30)), "kronecker(spectral, direct)", 1),
+    (Kronecker(Identity(20), Identity(30)), "kronecker(identity, identity)", 20),
+    (Union(Prefix(30), Identity(30)), "union(spectral, identity)", 1),
+]  # fmt: skip
+
+
+def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
+    """What is rounded first."""
+    return strategy.to_cells(z) if strategy.keeps == "cells" else strategy.noise_answers(z)
+
+
+def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
+    """The same in 64 bits: of spectral strategies by sines to all digits, of others by the written-out matrix."""
+    if not isinstance(strategy, Spectral):
+        return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
+    kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
+    v, prefix = np.arange(1, kernel.length + 1), isinstance(kernel, PrefixKernel)
+    # half turns of sin(2πuv/P), u = length, …, 1, or of sin(πuv/N), u = 1, …, length
+    size, u = (2 * kernel.length + 1, v[::-1]) if prefix else (2 * (kernel.length + 1), v)
+    waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
+    if prefix:
+        waves *= (-1.0) ** u[:, np.newaxis]
+    scaled = (z.T / np.sqrt(kernel.spectrum.astype(np.longdouble))).T
+    return (kernel.scales[:cells].astype(np.longdouble) * (waves[:cells] @ scaled).T).T
+
+
+def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
+    """Places that a unit of the first cells can change."""
+    if strategy.alone:
+        return np.arange(min(max_keys, strategy.workload.n_cells))
+    if isinstance(strategy, DirectMarginals):  # of a single marginal
+        return np.arange(max_keys)
+    return np.arange(strategy.workload.n_cells if strategy.keeps == "cells" else strategy.workload.n_queries)
+
+
+@pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
+def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
+    """Mean distances from 64 bits, and the places of the draws, summed over what a unit can change."""
+    strategy = strategy_named(name, workload)
+    z = seeded(91).standard_normal((strategy.n_noise, 40))
+    found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
+    wanted = exactly(strategy, z.astype(np.longdouble))
+    off = np.abs(found - wanted).mean(axis=1).astype(np.float64) + LATTICE * wanted.std(axis=1).astype(np.float64)
+    measured = float(off[touched(strategy, max_keys)].sum())
+    assert 0 < measured <= LAST_DIGIT * strategy.rounding(max_keys) <= 3000 * measured
+
+
+@pytest.mark.parametrize(
+    "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
+)
+def test_errors_of_earlier_levels_add_up_at_most(order: tuple[str, ...]) -> None:
+    """A path in double and in 64 bits from the same draws: level by level, in units of its deviation."""
+    strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
+    one, rng = seeded(92), seeded(92)
+    kept: dict[Fraction, np.ndarray] = {}
+    wide: dict[Fraction, np.ndarray] = {}
+    for past, level in enumerate(map(Fraction, order)):
+        coarse = max((at for at in kept if at < level), default=None)
+        fine = min((at for at in kept if at > level), default=None)
+        kept[level] = next_state(family, strategy, kept.copy(), level, rng=one)
+        fresh = rng.standard_normal(5000).astype(np.longdouble)
+        wide[level] = sum(
+            (weight * wide[at] for at, weight in exact_weights(coarse, fine, level).items()),
+            fresh * np.sqrt(real(exact_variance(coarse, fine, level))),
+        )
+        error = float(np.abs(kept[level] - wide[level]).mean()) / family.std(level)
+        assert error + LATTICE <= (1 + past) * OF_Z * LAST_DIGIT
+
+
+def real(value: Fraction) -> np.longdouble:
+    """To 64 bits."""
+    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
+
+
+def exact_weights(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> dict[Fraction, np.longdouble]:
+    """Of the neighbours of a level."""
+    if coarse is not None and fine is not None:
+        weight = coarse * (fine - level) / (level * (fine - coarse))
+        return {coarse: real(weight), fine: real(1 - weight)}
+    if fine is not None:
+        return {fine: np.longdouble(1)}
+    return {} if coarse is None else {coarse: real(coarse / level)}
+
+
+def exact_variance(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> Fraction:
+    """Of what is drawn at a level given its neighbours, at sensitivity 1."""
+    if coarse is not None and fine is not None:
+        return (level - coarse) * (fine - level) / (2 * level * level * (fine - coarse))
+    if fine is not None:
+        return (fine - level) / (2 * fine * level)
+    return 1 / (2 * level) if coarse is None else (level - coarse) / (2 * level * level)
+
+
+def by_lot(value: Fraction) -> dict[int, Fraction]:
+    """The law of a number rounded to integers by lot."""
+    below = value.numerator // value.denominator
+    return {below: 1 - (value - below), below + 1: value - below}
+
+
+def nearest(value: Fraction) -> dict[int, Fraction]:
+    """Rounded to the nearest integer."""
+    return {round(value): Fraction(1)}
+
+
+def law_of(
+    points: list[tuple[Fraction, ...]], rounded: Callable[[Fraction], dict[int, Fraction]]
+) -> dict[Any, Fraction]:
+    """The joint law of equally likely vectors, each entry rounded by itself."""
+    law: dict[Any, Fraction] = {}
+    for point in points:
+        for pairs in product(*(rounded(value).items() for value in point)):
+            share = Fraction(1, len(points))
+            for _, part in pairs:
+                share *= part
+            place = tuple(number for number, _ in pairs)
+            law[place] = law.get(place, Fraction(0)) + share
+    return law
+
+
+def distance(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Fraction:
+    """Total variation."""
+    return sum((abs(one.get(at, Fraction(0)) - other.get(at, Fraction(0))) for at in {*one, *other}), Fraction(0)) / 2
+
+
+@pytest.mark.parametrize("digits", [2, 3])
+def test_by_lot_the_law_is_off_by_no_more_than_the_mean_error(digits: int) -> None:
+    """All pairs of noises of few digits, made into cells by a tree that rounds at every step: the joint law."""
+    fine, unit = 24, 2**digits
+
+    def short(value: Fraction) -> Fraction:
+        return Fraction(round(value * unit), unit)
+
+    noises = [Fraction(number, fine // 2) for number in range(-fine, fine)]
+    right = [((total + apart) / 2, (total - apart) / 2) for total in noises for apart in noises]
+    made = [
+        (short((short(total) + short(apart)) / 2), short((short(total) - short(apart)) / 2))
+        for total in noises for apart in noises
+    ]  # fmt: skip
+    mean = sum(abs(a - b) for one, other in zip(right, made, strict=True) for a, b in zip(one, other, strict=True))
+    assert 0 < distance(law_of(right, by_lot), law_of(made, by_lot)) <= mean / len(right)
+
+
+def test_to_the_nearest_step_an_error_counts_by_where_it_lies() -> None:
+    """The control: the numbers just below a boundary are above it in the computer; all of them are seen."""
+    right = [(Fraction(number, 64),) for number in range(64)]
+    made = [(value + Fraction(1, 64) if value == Fraction(1, 2) else value,) for (value,) in right]
+    mean = Fraction(1, 64) / 64
+    assert distance(law_of(right, nearest), law_of(made, nearest)) == 64 * mean
+    assert distance(law_of(right, by_lot), law_of(made, by_lot)) <= mean
+
+
+def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
+    """Shares of the step are probabilities of going up, above and below zero; another state has other lots."""
+    shares = np.array([0.0, 0.25, 0.6, 0.999])
+    values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
+    state = seeded(93).standard_normal(8)
+    found = workload_answers._rounded(values, 0.5, state, "by lot")
+    assert np.array_equal(found, workload_answers._rounded(values, 0.5, state.copy(), "by lot"))
+    assert not np.array_equal(found, workload_answers._rounded(values, 0.5, state + 1e-15, "by lot"))
+    up = (found > np.floor(values / 0.5) * 0.5).reshape(-1, 8).sum(axis=0)
+    assert up[0] == up[4] == 0
+    for share, seen in zip(np.tile(shares, 2), up, strict=True):
+        if share:
+            assert_consistent(g_test([seen, 50_000 - seen], [share, 1 - share]), f"share {share}")
+    assert_detected(g_test([up[1], 50_000 - up[1]], [0.265, 0.735]), "a share that is off")
+
+
+def test_slack_is_that_of_what_is_rounded_first() -> None:
+    """Of all cells where they are kept, of a unit's own where each has its own noise; it grows with the path."""
+    family = Gaussian()
+    of = SimpleNamespace(sensitivity=1.0, grid=2.0**-10)
+
+    def slack(strategy: Strategy, max_keys: int, past: int = 0) -> float:
+        return slack_of(family, strategy, "1/2", max_keys, past=past, **vars(of))
+
+    alone, joined = strategy_named("identity", Prefix(4096)), strategy_named("spectral", Prefix(4096))
+    assert slack(alone, 20) == 20 * slack(alone, 1) == slack(strategy_named("identity", Identity(50)), 20)
+    assert slack(joined, 20) == slack(joined, 1) > 1000 * slack(alone, 1)
+    assert slack(joined, 1, past=3) == pytest.approx(4 * slack(joined, 1))
+    step = cell_grid(joined, 1.0)
+    assert step is not None
+    assert slack(joined, 1) == dense_slack(family, "1/2", 4096, LAST_DIGIT * joined.rounding(1), step)
+
+
+@pytest.mark.parametrize(("name", "text"), [("spectral", "prefix()"), ("identity", "prefix()"), ("haar", "ranges()")])
+def test_rounding_adds_next_to_nothing_to_the_noise(name: str, text: str) -> None:
+    """At most 5e-5 of the variance of any sum: steps are small beside the least deviation of a sum."""
+    strategy = strategy_named(name, Prefix(512) if text == "prefix()" else Ranges(512))
+    step = cell_grid(strategy, 1.0)
+    lengths = np.arange(1.0, 513)
+    variances = strategy.prefix_variances()  # type: ignore[attr-defined]
+    assert step is not None
+    assert float((lengths * step**2 / 6 / variances).max()) < 5e-5
+
+
+def test_a_release_says_how_many_were_before_it() -> None:
+    """Each level halves the deviation and the step: what is left is the number of levels on the path."""
+    counts = sh.Counts(pl.DataFrame({"day": list(range(8)), "count": [5] * 8}))
+    series = sh.create(":memory:", counts, name="s", key="day", max_keys=1, domain=sh.Integers(8), seed=1)
+    levels = ["1/8", "1/2", "2"]
+    made = [series.release_workload(f"r{i}", "prefix()", level=levels[i], strategy="spectral") for i in range(3)]
+    stated = [release.metadata["numerical_slack"] for release in made]
+    assert stated == pytest.approx([stated[0], 2 * stated[0], 3 * stated[0]])
+    assert made[2].metadata["cell_grid"] == made[0].metadata["cell_grid"] / 4

@@ -114,6 +114,22 @@ def test_random_matrices_are_near_what_a_search_finds(keys, loosest):
                 assert reached <= strategy.l1_sensitivity(keys) * (1 + 1e-12)
 
 
+def test_the_worst_set_of_differences_is_a_greatest_cut():
+    """Why no bound is close for every matrix; with columns of both signs it is the greatest over all signs."""
+    rng = seeded(6)
+    for _ in range(5):
+        n, edges = 8, np.array([(u, v) for u in range(8) for v in range(u) if rng.random() < 0.6])
+        R = np.zeros((len(edges), n))
+        R[np.arange(len(edges)), edges[:, 0]], R[np.arange(len(edges)), edges[:, 1]] = 1.0, -1.0
+        signs = 1.0 - 2.0 * ((np.arange(2**n)[:, np.newaxis] >> np.arange(n)) & 1)
+        cut = (signs[:, edges[:, 0]] != signs[:, edges[:, 1]]).sum(axis=1).max()
+        assert by_size(R)[n // 2 - 1] == cut == by_size(R)[-1]
+        M = rng.standard_normal((3, 5))
+        assert by_size(np.concatenate([M, -M], axis=1))[4] == pytest.approx(
+            np.abs(M @ signs[:, :5].T).sum(axis=0).max()
+        )
+
+
 def test_queries_of_whole_numbers_have_a_whole_sensitivity():
     """Integer noise is scaled to it; below the norms of columns added up."""
     strategy = strategy_named("direct", MatrixWorkload(seeded(5).choice([-1.0, 1.0], (40, 30))))

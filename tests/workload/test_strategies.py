@@ -168,7 +168,7 @@ def reached_in_l1(R, keys, rng):
         ("residual", Marginals((20, 15), 2), 1.03),
         ("residual", Marginals((10, 10, 10), 2), 1.05),
         ("residual", Marginals((3, 4, 30), 2), 1.05),
-        ("residual", Marginals((4, 5, 6), 2), 1.17),
+        ("residual", Marginals((4, 5, 6), 2), 1.18),
         ("residual", Marginals((2,) * 7, 3), 1.2),
     ],
 )

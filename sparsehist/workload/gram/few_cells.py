@@ -54,12 +54,23 @@ def greatest(sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], term: Ter
         for part in parts:
             alike = part[:, pairs[:, 0]] == part[:, pairs[:, 1]]
             together = together[..., np.newaxis] & (alike @ 2 ** np.arange(len(pairs), dtype=np.int64))
-        total = np.where(together == 0, 0.0, -np.inf)
+        terms = {}
         for one in subsets:
             others = tuple(column for column in range(len(sizes)) if column not in one)
-            total += np.expand_dims(term(one, [parts[column] for column in one], cells), others)
-        best = max(best, float(total.max()))
+            terms[one] = np.expand_dims(term(one, [parts[column] for column in one], cells), others)
+        best = max(best, float(np.where(together == 0, _added(terms, len(sizes)), -np.inf).max()))
     return best
+
+
+def _added(terms: dict[tuple[int, ...], FloatArray], n_columns: int) -> FloatArray:
+    """The sum of terms by their columns, those with the same later columns first: few are as large as the whole."""
+    for column in range(n_columns):
+        merged: dict[tuple[int, ...], FloatArray] = {}
+        for one, value in terms.items():
+            later = tuple(other for other in one if other > column)
+            merged[later] = merged[later] + value if later in merged else value
+        terms = merged
+    return terms[()]
 
 
 def merge_unused(

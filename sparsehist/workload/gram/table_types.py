@@ -9,7 +9,8 @@ there are of each *type*, r and (y, r, c), which are integers. What holds for ev
   agree on A, and is a sum of the numbers m_D of pairs that differ in exactly the columns D. These keep to Delsarte's
   programme (`agreement`).
 - Of two columns, over the entries in the row of a value with r cells: Σ 1 = n_j, Σ y = r, Σ c = l. The sums of φ(r)
-  times these over all rows are asked for, with φ(r) = 1, r, 1/(1 + r), and r² for the first. And Σ y² = Q_ij.
+  times these over all rows are asked for, with φ(r) = 1, r, 1/(1 + r), and r² for the first; of the second the last
+  φ only where all columns are alike. And Σ y² = Q_ij.
 - *Slices.* The r cells of a row lie in the product of the values that they have in the other columns, d_j of column
   j: Π d_j >= r, so that Σ d_j is at least the least sum of such integers; d_j is the number of entries with y > 0 in
   that row of the table with j. Of three columns, the y cells of an entry have y values in the third: y <= d_k, and
@@ -50,14 +51,14 @@ MOST_COLUMNS = 7
 _TYPES = 2**17
 """Of all tables together; all are checked, few are given to the solver."""
 
-_FEW_TYPES = 1000
-"""Up to so many the solver is given all."""
+_ENTRIES = 160_000
+"""Of the rows in all rounds, 25 ms: the bound proved by then stands. If all types are so few, they are given."""
 
-_TANGENTS = 1.15 ** np.arange(-60, 61)
+_TANGENTS = 1.3 ** np.arange(-35, 36)
 _FEW_CELLS = 6
 _MORE_SIZES = 3
 _ROUNDS = 8
-_CLOSE = 5e-3
+_CLOSE = 1e-2
 _ADDED = 400
 _ROUNDING = 1e-12
 
@@ -86,9 +87,14 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
     whole = math.prod(residuals.sizes)
     weights = dict(zip(residuals.subsets, residuals.weights.tolist(), strict=True))
 
+    known: dict[tuple[tuple[int, int], ...], FloatArray] = {}  # the same for columns alike
+
     def norm(subset: tuple[int, ...], partitions: Sequence[IntArray], cells: int) -> FloatArray:
         sizes = [residuals.sizes[column] for column in subset]
-        return np.asarray(weights[subset] * (norms_of_residual(sizes, partitions) if subset else cells))
+        key = (*zip(sizes, map(len, partitions), strict=True), (cells, 0))
+        if key not in known:
+            known[key] = norms_of_residual(sizes, partitions) if subset else np.asarray(float(cells))
+        return np.asarray(weights[subset] * known[key])
 
     most_cells = min(n_cells, whole)
     for few in sorted({most_cells, *range(1, min(_FEW_CELLS, most_cells))}, reverse=True):
@@ -105,12 +111,12 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
         most = np.minimum(tried * np.maximum(1.0, sizes / few), exact * (whole - sizes) / (whole - cells))
         for _ in range(_MORE_SIZES):
             worst = int(np.argmax(most)) + 1
-            if most[worst - 1] <= 1.01 * exact:
+            if most[worst - 1] <= (1.0 + _CLOSE) * exact:
                 break
             here = _Programme(residuals, worst, typed=False).bound()
             fewer = here * np.maximum(1.0, sizes / worst)
-            if here > 1.01 * exact:
-                here = _Programme(residuals, worst, typed=True).bound()
+            if here > (1.0 + _CLOSE) * exact:
+                here = _Programme(residuals, worst, typed=True).bound(enough=exact)
                 fewer = here * np.where(sizes <= worst, (whole - sizes) / (whole - worst), sizes / worst)
             most = np.minimum(most, fewer)
         bound = min(bound, float(most.max()) + weights[()] * most_cells)
@@ -229,7 +235,7 @@ class _Programme:
                 self._norm(subset, weight)
         for number in self.values:
             self._rows_of_values(number)
-        if sum(table.value.size for table in self.tables) <= _FEW_TYPES:
+        if sum(table.value.size for table in self.tables) * len(self.room) <= _ENTRIES:
             for table in self.tables:
                 table.given = np.arange(table.value.size)
 
@@ -240,11 +246,14 @@ class _Programme:
         self.equal.append(equal)
         return len(self.room) - 1
 
-    def bound(self) -> float:
-        """The bound that the solver's multipliers prove, with ever more types given to it."""
+    def bound(self, *, enough: float = 0.0) -> float:
+        """The bound that the solver's multipliers prove, with ever more types given to it.
+
+        Once that takes long, only while the bound is not enough.
+        """
         from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
 
-        best = math.inf
+        best, given = math.inf, 0
         pairs, room, equal = np.array(self.pairs), np.array(self.room), np.array(self.equal)
         for _ in range(_ROUNDS):
             rows = sparse.hstack(
@@ -287,7 +296,10 @@ class _Programme:
                     table.given = np.union1d(table.given, np.concatenate([better[:_ADDED], some]))
                     missing = True
             best = min(best, proved)
-            if not missing or proved < -solved.fun * (1.0 + _CLOSE):
+            entries = value.size * len(room)
+            given += entries
+            close = enough if entries > _ENTRIES / 3 else 0.0
+            if not missing or given + entries > _ENTRIES or best < max(close, -solved.fun * (1.0 + _CLOSE)):
                 break
         return best
 
@@ -395,15 +407,17 @@ class _Programme:
                 side.table.parts.append((index, side.share * weight[side.total] * feature))
 
         ones = np.ones_like(totals)
+        weights = (ones, totals, 1.0 / (1.0 + totals))
         for other in sorted(present):
             seen = [side for side in sides if side.other == other]
             size = float(self.sizes[self.classes.of_column.index(other)])
             for weight in (ones, totals, totals**2, 1.0 / (1.0 + totals)):
                 row(weight, -size * ones, [(side, np.ones_like(side.counts)) for side in seen], equal=True)
-            for weight in (ones, totals, 1.0 / (1.0 + totals)):
+            for weight in weights if len(self.values) == 1 else weights[:2]:  # one for every class takes long
                 row(weight, -totals, [(side, side.counts) for side in seen], equal=True)
+            for weight in weights:
                 row(weight, -self.cells * ones, [(side, side.across) for side in seen], equal=True)
-        for weight in (ones, totals, 1.0 / (1.0 + totals)):
+        for weight in weights:
             used = [(side, -others.count(side.other) * (side.counts > 0.0).astype(np.float64)) for side in sides]
             row(weight, fewest, used, equal=False)
             if len(others) == 2 and set(others) == present:

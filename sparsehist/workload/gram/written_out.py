@@ -113,9 +113,17 @@ def _upper_sum(gram: FloatArray, cells: int) -> float:
 
 
 def _by_eigenvectors(gram: FloatArray, cells: int) -> float:
-    """The greatest Σ λ_i·t_i that the entries of eigenvectors leave possible."""
+    """The greatest Σ λ_i·t_i that the entries of eigenvectors leave possible.
+
+    With 1_S = ½ + z, z of entries ±½, the norm of the sum is also at most that of all columns, halved, and that of z.
+    """
     values, vectors = np.linalg.eigh(gram)
-    return float(np.maximum(values, 0.0) @ shared_out(squares_within(vectors, cells), cells))
+    values = np.maximum(values, 0.0)
+    bound = float(values @ shared_out(squares_within(vectors, cells), cells))
+    if 3 * cells <= len(gram):
+        return bound
+    signs = float(values @ shared_out(np.square(np.abs(vectors).sum(axis=0)), len(gram)))
+    return min(bound, (math.sqrt(max(0.0, float(gram.sum()))) + math.sqrt(signs)) ** 2 / 4.0)
 
 
 def squares_within(vectors: FloatArray, cells: int) -> FloatArray:

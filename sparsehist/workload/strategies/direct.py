@@ -59,7 +59,8 @@ class Direct(Strategy):
         if isinstance(self.workload, Total):
             return float(keys)
         bound = float(np.sort(_columns(self.workload)[1])[::-1][:keys].sum())
-        if keys > 1 and self.workload.n_cells <= _LARGEST_GRAM and self.workload.n_queries <= _WRITTEN_OUT:
+        written_out = self.workload.n_cells <= _LARGEST_GRAM and self.workload.n_queries <= _WRITTEN_OUT
+        if keys > 1 and written_out and not self.workload.non_negative:
             bound = min(bound, largest_l1(self.workload.apply(np.eye(self.workload.n_cells)), keys))
         return float(math.floor(bound)) if self.integral else bound
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -67,6 +67,11 @@ class DiscreteLaplace(Bridged):
     integer: ClassVar[bool] = True
     norm: ClassVar[Norm] = "l1"
     currency: ClassVar[str] = "epsilon"
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         checked_sensitivity(self.sensitivity)

@@ -10,7 +10,7 @@ Papers: [ARNP Def. 1.1].
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -200,11 +200,6 @@ class Bridged(Family):
 
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
-
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)  # type: ignore[call-arg]
 
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
         target, known = coarser(level, fine_level)

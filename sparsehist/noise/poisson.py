@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class ProcessNoise(Bridged):
 
     sensitivity: int = 1
     integer: ClassVar[bool] = True
+
+    @classmethod
+    def for_histogram(cls, max_keys: int) -> Self:
+        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
+        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:

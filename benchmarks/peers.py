@@ -11,6 +11,7 @@ of `pipeline.py`. Target: OpenDP at least 10 times slower, Tumult Analytics 80 t
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -72,21 +73,23 @@ def measured(command: Sequence[str], environment: Mapping[str, str], timeout: fl
         process = subprocess.Popen(
             command, stdout=written, stderr=errors, env=dict(environment), start_new_session=True
         )
+        ended = os.pidfd_open(process.pid)  # so that the clock stops when it ends, not at the next look
         while True:
             found = tree(process.pid)
             cpu |= {pid: seconds for pid, (seconds, _) in found.items()}
             peak = max(peak, sum(memory for _, memory in found.values()))
             # The zombie's times are complete, so the process is looked at once more before it is reaped.
             if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                cpu |= {pid: seconds for pid, (seconds, _) in tree(process.pid).items()}
                 wall = time.perf_counter() - begin
+                cpu |= {pid: seconds for pid, (seconds, _) in tree(process.pid).items()}
                 process.wait()
+                os.close(ended)
                 break
             if time.perf_counter() - begin > timeout:
                 os.killpg(process.pid, signal.SIGKILL)  # Spark's Java and Python workers as well
                 process.wait()
                 return None
-            time.sleep(0.2)
+            select.select([ended], [], [], 0.2)
         if process.returncode:
             errors.seek(0)
             raise RuntimeError(errors.read().decode(errors="replace")[-1500:])

@@ -9,7 +9,8 @@ which its sensitivity is charged with, and weighs these sums.
 
 Noise is rounded up or down by lot, with the probabilities that keep its mean. Where it lies between two steps then
 does not decide whether an error of its last digits is seen, and the numerical slack is a sum of mean errors. The lots
-are those of a generator keyed by a digest of the state, so that a release drawn again is the same.
+must not depend on the noise: they come from a secret of the series, the path and the level (`lots_for`), so that a
+release made again is the same.
 
 Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
 several levels together still cost what the finest costs. The stated standard deviations are those before it. Releases
@@ -31,12 +32,14 @@ from sparsehist.domain import Domain
 from sparsehist.entropy import generator
 from sparsehist.errors import DeclarationError, InputError, of_kind
 from sparsehist.histogram import dense_slack, round_to_grid
+from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
-from sparsehist.privacy import Level
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.series.workload_keys import column_sizes, key_domains
-from sparsehist.typing import FloatArray, IntArray
+from sparsehist.store.support import LOTS, salt_for
+from sparsehist.typing import FloatArray, Generator, IntArray
 from sparsehist.workload import (
     Cells,
     MatrixWorkload,
@@ -181,25 +184,26 @@ def noisy_answers(
     grid: float,
     by_cell: float | None,
     measured: float | None,
-    rounding: str | None = BY_LOT,
+    lots: Generator | None,
 ) -> AnswerArray:
     """A·x + L·Z for every listed query, on the grid; shape (queries,).
 
-    `by_cell` and `measured` are what `cell_grid` and `measured_grid` gave when the release was made.
+    `by_cell` and `measured` are what `cell_grid` and `measured_grid` gave when the release was made; without `lots`
+    noise is rounded to the nearest step.
     """
     workload = strategy.workload
     if by_cell is not None:
-        cell_noise = _rounded(cells_of_state(family, strategy, noise), by_cell, noise, rounding)
+        cell_noise = _rounded(cells_of_state(family, strategy, noise), by_cell, lots)
         return round_to_grid(workload.apply(cells.dense().reshape(-1) + cell_noise), grid)
     if measured is not None:
         seen = round_to_grid(strategy.apply(cells.dense().reshape(-1)), measured)
-        seen += _rounded(noise, measured, noise, rounding)
+        seen += _rounded(noise, measured, lots)
         return round_to_grid(strategy.noise_answers(seen), grid)
     added = answers_of_state(family, strategy, noise)
     exact = workload.answers(cells)
     if workload.integral:
-        return exact + _rounded(added, grid, noise, rounding)
-    return _rounded(exact + added, grid, noise, rounding)
+        return exact + _rounded(added, grid, lots)
+    return _rounded(exact + added, grid, lots)
 
 
 def noisy_cells(
@@ -210,7 +214,7 @@ def noisy_cells(
     *,
     grid: float,
     by_cell: float | None,
-    rounding: str | None = BY_LOT,
+    lots: Generator | None,
 ) -> FloatArray:
     """Cells whose sums over any range are A·x + L·Z on the grid; shape (cells,).
 
@@ -219,20 +223,35 @@ def noisy_cells(
     """
     cell_noise = cells_of_state(family, strategy, noise)
     if by_cell is not None:
-        cell_noise = _rounded(cell_noise, by_cell, noise, rounding)
+        cell_noise = _rounded(cell_noise, by_cell, lots)
     prefix = round_to_grid(np.cumsum(cell_noise), grid)
     counts: Any = cells.dense()
     return np.asarray(counts + np.diff(prefix, prepend=0.0), np.float64)
 
 
-def _rounded(values: AnswerArray, step: float, state: NoiseArray, rounding: str | None) -> FloatArray:
+def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
+    """The lots of a release: those of nothing else, and of no noise; the same when it is made again.
+
+    Keyed by the state they would be alike at two levels whose states agree to the last digit, which says where the
+    noise lies among the doubles; and a state of one number is too few digits for a key.
+
+    Args:
+        secret: Of the series.
+        path: That of the workload and its strategy.
+        level: Of the release.
+    """
+    about = "\n".join((*map(str, path), level_text(as_level(level))))
+    key = hashlib.blake2b(about.encode(), key=salt_for(LOTS, secret), digest_size=16).digest()
+    return generator(int.from_bytes(key))
+
+
+def _rounded(values: AnswerArray, step: float, lots: Generator | None) -> FloatArray:
     """Multiples of a step, a power of two, next to the values: the mean over the lots is the value."""
-    if rounding != BY_LOT:
+    if lots is None:
         return round_to_grid(np.asarray(values, np.float64), step)
-    key = hashlib.blake2b(np.ascontiguousarray(state, np.float64).tobytes(), digest_size=16).digest()
     units = np.asarray(values, np.float64) / step
     below = np.floor(units)
-    below += generator(int.from_bytes(key)).random(below.shape) < units - below
+    below += lots.random(below.shape) < units - below
     below *= step
     return below
 

@@ -31,6 +31,7 @@ from sparsehist.series.workload_answers import (
     check_spread,
     checked_steps,
     family_for,
+    lots_for,
     measured_grid,
     noisy_answers,
     noisy_cells,
@@ -172,6 +173,7 @@ class WorkloadPath:
         noise = self._state_at(level) if self._drawn is None else self._drawn
         declaration, strategy, workload = self._held.declaration, self._strategy, self._strategy.workload
         cells = cells_of(self._held.files, declaration.domain)
+        lots = None if metadata.rounding is None else lots_for(self._held.record.salt, self.name, level)
         if not workload.explicit:
             counts = noisy_cells(
                 self._family,
@@ -180,15 +182,14 @@ class WorkloadPath:
                 cells,
                 grid=metadata.grid,
                 by_cell=metadata.cell_grid,
-                rounding=metadata.rounding,
+                lots=lots,
             )
             keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
             noisy = pl.Series("noisy_count", post_process_cells(counts, metadata.post_processing))
             return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
         answers = noisy_answers(
             self._family, strategy, noise, cells,
-            grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid,
-            rounding=metadata.rounding,
+            grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid, lots=lots,
         )  # fmt: skip
         std = metadata.noise_std * np.sqrt(strategy.query_variance())
         queries = present(workload.queries())

@@ -34,8 +34,9 @@ from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 
 SUPPORT = "support"
 # What salts are for: which keys a unit keeps, which a warehouse or a cluster that counts gets to know; in which order
-# keys of equal count stand; and which keys there are. The last two stay with the store and what it writes.
-BOUNDING, ORDER, LOOK_UP, _SUPPORT = b"bounding", b"order", b"look-up", b"support-keys"
+# keys of equal count stand; which keys there are; and whether noise is rounded up or down. All but the first stay
+# with the store and what it writes.
+BOUNDING, ORDER, LOOK_UP, LOTS, _SUPPORT = b"bounding", b"order", b"look-up", b"lots", b"support-keys"
 _MAGIC = int.from_bytes(b"SHSUPPRT", "little")
 _HEADER_WORDS = 4
 _WRITTEN_AT_ONCE = 1 << 20

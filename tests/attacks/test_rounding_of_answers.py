@@ -81,9 +81,12 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
     seen = [strategy.apply(counts) if strategy.keeps == "noise" else counts for counts in numbers]
     moved = noise + (round_to_grid(seen[0], step) - round_to_grid(seen[1], step))
     one, other = (
-        noisy_answers(family, strategy, state, Cells((3,), (np.arange(3),), counts), grid=2.0**-10, **steps)
+        noisy_answers(
+            family, strategy, state, Cells((3,), (np.arange(3),), counts),
+            grid=2.0**-10, lots=entropy.seeded(5), **steps,
+        )
         for state, counts in zip((noise, moved), numbers, strict=True)
-    )
+    )  # fmt: skip
     assert (one == other).all()
 
 

@@ -15,9 +15,11 @@ import pytest
 import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.histogram import dense_slack
+from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Gaussian
 from sparsehist.series import workload_answers
-from sparsehist.series.workload_answers import cell_grid, slack_of
+from sparsehist.series.workload_answers import cell_grid, lots_for, slack_of
+from sparsehist.series.workload_round import path_name
 from sparsehist.workload import (
     Identity,
     Kronecker,
@@ -218,19 +220,44 @@ def test_to_the_nearest_step_an_error_counts_by_where_it_lies() -> None:
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Shares of the step are probabilities of going up, above and below zero; another state has other lots."""
+    """Shares of the step are probabilities of going up, above and below zero; other releases have other lots."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
-    state = seeded(93).standard_normal(8)
-    found = workload_answers._rounded(values, 0.5, state, "by lot")
-    assert np.array_equal(found, workload_answers._rounded(values, 0.5, state.copy(), "by lot"))
-    assert not np.array_equal(found, workload_answers._rounded(values, 0.5, state + 1e-15, "by lot"))
+    path = path_name(strategy_named("identity", Prefix(8)))
+
+    def lots(secret: bytes, path: PathName, level: str) -> np.ndarray:
+        return workload_answers._rounded(values, 0.5, lots_for(secret, path, level))
+
+    found = lots(b"secret", path, "1/2")
+    assert np.array_equal(found, lots(b"secret", path, "0.5"))
+    other_path = path_name(strategy_named("haar", Prefix(8)))
+    for other in ((b"Secret", path, "1/2"), (b"secret", other_path, "1/2"), (b"secret", path, "0.5000000000000001")):
+        assert not np.array_equal(found, lots(*other))
     up = (found > np.floor(values / 0.5) * 0.5).reshape(-1, 8).sum(axis=0)
     assert up[0] == up[4] == 0
     for share, seen in zip(np.tile(shares, 2), up, strict=True):
         if share:
             assert_consistent(g_test([seen, 50_000 - seen], [share, 1 - share]), f"share {share}")
     assert_detected(g_test([up[1], 50_000 - up[1]], [0.265, 0.735]), "a share that is off")
+
+
+def test_lots_do_not_depend_on_the_noise() -> None:
+    """Levels 1e-50 apart have one state in doubles, and lots of their own.
+
+    Were lots those of the state, levels 1e-33 apart would agree where noise is large, and differ where it is small.
+    """
+    counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}))
+    series = sh.create(":memory:", counts, name="s", key="day", max_keys=1, domain=sh.Integers(1000), seed=1)
+    levels = [Fraction(1, 2), Fraction(1, 2) - Fraction(1, 10**50)]
+    made = [
+        series.release_workload(f"r{i}", "identity()", level=level, strategy="identity")
+        for i, level in enumerate(levels)
+    ]
+    one, other = (release.frame["noisy_answer"] for release in made)
+    differing = int((one != other).sum())
+    # two lots for a share u of the step differ with probability 2u(1 - u), 1/3 on average
+    assert_consistent(g_test([differing, 1000 - differing], [1 / 3, 2 / 3]), "lots of two levels")
+    assert (one - other).abs().max() == made[0].metadata["cell_grid"]
 
 
 def test_slack_is_that_of_what_is_rounded_first() -> None:

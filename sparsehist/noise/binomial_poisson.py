@@ -222,7 +222,7 @@ def _accepted(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
         taken = uniform <= tables.surely[cells]
         unsure = np.flatnonzero(~taken)
         asked = of[unsure]
-        mass = _mass(step[unsure], *(_of(field, asked) for field in (mode, past_mean, mean, n)))
+        mass = _masses(step[unsure], *(_of(field, asked) for field in (mode, past_mean, mean, n)))
         taken[unsure] = uniform[unsure] * tables.heights[cells[unsure]] <= mass
         if tries > 1:
             each = taken.reshape(pending.size, tries)
@@ -232,6 +232,14 @@ def _accepted(laws: _Laws, size: int, *, rng: Generator) -> IntArray:
         result[done] = step[taken] + _of(mode, done).astype(np.int64)
         pending = pending[~taken]
     return result
+
+
+def _masses(step: IntArray, mode: FloatArray, past_mean: FloatArray, mean: FloatArray, n: FloatArray) -> FloatArray:
+    """`_mass`, once for each number and not for each draw where many share one law."""
+    least, most = int(step.min(initial=0)), int(step.max(initial=0))
+    if mean.size > 1 or most - least >= step.size:
+        return _mass(step, mode, past_mean, mean, n)
+    return _mass(np.arange(least, most + 1), mode, past_mean, mean, n)[step - least]
 
 
 def _mass(step: IntArray, mode: FloatArray, past_mean: FloatArray, mean: FloatArray, n: FloatArray) -> FloatArray:

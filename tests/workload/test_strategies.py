@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations, product
 
 import numpy as np
@@ -25,9 +26,11 @@ from sparsehist.workload.gram.rank_bound import (
     squared_sensitivity_bound,
     squared_sensitivity_reached,
 )
+from sparsehist.workload.gram.resolvents import resolvents
 from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.gram.written_out import bound_of_gram
 from sparsehist.workload.strategies.shared import Shared
+from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.toeplitz import Banded, windows_by_rank
 
 NAMES = [
@@ -107,25 +110,44 @@ def test_bounds_by_rank_hold_over_all_sets(kind, window):
 @pytest.mark.parametrize("kind", [PrefixKernel, RangesKernel])
 @pytest.mark.parametrize(("blend", "window"), [(0.0, 0), (0.5, 3), (4.0, 8)])
 def test_powers_of_the_kernel_are_bounded_by_rank_too(kind, blend, window):
-    """The three facts hold for powers, on which the bound in L1 rests: all sets of a few cells, and long runs."""
+    """The three facts hold for mixtures near powers, on which L1 rests: all small sets, and long runs."""
     kernel = kind(25, blend, window)
     for power in (0.25, 0.5, 0.625, 0.75):
-        table = kernel.table_of(kernel.spectrum**power, (kernel.unit * (1 + blend)) ** power)
-        gram = gram_matrix(kernel, 22, table)
+        mixture = resolvents(kernel, power, 3.0, 10.0)
+        gram = gram_matrix(kernel, 22, mixture.entries(np.arange(46)) * 2 * kernel.unit)
         assert gram.min() > 0
         for keys in (1, 2, 3, 4):
             sets = np.array(list(combinations(range(22), keys)))
             largest = max(gram[np.ix_(cells, cells)].sum() for cells in sets)
-            assert largest <= _by_rank(kernel, table, 22, keys) * (1 + 1e-12) <= 1.25 * largest
+            assert largest <= _by_rank(kernel, mixture, 22, keys) * (1 + 1e-8) <= 1.25 * largest
     kernel = kind(1200, blend, window)
-    table = kernel.table_of(kernel.spectrum**0.5, (kernel.unit * (1 + blend)) ** 0.5)
-    gram = gram_matrix(kernel, 1190, table)
+    mixture = resolvents(kernel, 0.5, 3.0, 10.0)
+    gram = gram_matrix(kernel, 1190, mixture.entries(np.arange(2382)) * 2 * kernel.unit)
     sums = np.zeros((1191, 1191))
     sums[1:, 1:] = gram.cumsum(axis=0).cumsum(axis=1)
     for keys in (2, 30, 200, 1000):
         low = np.arange(1190 - keys + 1)
         runs = sums[low + keys, low + keys] - 2 * sums[low, low + keys] + sums[low, low]
-        assert runs.max() <= _by_rank(kernel, table, 1190, keys) * (1 + 1e-9) <= 1.1 * runs.max()
+        assert runs.max() <= _by_rank(kernel, mixture, 1190, keys) * (1 + 1e-8) <= 1.1 * runs.max()
+
+
+@pytest.mark.parametrize("kind", [PrefixKernel, RangesKernel])
+@pytest.mark.parametrize(("blend", "window"), [(0.0, 0), (0.5, 40)])
+def test_blocks_and_groups_bound_every_cell_at_every_rank(kind, blend, window):
+    """The bound is no less than the sum, over ranks, of the greatest row among all cells one by one."""
+    kernel, n = kind(1500, blend, window), 1490
+    mixture = resolvents(kernel, 1.0, 1.2, 1e4)
+    sums = np.cumsum(mixture.entries(np.arange(2 * n + kernel.shift + 1)) * 2 * kernel.unit)
+    sums = np.append(0.0, sums)
+    for keys in (1, 3, 90, 400, 1490):
+        exact = 0.0
+        for left in range(keys):
+            right = keys - 1 - left
+            i = np.arange(left, n - right)
+            hankel = sums[2 * i + right + kernel.shift + 1] - sums[2 * i - left + kernel.shift]
+            rows = sums[left + 1] + sums[right + 1] - sums[1] + kernel.sign * hankel
+            exact += np.max(rows / kernel.scales[i] ** 2)
+        assert exact <= _by_rank(kernel, mixture, n, keys) * (1 + 1e-8) <= 1.09 * exact
 
 
 def reached_in_l1(R, keys, rng):
@@ -198,6 +220,18 @@ def test_the_sensitivity_is_tight_in_long_columns(workload, keys):
     assert 0.97 * stated.l2 <= stated.l2_lower <= stated.l2
     if keys >= 20:
         assert stated.l2_lower > 2 * keys**0.5
+
+
+@pytest.mark.parametrize("kind", [Prefix, Ranges])
+@pytest.mark.parametrize(("blend", "window"), [(0, 0), (2, 10)])
+def test_statements_of_long_columns_take_no_table(kind, blend, window):
+    """Ten million cells in less memory than a byte each, in both norms."""
+    strategy = Spectral(kind(10**7), blend=blend, window=window)
+    tracemalloc.start()
+    stated, l1 = strategy.sensitivity(20), strategy.l1_sensitivity(20)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    assert 0.8 * stated.l2 <= stated.l2_lower <= stated.l2 < l1
 
 
 def test_the_sensitivity_of_prefix_sums_is_not_a_root():

@@ -8,16 +8,20 @@ R has the Gram matrix G[i, j] = K[i, j]/(d_i d_j), K = W^½ + c·I, and the squa
 2. K[i, j] grows in j up to i and falls behind i. So if i has a members of S on its left and b = l − 1 − a on its
    right, then Σ_{j in S} K[i, j] <= K[i, i − a] + … + K[i, i + b].
 3. This last sum is a constant of a plus a window of the Hankel part, which is unimodal in i, as is d_i²; so over a
-   block of cells i their quotient is at most the quotient of their extremes, and blocks that are fine where τ is
-   steep lose less than a thousandth.
+   block of cells i their quotient is at most the quotient of their extremes.
 
 The bound is the sum over a = 0, …, l − 1 of the greatest such quotient.
 
 Why: W^½ = (1/π)∫ t^-½ (W⁻¹ + t)⁻¹ dt, and W⁻¹ + t is tridiagonal with constant diagonals but for a corner. Entries
 of its inverse are a growing solution at min(i, j) times a falling one at max(i, j), both positive, which is facts 1
 and 2: cosh((i + ½)θ)·sinh((n − j)θ) for prefix sums, sinh(iθ)·sinh((N − j)θ) for ranges (i, j from 1). As sums they
-are sinh((P/2 − m)θ) and cosh((N − m)θ) at m = |i − j| and at the place of the Hankel part: so, but for a function
-(−1)^m or a constant that cancels between both parts, τ falls up to its symmetric point P or N, which is fact 3.
+are sinh((H − m)θ) and cosh((H − m)θ) at m = |i − j| and at the place of the Hankel part: the first falls, the second
+is least at H, which is fact 3.
+
+So they hold for every sum of resolvents with positive weights. Such a sum g near K is taken in the place of K
+(`resolvents`): with κ the spectrum of K, 1ᵀ_S G 1_S is at most the greatest κ/g times the same form of g. Its entries
+cost a few exponentials each, so that no bound takes a transform or a table of the whole column. d² is known to 1e-8
+in the same way.
 
 Columns of up to 512 cells are bounded from G itself as well, which loses less near the ends: each row is replaced
 by the least function above it that falls away from the diagonal. Where there are few sets, all of them are tried.
@@ -28,34 +32,38 @@ Derived here; compared with brute force and with contiguous sets in the tests.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 from scipy import fft
 
 from sparsehist.typing import FloatArray, IntArray
+from sparsehist.workload.gram.resolvents import Resolvents, ratios, resolvents
 from sparsehist.workload.gram.spectral_kernels import SpectralKernel
 from sparsehist.workload.gram.written_out import bound_of_gram, largest_of_all_sets
 
-# For the rounding of tables and of their running sums.
-_ROUNDING = 1e-9
+# For the rounding of sums, and for what lies between the frequencies that are looked at.
+_ROUNDING = 1e-6
 # Blocks are single cells up to this far from either end, and from there on grow by a fixed share.
-_SINGLE = 300
-_GROWTH = 1.01
+_SINGLE = 64
+_GROWTH = 1.06
 _WRITTEN_OUT = 512
 _FEW_SETS = 20_000
 _WINDOWS = 64
+# Runs of cells, an odd number, so that one is in the middle; and their cells together, if more than one is tried.
+_RUNS, _IN_RUNS = 9, 20_000
+# Steps and margins of mixtures: of d² (off by 1e-9), in L2 (by 1e-6) and in L1, where they need not be near.
+_SCALES, _SQUARES, _WEIGHTS = (0.9, 1e6), (1.2, 1e4), (3.0, 10.0)
 # Weights of the bound in L1, as eighths of a power of the spectrum: the best for 1 to 4 keys, and for 5 to 1,000.
 _FEW_KEYS, _MANY_KEYS = (2, 3), (4, 6)
-_LONG = 2**16  # cells; from there on one weight is tried
 
 
 def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """An upper bound of 1ᵀ_S G 1_S over all sets of at most `max_keys` of the first `cells` cells."""
     keys = min(max_keys, cells)
-    if keys == 1:
+    if keys == 1 and not kernel.window:
         return 1.0
-    bound = _by_rank(kernel, kernel.table, cells, keys)
+    mixture = resolvents(kernel, 1.0, *_SQUARES)
+    bound = float(ratios(kernel, mixture)[0].max()) * _by_rank(kernel, mixture, cells, keys)
     if cells <= _WRITTEN_OUT:
         if math.comb(cells, keys) <= _FEW_SETS:
             return min(largest_of_all_sets(gram_matrix(kernel, cells), keys) * (1 + _ROUNDING), float(keys) ** 2)
@@ -67,73 +75,52 @@ def squared_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int)
 def l1_sensitivity_bound(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
     """An upper bound of the L1 norm of R·1_S over all sets of at most `max_keys` of the first `cells` cells.
 
-    By Cauchy and Schwarz the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, for any w > 0. With w a power of the
-    spectrum of R the second sum is 1ᵀ_S G 1_S for a power of K in the place of K, and that of W is still a mixture of
-    resolvents, so that the three facts hold for it. More keys are served by more even weights.
+    By Cauchy and Schwarz the square of Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, for any w > 0. With w = κ/g, κ the
+    squares of the singular values of R and g a mixture of resolvents near a power of them, the second sum is
+    1ᵀ_S G 1_S with g in the place of K, for which the three facts hold. More keys are served by more even weights.
     """
     keys = min(max_keys, cells)
-    spectrum, ceiling = kernel.spectrum, kernel.unit * (1.0 + kernel.blend)
     squares = []
-    powers = _FEW_KEYS if keys <= 4 else _MANY_KEYS
-    for eighths in powers if cells <= _LONG else powers[1:]:
-        weights = _eighths(spectrum, eighths)
-        table = kernel.table_of(spectrum / weights, ceiling ** (1.0 - eighths / 8))
-        bound = _by_rank(kernel, table, cells, keys)
+    for eighths in _FEW_KEYS if keys <= 4 else _MANY_KEYS:
+        mixture = resolvents(kernel, 1.0 - eighths / 8, *_WEIGHTS)
+        weights, rule = ratios(kernel, mixture)
+        bound = _by_rank(kernel, mixture, cells, keys)
         if cells <= _WRITTEN_OUT:
+            table = 2.0 * kernel.unit * mixture.entries(np.arange(2 * cells + kernel.shift))
             bound = min(bound, bound_of_gram(gram_matrix(kernel, cells, table), keys))
-        squares.append(float(weights.sum()) * bound)
+        squares.append(float(rule @ weights) * bound)
     return math.sqrt(min(squares)) * (1 + _ROUNDING)
 
 
-def _eighths(values: FloatArray, number: int) -> FloatArray:
-    """values**(number / 8), by square roots: a tenth of the time of powers."""
-    result, root = np.ones(1), values
-    for bit in (4, 2, 1):
-        root = np.sqrt(root)
-        result = result * root if number & bit else result
-    return result
+def _squared_scales(kernel: SpectralKernel, cells: IntArray) -> FloatArray:
+    """d² at some cells, in units of s."""
+    root = resolvents(kernel, 1.0, *_SCALES)
+    atom = root.identity - kernel.blend / 2.0
+    squares = root.around(cells, kernel.window, atom)
+    if kernel.window:
+        everywhere = graded(kernel.length)
+        norms = root.around(everywhere, 0, atom) / root.around(everywhere, kernel.window, atom)
+        squares *= float(norms.max())
+    return squares
 
 
-def _by_rank(kernel: SpectralKernel, table: FloatArray, cells: int, keys: int) -> float:
-    """The bound of the three facts for the matrix of this table.
+def _by_rank(kernel: SpectralKernel, mixture: Resolvents, cells: int, keys: int) -> float:
+    """The bound of the three facts for a mixture.
 
-    Of many keys not every number of members on the left is tried: those in between have the window of their extremes.
+    Of many keys not every number of members on the left is tried: those in between have the window of their
+    extremes, the largest on either side, as far as there are cells.
     """
-    sums = np.concatenate([np.zeros(1), np.cumsum(table)])
-    squares = kernel.scales**2
-    edges = graded(cells)
-    groups = max(_WINDOWS, -(-keys // _SINGLE))
-    starts = np.unique(np.linspace(0, keys, groups + 1).astype(np.int64)).tolist()
-    return math.fsum(
-        (end - start) * _greatest(kernel, sums, squares, edges, (start, end - 1), keys)
-        for start, end in pairwise(starts)
-    )
-
-
-def _greatest(
-    kernel: SpectralKernel,
-    sums: FloatArray,
-    squares: FloatArray,
-    edges: IntArray,
-    lefts: tuple[int, int],
-    keys: int,
-) -> float:
-    """The greatest, over cells i, of (K[i, i − left] + … + K[i, i + right])/d_i²; from above.
-
-    For any number of members on the left between two: the largest on either side, as far as there are cells. Only
-    single cells are so near the ends that there are not.
-    """
-    fewest, most = lefts
-    first = np.unique(np.clip(edges, fewest, edges[-1] - (keys - 1 - most)))
-    last = np.append(first[1:] - 1, first[-1])
-    left, right = np.minimum(most, first), np.minimum(keys - 1 - fewest, edges[-1] - first)
-    toeplitz = sums[left + 1] + sums[right + 1] - sums[1]
-    turn = np.floor((kernel.turning_point - kernel.shift - (right - left) / 2) / 2).astype(np.int64)
-    hankel = np.full(first.size, -np.inf)
-    for cell in (first, last, *(np.clip(turn + step, first, last) for step in (-1, 0, 1, 2))):
-        low = 2 * cell - left + kernel.shift
-        np.maximum(hankel, kernel.sign * (sums[low + left + right + 1] - sums[low]), out=hankel)
-    return float(np.max((toeplitz + hankel) / np.minimum(squares[first], squares[last])))
+    starts = np.unique(np.linspace(0, keys, _WINDOWS + 1).astype(np.int64))
+    fewest, most = starts[:-1], starts[1:] - 1
+    edges = graded(cells)[:, np.newaxis]
+    ends = np.append(edges[1:] - 1, edges[-1:], axis=0)
+    squares = _squared_scales(kernel, np.append(edges, ends, axis=1)).min(axis=1, keepdims=True)
+    first, last = np.maximum(edges, fewest), np.minimum(ends, cells - keys + most)
+    some = first <= last
+    last = np.maximum(first, last)
+    left, right = np.minimum(most, last), np.minimum(keys - 1 - fewest, cells - 1 - first)
+    rows = mixture.rows(first, last, left, np.maximum(right, 0))
+    return float(np.where(some, rows / squares, 0.0).max(axis=0) @ (most - fewest + 1.0))
 
 
 def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: int) -> float:
@@ -141,14 +128,20 @@ def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: in
     keys = min(max_keys, cells)
     if keys == 1 and not kernel.window:
         return 1.0
-    if keys == 1:
-        return float(np.max(kernel.diagonal()[:cells] / kernel.scales[:cells] ** 2))
-    table, scales = kernel.table, kernel.scales
+    mixture = resolvents(kernel, 1.0, *_SQUARES)
     starts = graded(cells - keys + 1)
-    chosen = starts[np.unique(np.linspace(0, starts.size - 1, 64).astype(np.int64))]
-    return max(
-        quadratic_form(table, kernel, 1 / scales[start : start + keys], int(start)) for start in chosen.tolist()
-    )
+    number = _RUNS if _RUNS * keys <= _IN_RUNS else 1
+    chosen = np.unique(starts[np.linspace(0, starts.size - 1, number).astype(np.int64)])
+    runs = chosen[:, np.newaxis] + np.arange(keys)
+    weights = 1.0 / np.sqrt(_squared_scales(kernel, runs))
+    length = fft.next_fast_len(2 * keys, real=True)
+    waves = fft.rfft(weights, length)
+    lags = fft.irfft(waves * waves.conj(), length)[:, :keys]
+    sums = fft.irfft(waves * waves, length)[:, : 2 * keys - 1]
+    table = mixture.entries(np.arange(keys))
+    places = 2 * chosen[:, np.newaxis] + kernel.shift + np.arange(2 * keys - 1)
+    forms = 2.0 * lags @ table - table[0] * lags[:, 0] + kernel.sign * np.sum(mixture.entries(places) * sums, axis=1)
+    return float(ratios(kernel, mixture)[0].min() * forms.max()) * (1 - _ROUNDING)
 
 
 def gram_matrix(kernel: SpectralKernel, cells: int, table: FloatArray | None = None) -> FloatArray:
@@ -157,18 +150,6 @@ def gram_matrix(kernel: SpectralKernel, cells: int, table: FloatArray | None = N
     scales, i = kernel.scales[:cells], np.arange(cells)
     entries = table[np.abs(i[:, np.newaxis] - i)] + kernel.sign * table[i[:, np.newaxis] + i + kernel.shift]
     return np.asarray(entries / np.outer(scales, scales))
-
-
-def quadratic_form(table: FloatArray, kernel: SpectralKernel, weights: FloatArray, start: int) -> float:
-    """wᵀ·K·w for weights on the cells from `start` on."""
-    size = weights.size
-    length = fft.next_fast_len(2 * size, real=True)
-    waves = fft.rfft(weights, length)
-    lags = fft.irfft(waves * waves.conj(), length)[:size]
-    sums = fft.irfft(waves * waves, length)[: 2 * size - 1]
-    toeplitz = 2 * float(table[:size] @ lags) - float(table[0] * lags[0])
-    offset = 2 * start + kernel.shift
-    return toeplitz + kernel.sign * float(table[offset : offset + 2 * size - 1] @ sums)
 
 
 def graded(cells: int) -> IntArray:

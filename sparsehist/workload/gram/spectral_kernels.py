@@ -73,11 +73,6 @@ class SpectralKernel(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def turning_point(self) -> float:
-        """Where sign·τ(m), m = 0, …, 2 length, is greatest: before it grows, behind it falls (but for a wobble)."""
-
-    @property
-    @abc.abstractmethod
     def _beyond(self) -> float:
         """τ(last + m)/τ(m), where `last` is the last place of a table."""
 
@@ -100,10 +95,6 @@ class SpectralKernel(abc.ABC):
     def _table_of_root(self) -> FloatArray:
         """τ of W^½."""
         return self._series(self.singular_values, 0.0)
-
-    def table_of(self, spectrum: FloatArray, ceiling: float) -> FloatArray:
-        """τ of another function of W: its spectrum, and its value just beyond the highest frequency."""
-        return self._series(spectrum, ceiling)
 
     def inverse_entries(self) -> Entries:
         """τ of K⁻¹ as a function of places, smooth but for its ends.
@@ -162,10 +153,6 @@ class RangesKernel(SpectralKernel):
         size = self.length + 1
         return np.asarray(np.sqrt(size) / (2 * np.sin(np.pi / (2 * size) * np.arange(1, size))))
 
-    @property
-    def turning_point(self) -> float:
-        return self.length + 1.0
-
     def transform(self, x: FloatArray) -> FloatArray:
         return np.asarray(fft.dst(x, type=1, norm="ortho", axis=0))
 
@@ -211,10 +198,6 @@ class PrefixKernel(SpectralKernel):
         size = 2 * self.length + 1
         # cos(πv/P) near v = P/2 as a sine, for its last digits.
         return np.asarray(1 / (2 * np.sin(np.pi / (2 * size) * np.arange(size - 2, 0, -2))))
-
-    @property
-    def turning_point(self) -> float:
-        return 0.0
 
     def transform(self, x: FloatArray) -> FloatArray:
         turned = np.zeros((self.length + 1, *x.shape[1:]))

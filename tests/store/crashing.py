@@ -207,7 +207,7 @@ def check_series(state: State) -> None:
     expected = {record.series_id for record in state.all_series()}
     assert {place.name for place in (state.path / "series").iterdir()} == expected
     for record in state.all_series():
-        assert state.series_files(record).n_nonzero == 250
+        assert state.series_files(record).n_nonzero == 400
 
 
 def check_take(path: Path) -> None:

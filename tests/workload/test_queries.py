@@ -89,6 +89,8 @@ def test_a_size_left_out_is_that_of_the_domain():
     ("build", "message"),
     [
         (lambda: sh.Workload([[1.0, np.nan]]), "NaN"),
+        (lambda: sh.Workload([[1e-9, 1e200]]), "largest entry"),
+        (lambda: sh.Workload([[0.0, 1e-162]]), "largest entry"),
         (lambda: sh.Workload(sparse.csr_matrix([[np.inf, 1.0]])), "infinity"),
         (lambda: sh.Workload(aslinearoperator(np.array([[np.nan, 1.0]]))), "NaN"),
         (lambda: sh.Workload(np.zeros((0, 4))), "at least one query"),

@@ -7,7 +7,7 @@ from sparsehist.entropy import seeded
 from sparsehist.workload import MatrixWorkload, strategy_named
 from sparsehist.workload.gram import signed_columns
 from sparsehist.workload.gram.signed_columns import largest_l1
-from sparsehist.workload.gram.written_out import row_sums, shared_out, squares_within
+from sparsehist.workload.gram.written_out import largest_sum, row_sums, shared_out, squares_within
 
 
 def by_size(R):
@@ -136,3 +136,12 @@ def test_queries_of_whole_numbers_have_a_whole_sensitivity():
     for keys in (1, 2, 5, 30):
         stated = strategy.l1_sensitivity(keys)
         assert stated == int(stated) and (stated < 40 * keys or keys < 3)
+
+
+def test_columns_that_nearly_cancel_cost_what_they_reach():
+    """What is left of the sum of all columns counts by its root; it is far below the digits of the squares."""
+    for left in (1e-8, 1e-9, 1e-10, 1e-11):
+        row = np.array([[0.75, 0.5, -0.375, -0.875 - left]])
+        reached = float(np.maximum(-row, 0.0).sum())
+        for keys in (2, 3, 4):
+            assert largest_sum(row.T @ row, keys).upper ** 0.5 >= reached

@@ -17,7 +17,7 @@ LARGEST_GRAM = 1024
 """Cells; beyond it, a matrix of cells by cells is not written out."""
 
 _BLOCK = 32
-_ROUNDING = 1e-12
+_ROUNDING, _LAST_DIGIT = 1e-12, 2.0**-52
 _FEW_SETS = 20_000
 
 
@@ -123,7 +123,9 @@ def _by_eigenvectors(gram: FloatArray, cells: int) -> float:
     if 3 * cells <= len(gram):
         return bound
     signs = float(values @ shared_out(np.square(np.abs(vectors).sum(axis=0)), len(gram)))
-    return min(bound, (math.sqrt(max(0.0, float(gram.sum()))) + math.sqrt(signs)) ** 2 / 4.0)
+    # Where columns cancel, what is left of the sum is rounding, whose root is not small.
+    lost = len(gram) * _LAST_DIGIT * float(np.sqrt(np.maximum(np.diag(gram), 0.0)).sum()) ** 2
+    return min(bound, (math.sqrt(max(0.0, float(gram.sum())) + lost) + math.sqrt(signs)) ** 2 / 4.0)
 
 
 def squares_within(vectors: FloatArray, cells: int) -> FloatArray:
@@ -214,6 +216,6 @@ def _climb(gram: FloatArray, start: IntArray | int | None, cells: int) -> float:
     while True:
         chosen = np.argpartition(-gain, cells - 1)[:cells]
         found = float(gram[np.ix_(chosen, chosen)].sum())
-        if found <= reached * (1.0 + _ROUNDING):
-            return max(found, reached)
+        if not found > reached * (1.0 + _ROUNDING):  # so that what overflows to no number ends it, too
+            return max(reached, found)
         reached, gain = found, gram[:, chosen].sum(axis=1)

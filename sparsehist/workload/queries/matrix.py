@@ -17,6 +17,8 @@ from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments,
 
 # Integers up to this size times counts below 2**43 add up without overflow.
 _LARGEST_INTEGER = 2**20
+# Fourth powers of entries, and their inverses, are doubles.
+_LARGEST = 1e60
 # A strategy may depend on all of an operator of so many cells (`optimised`), so all of it is told apart.
 _WRITTEN_OUT = 512
 _ENTRIES_AT_ONCE = 2**22
@@ -34,7 +36,8 @@ class MatrixWorkload(Workload):
         matrix: A dense array, scipy sparse matrix or array, or LinearOperator; shape (queries, cells), real.
 
     Raises:
-        DeclarationError: If it is empty, not two-dimensional, not real, or holds NaN or an infinity.
+        DeclarationError: If it is empty, not two-dimensional, not real, or holds NaN or an infinity, or its largest
+            entry lies beyond 1e-60 or 1e60.
 
     Example:
         >>> MatrixWorkload([[1, -1], [0.5, 0.5]]).apply([3, 1])
@@ -137,6 +140,12 @@ def _as_sparse(matrix: Any) -> Any:
     canonical.eliminate_zeros()
     if not np.isfinite(canonical.data).all():
         raise DeclarationError("the matrix of a workload holds NaN or an infinity; its entries are finite")
+    largest = float(np.abs(canonical.data).max(initial=0.0))
+    if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
+        raise DeclarationError(
+            f"the largest entry of a matrix lies from {1.0 / _LARGEST:g} to {_LARGEST:g}, got {largest:g}: "
+            "scale the queries"
+        )
     return canonical
 
 

@@ -98,11 +98,11 @@ test-faults: $(STAMP)  ## kill it at every write, fsync and rename, cut the powe
 		{ echo 'strace is missing and could not be installed; install it and try again' >&2; exit 1; }
 	SPARSEHIST_KILLS=$(KILLS) SPARSEHIST_CUTS=$(CUTS) $(BIN)/python -m pytest -q -m faults
 
-# A script that answers a question takes --out; the others there only make its input, or are run by one of these.
+# A script that answers a question calls options_of; the others there only make its input, or are run by one of these.
 # Peers need environments of their own and Java 17 for Spark, so they and Spark itself come with bench-full only.
 bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as JSON in .bench/
 	@mkdir -p .bench
-	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py | grep -v -e /peers.py -e /spark.py); do \
+	@set -e; for script in $$(grep -l -e 'options_of(parser)' benchmarks/*.py | grep -v -e /peers.py -e /spark.py); do \
 		name=$$(basename "$$script" .py); case $$name in pipeline|counting|sql_front) size='--rows 1_000_000 --runs 3';; \
 			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 7 9';; \
 			profiles) size='--rows 300_000 --runs 5';; \
@@ -122,9 +122,9 @@ bench-logs: $(STAMP)  ## counting six logs of 10 and 50 million rows, into READM
 # CRAN=DIRECTORY adds the download log of the CRAN mirror where a script takes one.
 bench-full: $(STAMP) spark  ## all at full size, peers and CRAN=DIRECTORY included: hours, 24 GB of memory, Java 17
 	@mkdir -p .bench
-	@set -e; for script in $$(grep -l -e '"--out"' benchmarks/*.py); do \
+	@set -e; for script in $$(grep -l -e 'options_of(parser)' benchmarks/*.py); do \
 		name=$$(basename "$$script" .py); case $$name in dense_sparse|scale) size=--full;; \
-			real_logs|lossless|planned) size='$(if $(CRAN),--cran $(CRAN))';; \
+			bounding|domains|lossless|planned|real_logs|running) size='$(if $(CRAN),--cran $(CRAN))';; \
 			pipeline) size='--rows 1_000_000 10_000_000 50_000_000 $(if $(CRAN),--cran $(CRAN))';; \
 			peers) size='--rows 1_000_000 10_000_000 $(if $(CRAN),--cran $(CRAN))';; \
 			profiles) size='--rows 10_000_000 --cells 1_000_000 --runs 30';; *) size=;; esac; \

@@ -90,7 +90,15 @@ def arguments(question: str | None, *, runs: int) -> argparse.ArgumentParser:
     """The options every script has."""
     parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs)
+    parser.add_argument("--out", type=Path, help="where the result goes, as JSON")
     return parser
+
+
+def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What was asked for, with the machine as it is before anything is timed."""
+    options = parser.parse_args()
+    options.started = context()
+    return options
 
 
 def context() -> dict[str, object]:
@@ -112,21 +120,15 @@ def context() -> dict[str, object]:
     }
 
 
-def report(
-    question: str, started: Mapping[str, object], result: Mapping[str, object], timings: object, out: Path | None
-) -> None:
+def report(question: str, options: argparse.Namespace, result: Mapping[str, object], timings: object) -> None:
     """Write the result with all its runs as JSON, if somebody wants it."""
+    started = options.started
     if started["busy"]:
         print(f"the machine was busy (load {started['load']}): believe the CPU ratios, repeat the rest in quiet")
-    if out is not None:
-        document = {
-            "question": question,
-            **started,
-            "load_after": round(os.getloadavg()[0], 2),
-            **result,
-            "all": timings,
-        }
-        out.write_text(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.out is not None:
+        after = {"load_after": round(os.getloadavg()[0], 2), "runs": options.runs}
+        document = {"question": question, **started, **after, **result, "all": timings}
+        options.out.write_text(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

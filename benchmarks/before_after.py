@@ -31,9 +31,9 @@ from _measure import (
     Timing,
     Timings,
     arguments,
-    context,
     figure,
     milliseconds,
+    options_of,
     ratio,
     report,
     seconds,
@@ -248,16 +248,10 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=50)
     parser.add_argument("--syncs", action="store_true")
     parser.add_argument("--directory", type=Path, help="where the stores are made; a temporary one by default")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--serve", action="store_true", help="be one of the two processes")
-    options = parser.parse_args()
-    if options.serve:
-        serve()
-        return
-    started = context()
+    options = options_of(parser)
     paths = {"before": options.before.resolve(), "after": HERE.parent}
     trees = {name: Tree(path) for name, path in paths.items()}
-    result: dict[str, object] = {"runs": options.runs, "targets": {"ratio": TARGET, "growth": GROWTH_TARGET}}
+    result: dict[str, object] = {"targets": {"ratio": TARGET, "growth": GROWTH_TARGET}}
     everything: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         root = Path(directory).resolve()
@@ -274,8 +268,8 @@ def main() -> None:
         result |= found
         everything |= timings
     print(f"targets: {TARGET} of the CPU for 10^4 rows; {GROWTH_TARGET} times from the 50th to the 400th release")
-    report("releases before and after a change of the code", started, result, everything, options.out)
+    report("releases before and after a change of the code", options, result, everything)
 
 
 if __name__ == "__main__":
-    main()
+    serve() if sys.argv[1:] == ["--serve"] else main()

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _measure import Timing, arguments, context, report, table, timed
+from _measure import Timing, arguments, options_of, report, table, timed
 from real_logs import Case, cases
 
 import sparsehist as sh
@@ -99,9 +99,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=20)
     parser.add_argument("--cran", type=Path, help="directory with the download log")
     parser.add_argument("--logs", default="", help="only logs whose name begins so")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rows: list[dict[str, object]] = []
     choices: list[dict[str, object]] = []
     timings: dict[str, list[Timing]] = {}
@@ -166,8 +164,8 @@ def main() -> None:
             [["", "best", "mostly taken", "error over the best", "largest", "within 10 %"], *map(_in_words, choices)]
         )
     )
-    result = {"runs": options.runs, "level": LEVEL, "target": TARGET, "rows": rows, "choices": choices}
-    report(__doc__.splitlines()[0], started, result, timings, options.out)
+    result = {"level": LEVEL, "target": TARGET, "rows": rows, "choices": choices}
+    report(__doc__.splitlines()[0], options, result, timings)
 
 
 def _in_words(choice: dict[str, Any]) -> list[str]:

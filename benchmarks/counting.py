@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from _logs import generate
-from _measure import arguments, context, report
+from _measure import arguments, options_of, report
 
 PLAIN = ("plain polars", "plain duckdb")
 
@@ -88,9 +88,7 @@ def main() -> None:
     parser.add_argument("--activity", type=float, default=0.7)
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of a generated one")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     names = [*PLAIN, *(name for name in options.contenders.split(",") if name not in PLAIN)]
     with tempfile.TemporaryDirectory() as directory:
         path = options.log or Path(directory) / "log.parquet"
@@ -106,7 +104,7 @@ def main() -> None:
     }
     print(table(medians))
     asked = {name: getattr(options, name) for name in ("rows", "runs", "max_keys", "ids", "activity")}
-    report("counting with bounding next to plain counts", started, asked | {"medians": medians}, runs, options.out)
+    report("counting with bounding next to plain counts", options, asked | {"medians": medians}, runs)
 
 
 if __name__ == "__main__":

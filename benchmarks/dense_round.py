@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
+from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
 from sparsehist.dense.dense_state import DenseState, draw_and_publish, draw_level
 from sparsehist.dense.tightening import step_of
@@ -58,9 +57,7 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=15)
     parser.add_argument("--size", type=int, default=2_000_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     plain = np.random.default_rng(1)
     contenders: dict[str, Callable[[], object]] = {
         "numpy standard_normal": lambda: plain.standard_normal(options.size),
@@ -78,13 +75,12 @@ def main() -> None:
         rows.append([name, milliseconds(seconds(runs)), compared, f"{TARGETS[name]:g}" if name in TARGETS else ""])
     print(table(rows))
     result = {
-        "runs": options.runs,
         "entries": options.size,
         "targets": TARGETS,
         "ratios": ratios,
         "medians": summary(timings),
     }
-    report(__doc__.splitlines()[0], started, result, timings, options.out)
+    report(__doc__.splitlines()[0], options, result, timings)
 
 
 if __name__ == "__main__":

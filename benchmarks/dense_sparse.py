@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from _child import answered_parent, in_child, span
-from _measure import arguments, context, report, spread, table
+from _measure import arguments, options_of, report, spread, table
 
 import sparsehist as sh
 from sparsehist import entropy
@@ -158,9 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, nargs="+", default=list(ROUNDS))
     parser.add_argument("--nonzero", type=int, default=20_000)
     parser.add_argument("--published", type=int, default=5_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     most = 8 if options.full else 6
     sizes = options.sizes or [10**e for e in range(5, most + 1)]
     rows = compared(sizes, options.rounds, options.nonzero, options.published, options.runs)
@@ -189,8 +187,8 @@ def main() -> None:
             "published": grown("published", [{"published": 10**e} for e in (3, 4, 5)], many, options.runs),
             "rounds": grown("rounds", [{"m": m} for m in (1, 5, 20, 50)], base, options.runs),
         }
-    result = {"runs": options.runs, "target": FASTER_TARGET, "compared": rows, "growth": grows}
-    report("dense against sparse releases", started, result, {"runs": options.runs}, options.out)
+    result = {"target": FASTER_TARGET, "compared": rows, "growth": grows}
+    report("dense against sparse releases", options, result, {"runs": options.runs})
 
 
 if __name__ == "__main__" and not answered_parent({"dense": dense, "sparse": sparse}):

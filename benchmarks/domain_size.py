@@ -25,10 +25,10 @@ import polars as pl
 from _measure import (
     Timings,
     arguments,
-    context,
     figure,
     in_turns,
     milliseconds,
+    options_of,
     ratio,
     report,
     seconds,
@@ -167,15 +167,12 @@ def main() -> None:
     parser.add_argument("--published", type=int, default=5_000)
     parser.add_argument("--directory", type=Path, help="where the stores are made; a temporary one by default")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rounds = {name: arithmetic(size, options.false_keys, seed=options.seed) for name, size in DOMAINS.items()}
     published = {name: statistics.fmean(a_round.work() for _ in range(10)) for name, a_round in rounds.items()}
     timings = in_turns({name: a_round.work for name, a_round in rounds.items()}, options.runs)
     print("newly published on average:", ", ".join(f"{name}: {n:.0f}" for name, n in published.items()))
     result: dict[str, object] = {
-        "runs": options.runs,
         "arithmetic": {
             **show("arithmetic, by size of the domain", timings, 0.1),
             "newly_published": published,
@@ -187,7 +184,7 @@ def main() -> None:
         which: show(f"durable round, by nonzero cells: {which}", found, 0.2) for which, found in all_durable.items()
     }
     question = "a round by size of the domain and by number of nonzero cells"
-    report(question, started, result, {"arithmetic": timings, "durable": all_durable}, options.out)
+    report(question, options, result, {"arithmetic": timings, "durable": all_durable})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _measure import Timing, arguments, context, report, table, timed
+from _measure import Timing, arguments, options_of, report, table, timed
 from real_logs import downloads, page_visits
 
 import sparsehist as sh
@@ -53,9 +53,7 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=5)
     parser.add_argument("--cran", type=Path, help="directory with the download log")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     if options.cran is None:
         log = page_visits().select(unit="user_id", key="url")
         names = log["key"].unique().sort().to_list()
@@ -79,8 +77,8 @@ def main() -> None:
     ]
     print(table([["domain", "threshold", "keys published"], *shown]))
     log_name = "the shipped log" if options.cran is None else "packages, 6 to 8 May 2014"
-    result = {"log": log_name, "level": LEVEL, "max_keys": MAX_KEYS, "runs": options.runs, "rows": rows}
-    report("which domain serves", started, result, timings, options.out)
+    result = {"log": log_name, "level": LEVEL, "max_keys": MAX_KEYS, "rows": rows}
+    report("which domain serves", options, result, timings)
 
 
 if __name__ == "__main__":

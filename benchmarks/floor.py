@@ -27,7 +27,7 @@ import polars as pl
 import pyarrow as pa
 from _child import answered_parent, in_child
 from _logs import generated
-from _measure import Spread, arguments, context, figure, report, spread, table
+from _measure import Spread, arguments, figure, options_of, report, spread, table
 from pipeline import MEASURES, PLAIN, PUBLISHED, measure
 from pyarrow import parquet
 
@@ -134,9 +134,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--ids", nargs="+", choices=("small", "random", "uuid"), default=["small", "random", "uuid"])
     parser.add_argument("--activity", type=float, nargs="+", default=[0.7, 1.5])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     cases: dict[str, Any] = {}
     everything: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -153,8 +151,7 @@ def main() -> None:
             ]
             rows += [[f"{what}, of the cheaper plain count", figure(took)] for what, took in case["ratios"].items()]
             print(f"{log.name}\n{table(rows)}\n", flush=True)
-    report("how little could counting a log take", started, {"runs": options.runs, "cases": cases}, everything,
-           options.out)  # fmt: skip
+    report("how little could counting a log take", options, {"cases": cases}, everything)
 
 
 if __name__ == "__main__" and not answered_parent({"counted": counted}):

@@ -16,10 +16,9 @@ import os
 import time
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-from _measure import Spread, arguments, context, figure, report, spread, table
+from _measure import Spread, arguments, figure, options_of, report, spread, table
 
 from sparsehist import entropy
 from sparsehist.histogram import draw_round, effective_threshold, grid_step, threshold_for_false_keys
@@ -95,9 +94,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=20)
     parser.add_argument("--cells", type=int, default=10_000)
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rows = [["family", "CPU s of 50 rounds", "with a far survivor, ratio", "round 50 over round 10"]]
     families: dict[str, object] = {}
@@ -119,7 +116,7 @@ def main() -> None:
         raw[name] = {"seconds_without_and_with": pairs, "round_50_over_10": growth}
         print(table([rows[0], rows[-1]]), flush=True)
     result = {"cells": options.cells, "rounds": ROUNDS, "targets": TARGETS, "families": families}
-    report(QUESTION, started, {"runs": options.runs, **result}, raw, options.out)
+    report(QUESTION, options, result, raw)
 
 
 def _spreads(pairs: list[tuple[float, float]], growth: list[float]) -> tuple[Spread, Spread, Spread]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from _measure import arguments, context, report, table
+from _measure import arguments, options_of, report, table
 from real_logs import Case, bounded_counts, cases
 
 import sparsehist as sh
@@ -129,9 +129,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=1)
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--cran", type=Path, help="directory of the CRAN download log")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rng = seeded(1)
     found = curves(options.cells, rng)
     worst = max(abs(float(row["variance"]) / float(row["formula"]) - 1) for row in found)
@@ -147,15 +145,12 @@ def main() -> None:
     columns = ["log", "way", "audience", "given", "published", "mean_error", "share_of_counts_published"]
     print(table([columns, *([_shown(row[column]) for column in columns] for row in errors)]))
     result = {
-        "runs": options.runs,
         "cells": options.cells,
         "variances": found,
         "furthest_off": worst,
         "end_to_end": errors,
     }
-    report(
-        "lossless against independent releases and doubling", started, result, {"cells": options.cells}, options.out
-    )
+    report("lossless against independent releases and doubling", options, result, {"cells": options.cells})
 
 
 def _shown(value: object) -> str:

@@ -15,12 +15,11 @@ measuring every marginal by itself.
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import duckdb
 import numpy as np
 import polars as pl
-from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
+from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
 from sparsehist import entropy
 from sparsehist.histogram.grid import grid_step, round_to_grid
@@ -111,9 +110,7 @@ def main() -> None:
     )
     parser.add_argument("--max-keys", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     cells = cells_of_a_log(options.cells, seed=options.seed)
     workload = Marginals(SIZES, 2)
     names = [f"c{i}" for i in range(len(SIZES))]
@@ -163,14 +160,13 @@ def main() -> None:
             "max_keys": options.max_keys,
         },
         "target": TARGET,
-        "runs": options.runs,
         "ratios": ratios,
         "medians": summary(timings),
         "over_the_bound": optimum,
         "std": std,
         "sensitivity": {"l2": price.l2, "l2_lower": price.l2_lower},
     }
-    report("all pairs of 30 columns, next to their GROUP BYs", started, result, timings, options.out)
+    report("all pairs of 30 columns, next to their GROUP BYs", options, result, timings)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ mode), and, where `opendp` is installed, its samplers. Target: the cryptographic
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Collection
 
 import numpy as np
-from _measure import arguments, context, figure, in_turns, ratio, report, spread, summary, table
+from _measure import Spread, Timings, arguments, figure, in_turns, options_of, ratio, report, spread, summary, table
 
 from sparsehist import entropy
 from sparsehist.noise import DiscreteLaplace, Exponential, Family, Gaussian, Laplace, Poisson, Skellam
@@ -86,37 +85,41 @@ def opendp_samplers(size: int) -> Work:
     }
 
 
+def costs(timings: Timings, slow: Collection[str], draws: int, slow_draws: int) -> dict[str, Spread]:
+    """CPU nanoseconds a draw, printed as a table; the slow contenders make fewer draws."""
+    found = {
+        name: spread([1e9 * run.cpu_s / (slow_draws if name in slow else draws) for run in runs])
+        for name, runs in timings.items()
+    }
+    rows = [[name, f"{cost.median:.1f}", f"{cost.lower:.1f}–{cost.upper:.1f}"] for name, cost in found.items()]
+    print(table([["CPU ns a draw", "median", "quartiles"], *rows]))
+    return found
+
+
 def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=7)
     parser.add_argument("--draws", type=int, default=1_000_000)
     parser.add_argument("--opendp-draws", type=int, default=20_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rng = entropy.generator()
     work = plain(options.draws)
     for name, family in FAMILIES.items():
         work |= steps(name, family, options.draws, rng)
     slow = opendp_samplers(options.opendp_draws)
     timings = in_turns(work | slow, options.runs, warm=1)
-    draws = {name: options.opendp_draws if name in slow else options.draws for name in timings}
-    costs = {name: spread([1e9 * run.cpu_s / draws[name] for run in runs]) for name, runs in timings.items()}
+    nanoseconds = costs(timings, slow, options.draws, options.opendp_draws)
     normals = "numpy standard_normal, {}"
     stream = ratio(timings, normals.format("AES"), normals.format("PCG64"))
-    rows = [["CPU ns a draw", "median", "quartiles"]]
-    rows += [[name, f"{cost.median:.1f}", f"{cost.lower:.1f}–{cost.upper:.1f}"] for name, cost in costs.items()]
-    print(table(rows))
     print(f"normals from AES over normals from PCG64: {figure(stream)}, target {STREAM_TARGET}")
     result = {
         "sizes": {"draws": options.draws, "opendp_draws": options.opendp_draws},
-        "runs": options.runs,
         "target": STREAM_TARGET,
         "stream": stream,
-        "nanoseconds": costs,
+        "nanoseconds": nanoseconds,
         "medians": summary(timings),
     }
-    report("a draw of every family and step", started, result, timings, options.out)
+    report("a draw of every family and step", options, result, timings)
 
 
 if __name__ == "__main__":

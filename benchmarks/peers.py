@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from _logs import Log, generated, packages
-from _measure import arguments, context, figure, report, spread, table
+from _measure import arguments, context, figure, options_of, report, spread, table
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = {
@@ -195,9 +195,7 @@ def main() -> None:
     parser.add_argument("--peers", default=",".join(REQUIREMENTS))
     parser.add_argument("--environments", type=Path, default=HERE.parent / ".bench" / "environments")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds after which a contender is given up")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     options.environments.mkdir(parents=True, exist_ok=True)
     asked = [peer for peer in options.peers.split(",") if peer]
     pythons = {peer: interpreter(peer, options.environments) for peer in asked}
@@ -215,8 +213,8 @@ def main() -> None:
         cases[log.name] = {name: taken[name] for name in ("when", "commit", "load", "busy")} | case
         everything[log.name] = runs
     of_peers = [versions(python, peer) for peer, python in contenders.items() if peer in REQUIREMENTS]
-    result = {"runs": options.runs, "versions_of_peers": of_peers, "cases": cases}
-    report("what the same release costs elsewhere", started, result, everything, options.out)
+    result = {"versions_of_peers": of_peers, "cases": cases}
+    report("what the same release costs elsewhere", options, result, everything)
 
 
 def _result(runs: Mapping[str, list[Run]]) -> dict[str, object]:

@@ -10,10 +10,8 @@ weights at 1,024 cells within 50 µs and at ten million within 0.2 s.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from _measure import arguments, context, in_turns, report, spread, summary, table
+from _measure import arguments, in_turns, options_of, report, spread, summary, table
 
 from sparsehist import entropy
 from sparsehist.audiences import Network
@@ -71,9 +69,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=7)
     parser.add_argument("--people", type=int, default=1_000_000)
     parser.add_argument("--cells", type=int, default=10_000_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     work = work_of(options.people, options.cells)
     timings = in_turns({name: each for name, (each, _) in work.items()}, options.runs, warm=1)
     costs = {name: spread([run.cpu_s / work[name][1] for run in runs]) for name, runs in timings.items()}
@@ -85,12 +81,11 @@ def main() -> None:
     print(table(rows))
     result = {
         "sizes": {"people": options.people, "edges": 10 * options.people, "cells": options.cells},
-        "runs": options.runs,
         "targets": TARGETS,
         "seconds": costs,
         "medians": summary(timings),
     }
-    report("randomised answers, views and interactive queries", started, result, timings, options.out)
+    report("randomised answers, views and interactive queries", options, result, timings)
 
 
 if __name__ == "__main__":

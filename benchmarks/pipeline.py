@@ -29,7 +29,7 @@ from itertools import product
 from pathlib import Path
 
 from _logs import Log, generated, packages
-from _measure import Spread, arguments, context, figure, report, spread, table
+from _measure import Spread, arguments, figure, options_of, report, spread, table
 
 HERE = Path(__file__).resolve().parent
 PLAIN = ("plain polars", "plain duckdb")
@@ -184,9 +184,7 @@ def main() -> None:
     parser.add_argument("--cran", type=Path, help="directory with the download log")
     parser.add_argument("--log", type=Path, help="a Parquet log with user_id and query, instead of generated ones")
     parser.add_argument("--memory-gb", type=float, help="cap our address space; the plain counts are left out")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     results: dict[str, dict[str, object]] = {}
     everything: dict[str, dict[str, list[Phases]]] = {}
     names = [OURS] if options.memory_gb else [*PLAIN, OURS, PINNED]
@@ -205,8 +203,8 @@ def main() -> None:
         results[log.name] = {"max_keys": log.max_keys, "ratios": compared, "speed_up": faster}
         told = ", ".join(f"{figure(times)} on {cores}" for cores, times in faster.items())
         print(f"{log.name}\n{shown(found, compared)}\ntimes as fast as on one core: {told}\n", flush=True)
-    result = {"target": TARGET, "runs": options.runs, "memory_gb": options.memory_gb, "cases": results}
-    report("a release from log to published file beside plain counts", started, result, everything, options.out)
+    result = {"target": TARGET, "memory_gb": options.memory_gb, "cases": results}
+    report("a release from log to published file beside plain counts", options, result, everything)
 
 
 if __name__ == "__main__":

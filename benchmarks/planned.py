@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from _measure import arguments, context, report, table
+from _measure import arguments, options_of, report, table
 from real_logs import LEVELS, Case, bounded_counts, cases
 from scipy.special import ndtri, pdtr, pdtrc
 
@@ -86,16 +86,14 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=1)
     parser.add_argument("--cran", type=Path, help="directory with the download log")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rows = [row for case in cases(options.cran) for _ in range(options.runs) for row in measured(case)]
     furthest = max(abs(float(row[what])) for row in rows for what in row if what.endswith("_z"))
     columns = list(rows[0])
     print(table([columns, *([_shown(row[column]) for column in columns] for row in rows)]))
     print(f"furthest: {furthest:.2f} standard deviations, target {TARGET}")
-    result = {"runs": options.runs, "target": TARGET, "furthest": furthest, "compared": rows}
-    report("plans beside what releases of real logs did", started, result, rows, options.out)
+    result = {"target": TARGET, "furthest": furthest, "compared": rows}
+    report("plans beside what releases of real logs did", options, result, rows)
 
 
 def _shown(value: float | str) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 from _child import answered_parent, in_child
 from _logs import generate
-from _measure import Timing, arguments, context, milliseconds, report, seconds, table, timed
+from _measure import Timing, arguments, milliseconds, options_of, report, seconds, table, timed
 from _sampling import Sampler
 from release import Published
 
@@ -198,9 +198,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the log that is counted")
     parser.add_argument("--published", type=int, default=10_000, help="rows of a release")
     parser.add_argument("--cells", type=int, default=100_000, help="of the workloads")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     paths: dict[str, dict[str, Any]] = {}
     everything: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -224,9 +222,8 @@ def main() -> None:
             ]
             print(f"{table(shown)}\nCPU ms {milliseconds(paths[path]['cpu_s'])}\n", flush=True)
     asked = {name: getattr(options, name) for name in ("runs", "rows", "published", "cells")}
-    few = min(options.rows, FEW_ROWS)
-    report("where the time of each main path goes", started, asked | {"few_rows": few, "paths": paths}, everything,
-           options.out)  # fmt: skip
+    asked["few_rows"] = min(options.rows, FEW_ROWS)
+    report("where the time of each main path goes", options, asked | {"paths": paths}, everything)
 
 
 if __name__ == "__main__" and not answered_parent({"watched": watched}):

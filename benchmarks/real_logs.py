@@ -20,7 +20,7 @@ from typing import NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-from _measure import arguments, context, report, table, timed
+from _measure import arguments, options_of, report, table, timed
 
 import sparsehist as sh
 
@@ -200,15 +200,13 @@ def main() -> None:
     """Measure, print tables, write JSON."""
     parser = arguments(__doc__, runs=1)
     parser.add_argument("--cran", type=Path, help="directory with the download log")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     found: dict[str, list[dict]] = {}
     for case in cases(options.cran):
         found[case.name] = [measured(case) for _ in range(options.runs)]
         show(case.name, found[case.name][0])
     first = {name: runs[0] for name, runs in found.items()}
-    report("what comes out of real logs", started, {"runs": options.runs, "cases": first}, found, options.out)
+    report("what comes out of real logs", options, {"cases": first}, found)
 
 
 if __name__ == "__main__":

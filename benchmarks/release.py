@@ -28,8 +28,8 @@ from _measure import (
     Spread,
     Timings,
     arguments,
-    context,
     milliseconds,
+    options_of,
     ratio,
     report,
     seconds,
@@ -181,9 +181,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=30)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**4, 10**5])
     parser.add_argument("--directory", type=Path, help="where the stores are made; a temporary one by default")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     result: dict[str, object] = {}
     everything: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
@@ -198,7 +196,7 @@ def main() -> None:
                 everything[f"{title} of {rows} rows"] = {"timings": timings, "phases": by_run}
     target = f"{TIMES} × writing the table + {PLUS_S} s"
     question = "a release all in all, next to writing the published table"
-    report(question, started, {"runs": options.runs, "target": target, "cases": result}, everything, options.out)
+    report(question, options, {"target": target, "cases": result}, everything)
 
 
 if __name__ == "__main__":

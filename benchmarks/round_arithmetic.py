@@ -11,17 +11,16 @@ a generator of its own included as well. Target: at most a tenth.
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from _measure import (
     Spread,
     Timings,
     arguments,
-    context,
     figure,
     in_turns,
     milliseconds,
+    options_of,
     ratio,
     report,
     seconds,
@@ -50,9 +49,7 @@ def main() -> None:
     parser.add_argument("--domain-size", type=int, default=10**9)
     parser.add_argument("--level", default="0.0006")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     level = Fraction(options.level)
     counts, cells = groups(options.cells, seed=options.seed)
     declared = threshold_for_false_keys(FAMILY, level, options.domain_size, 1.0)
@@ -98,11 +95,10 @@ def main() -> None:
             "threshold": declared,
         },
         "target": TARGET,
-        "runs": options.runs,
         "ratios": ratios,
         "medians": summary(timings),
     }
-    report(question, started, result, timings, options.out)
+    report(question, options, result, timings)
 
 
 if __name__ == "__main__":

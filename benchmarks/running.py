@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 from _child import answered_parent, in_child
 from _logs import Year
-from _measure import arguments, context, figure, ratio, report, summary, table, timed
+from _measure import arguments, figure, options_of, ratio, report, summary, table, timed
 from real_logs import downloads
 
 import sparsehist as sh
@@ -164,9 +164,7 @@ def main() -> None:
     parser.add_argument("--after", type=int, nargs="+", default=[5, 50, 300])
     parser.add_argument("--level", default="20", help="of the year; at 20 some 100,000 keys are tracked in the end")
     parser.add_argument("--cran", type=Path)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     measured = [
         case
         for rows in (options.rows, options.many)
@@ -206,7 +204,7 @@ def main() -> None:
         "days": options.days, "rows": options.rows,
         "year": whole | {"first": first, "last": last}, "together": TOGETHER, "fresh": fresh,
     }  # fmt: skip
-    report(QUESTION, started, {"runs": options.runs, **result}, everything, options.out)
+    report(QUESTION, options, result, everything)
 
 
 def of_cran(file: Path) -> pl.DataFrame:

@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 from _child import answered_parent, in_child, resident_mb, span
 from _logs import generate
-from _measure import arguments, context, report, spread, table
+from _measure import arguments, options_of, report, spread, table
 
 import sparsehist as sh
 
@@ -181,9 +181,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=10_000, help="tracked while a path is released again and again")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--limit", default="1GB", help="of memory, for counting on DuckDB")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     nonzeros = options.nonzero or ([10**6, 10**7, 10**8] if options.full else [10**5, 10**6])
     trackeds = options.tracked or ([10**5, 10**6, 10**7] if options.full else [10**5, 10**6])
     rows = options.rows or (50_000_000 if options.full else 1_000_000)
@@ -199,13 +197,12 @@ def main() -> None:
     again = later_releases(options.releases, options.cells)
     in_little = capped(rows, options.limit, 1)
     result = {
-        "runs": options.runs,
         "targets": {"exponent": EXPONENT_TARGET, "bytes_a_cell": BYTES_TARGET, "hundredth": HUNDREDTH_TARGET,
                     "memory_mb": MEMORY_TARGET_MB},
         "nonzero": by_nonzero, "tracked": by_tracked, "releases": again, "capped": in_little,
     }  # fmt: skip
     print(table([["target", "value"], *([name, str(value)] for name, value in result["targets"].items())]))
-    report("how time and memory grow", started, result, {"runs": options.runs}, options.out)
+    report("how time and memory grow", options, result, {"runs": options.runs})
 
 
 WORK = {"nonzero": nonzero, "make_tracked": make_tracked, "tracked": tracked, "releases": releases, "memory": memory}

@@ -12,10 +12,9 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-from _measure import Timing, arguments, context, report, table, timed
+from _measure import Timing, arguments, options_of, report, table, timed
 
 from sparsehist.entropy import seeded
 from sparsehist.workload import Marginals, MatrixWorkload, Prefix, Ranges, Workload, strategy_named
@@ -116,9 +115,7 @@ def main() -> None:
     parser.add_argument("--max-keys", type=int, nargs="+", default=[2, 5, 20, 60])
     parser.add_argument("--starts", type=int, default=60, help="sets of each kind that the search begins with")
     parser.add_argument("--cells", type=int, default=1000, help="most cells of a workload")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rows: list[dict[str, object]] = []
     timings: dict[str, list[Timing]] = {}
     shown = [["", "", "cells a unit", "stated", "found", "ratio", "ms"]]
@@ -147,8 +144,8 @@ def main() -> None:
             figures = [f"{held[0]:.3f}", f"{found:.3f}", f"{held[0] / found:.3f}", f"{milliseconds:.0f}"]
             shown.append([norm, f"{name}, {title}", str(keys), *figures])
     print(table(shown))
-    result = {"runs": options.runs, "target": TARGET, "target_ms": TARGET_MS, "rows": rows}
-    report("stated and reached sensitivities", started, result, timings, options.out)
+    result = {"target": TARGET, "target_ms": TARGET_MS, "rows": rows}
+    report("stated and reached sensitivities", options, result, timings)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from _logs import generate
-from _measure import Timing, arguments, context, report
+from _measure import Timing, arguments, options_of, report
 
 import sparsehist as sh
 
@@ -67,9 +67,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=2_000_000, help="rows of the log that both warm up on")
     parser.add_argument("--max-keys", type=int, default=20)
     parser.add_argument("--memory", default="6g", help="of the JVM")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     runs: dict[str, list[Timing]] = {PLAIN: [], OURS: []}
     with tempfile.TemporaryDirectory() as directory:
         paths = {rows: Path(directory) / f"log-{rows}.parquet" for rows in (options.warm, options.rows)}
@@ -89,9 +87,9 @@ def main() -> None:
     ratios = [ours.cpu_s / plain.cpu_s for ours, plain in zip(runs[OURS], runs[PLAIN], strict=True)]
     ratio = statistics.median(ratios)
     print(f"ours over Spark's own: {ratio:.2f} in CPU (target: at most {TARGET})")
-    started["versions"] = {**started["versions"], **versions}  # type: ignore[dict-item]
+    options.started["versions"] |= versions
     asked = {name: getattr(options, name) for name in ("rows", "runs", "max_keys", "warm")}
-    report("counting on Spark", started, asked | {"ratio": ratio, "target": TARGET}, runs, options.out)
+    report("counting on Spark", options, asked | {"ratio": ratio, "target": TARGET}, runs)
 
 
 if __name__ == "__main__":

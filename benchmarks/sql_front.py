@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from _logs import generate
-from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
+from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
 TARGET = 1.05
 SQL, PYTHON, ON_FILE = "SQL", "Python, the same query", "Python, the file"
@@ -63,9 +63,7 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log.parquet"
         generate(log, options.rows, ids="random")
@@ -81,13 +79,12 @@ def main() -> None:
     print(table(rows))
     print(f"SQL over Python: CPU {figure(ratios['cpu_s'])}, wall {figure(ratios['wall_s'])}; target {TARGET}")
     result = {
-        "runs": options.runs,
         "rows": options.rows,
         "target": TARGET,
         "medians": summary(timings),
         "ratios": ratios,
     }
-    report("SQL over Python", started, result, timings, options.out)
+    report("SQL over Python", options, result, timings)
 
 
 if __name__ == "__main__":

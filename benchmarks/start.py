@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
+from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
 TARGET_S = 0.3
 IMPORTS = "import polars, numpy"
@@ -56,9 +56,7 @@ def first_release() -> None:
 def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=20)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     contenders: dict[str, Callable[[], None]] = {
         "empty Python process": lambda: python("-c", "pass"),
         "import polars, duckdb, numpy": lambda: python("-c", "import polars, duckdb, numpy"),
@@ -83,11 +81,10 @@ def main() -> None:
         print(f"{name}: {figure(shares[name])} of the CPU of {IMPORTS!r}, target {target}")
     result = {
         "shares": shares,
-        "runs": options.runs,
         "target_s": {"sparsehist --help": TARGET_S},
         "medians": summary(timings),
     }
-    report("time to start", started, result, timings, options.out)
+    report("time to start", options, result, timings)
 
 
 if __name__ == "__main__":

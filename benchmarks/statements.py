@@ -13,9 +13,8 @@ import statistics
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
-from _measure import arguments, context, report, table, timed
+from _measure import arguments, options_of, report, table, timed
 
 from sparsehist import noise
 from sparsehist.errors import DeclarationError
@@ -121,11 +120,9 @@ def cases() -> dict[tuple[str, str], dict[str, Callable[[], None]]]:
 def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=20)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rows = [["", "", "median of medians ms", "largest median ms", "where", "MB"]]
-    result: dict[str, object] = {"runs": options.runs, "target_ms": TARGET_MS, "target_mb": TARGET_MB}
+    result: dict[str, object] = {"target_ms": TARGET_MS, "target_mb": TARGET_MB}
     for (section, name), group in cases().items():
         medians: dict[str, float] = {}
         memory = 0.0
@@ -157,7 +154,7 @@ def main() -> None:
         result[f"{section}: {name}"] = {"medians_ms": medians, "memory_mb": memory}
     print(table(rows))
     print(f"target: {TARGET_MS:.0f} ms in the median of {options.runs} runs, {TARGET_MB:.0f} MB")
-    report("what statements cost", started, result, {}, options.out)
+    report("what statements cost", options, result, {})
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 from functools import partial
 from itertools import product
-from pathlib import Path
 
-from _measure import arguments, context, report, table, timed
+from _measure import arguments, options_of, report, table, timed
 from _published import BOUND, LIMIT, normalised_square_root, planner_plus, prefix_marginals
 
 from sparsehist.workload import Candidate, Prefix, Ranges, Workload, choose, compare, lower_bound
@@ -81,9 +80,7 @@ def main() -> None:
     parser = arguments(__doc__, runs=1)
     parser.add_argument("--exponents", type=int, nargs="+", default=[8, 9, 10, 12, 14, 16, 18, 20])
     parser.add_argument("--max-keys", type=int, nargs="+", default=[1, 20])
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     rows: list[dict[str, object]] = []
     timings = {}
     for max_keys, (kind, build), exponent in product(options.max_keys, KINDS.items(), options.exponents):
@@ -100,8 +97,8 @@ def main() -> None:
     print("* what is chosen")
     found: list[dict[str, object]] = []
     timings["published"] = timed(lambda: found.append(beside_published(rows)))
-    result = {"runs": options.runs, "targets": TARGETS, "rows": rows, "published": found[0]}
-    report(__doc__.splitlines()[0], started, result, timings, options.out)
+    result = {"targets": TARGETS, "rows": rows, "published": found[0]}
+    report(__doc__.splitlines()[0], options, result, timings)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-from _measure import arguments, context, figure, in_turns, milliseconds, ratio, report, seconds, summary, table
+from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 from scipy import fft
 
 from sparsehist.entropy import generator
@@ -80,9 +79,7 @@ def main() -> None:
     """Measure, print a table, write JSON."""
     parser = arguments(__doc__, runs=7)
     parser.add_argument("--cells", type=int, default=10_000_000)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    started = context()
+    options = options_of(parser)
     timings = in_turns(contenders(options.cells), options.runs, warm=1)
     pair = "rfft and irfft"
     ratios = {
@@ -99,14 +96,13 @@ def main() -> None:
         f"peak {peak / 2**20:,.0f} MB, {peak / options.cells:.0f} bytes a cell; target: at most {TARGET} of the pair"
     )
     result = {
-        "runs": options.runs,
         "cells": options.cells,
         "target": TARGET,
         "ratios": ratios,
         "peak_mb": peak / 2**20,
         "medians": summary(timings),
     }
-    report(__doc__.splitlines()[0], started, result, timings, options.out)
+    report(__doc__.splitlines()[0], options, result, timings)
 
 
 if __name__ == "__main__":

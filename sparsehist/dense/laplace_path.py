@@ -79,7 +79,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """The noise at a level of the interval, in counts; shape (n,)."""
+        """The noise at a level, in counts; shape (n,). LevelOrderError outside the interval: `extend` first."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(
@@ -107,7 +107,7 @@ class LaplacePath:
         return LaplacePath(self._sensitivity, low, high, values_at_high, self._jumps.take(kept))
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """The same path on an interval that reaches to `level`, coarser or finer than all of it."""
+        """The same path on an interval that reaches to `level`; LevelOrderError if the level is inside already."""
         target = as_level(level)
         if target < self._coarsest:
             here = self.evaluate(self._coarsest)

@@ -110,7 +110,12 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
 
 
 def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
-    """The release an update was made for, from the one, at the level and of the length, it was made against."""
+    """The release an update was made for, from the one it was made against.
+
+    Raises:
+        LevelOrderError: If the update was made against another level.
+        InputError: If the releases are of different lengths.
+    """
     metadata = dict(update.metadata)
     since = metadata.pop("since")
     if earlier.metadata["level"] != since:

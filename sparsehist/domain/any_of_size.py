@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+import numpy as np
 import polars as pl
 
 from sparsehist.domain.base import Domain
@@ -37,6 +38,9 @@ class AnyOfSize(Domain):
         self._refuse()
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
+        self._refuse()
+
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         self._refuse()
 
     def __str__(self) -> str:

@@ -93,6 +93,9 @@ class Open(Domain, example="open(delta='1e-6')"):
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
+    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:  # noqa: ARG002 - refuses whatever is asked
+        raise DomainError(f"{self} is open: no cell of it can be drawn")
+
     def __str__(self) -> str:
         types = "" if self.types == ("string",) else "".join(f"{write_literal(given)}, " for given in self.types)
         return f"open({types}delta={write_literal(self.delta_text)})"

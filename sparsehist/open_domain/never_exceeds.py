@@ -57,8 +57,8 @@ Past = Sequence[tuple[Level, float]]
 def open_delta(family: Family, releases: Past, max_keys: int) -> float:
     """Compute delta_infinity, the probability that any of a unit's own new keys is ever published.
 
-    Releases are (level, effective threshold) in any order. To a relative error of about 1e-12, or an upper bound (see
-    above), down to 1e-300.
+    The family has the sensitivity that max_keys implies; releases are (level, effective threshold) in any order. To a
+    relative error of about 1e-12, or an upper bound (see above), down to 1e-300.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -44,6 +44,8 @@ _MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
 def guarantee(cost: Cost, delta: float) -> float:
     """The smallest epsilon shown with which what was released is (epsilon, delta)-DP; infinite where none is shown.
 
+    delta is at least 0 and below 1; anything else raises DeclarationError.
+
     Example:
         >>> from sparsehist.privacy import path_cost, total_cost
         >>> half = path_cost("rho", Fraction(1, 2), law="gaussian")

@@ -17,8 +17,10 @@ Releases of different guarantees (the product mechanism of lecture notes) compos
 with one coin an epsilon_i: `delta_of` and `epsilon_of`. This replaces "advanced composition", which is looser, and
 [Interactive Thm 4], whose printed delta e**(-k epsilon / 2) is false: its proof gives e**(-k epsilon**2 / 2) and
 needs epsilon up to 1.256. Both are for a fixed list of guarantees; where they are chosen along the way, see
-`sparsehist.privacy.filters`. epsilons are at least 0, deltas lie strictly between 0 and 1, those of
-releases perhaps 0, and the number of releases from 1 to 10**8; anything else raises DeclarationError.
+`sparsehist.privacy.filters`.
+
+An epsilon is at least 0, delta lies strictly between 0 and 1, the delta_i of a release may be 0 as well, and there
+are from 1 to 10**8 releases; anything else raises DeclarationError.
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases, however adaptive; Murtagh and
 Vadhan 2016, Theorem 1.5 (different guarantees). Numerical gap: none to 15 digits, rounded to nearest, not upwards;

@@ -7,8 +7,10 @@ and order 1.2 the divergence of one key is 0.30248 and that would promise 0.3.
 
 Each bound is a line in the order (the first of them the lower of two), and along a line slope * order + offset the
 best (epsilon, delta) is that of slope-zCDP at epsilon - offset, whose best order is known; as its logarithm is
-convex, the best integer is one of the two next to it. A level is 1/mean of each of the two Poisson parts; epsilon is
-at least 0, and delta lies strictly between 0 and 1; anything else raises DeclarationError.
+convex, the best integer is one of the two next to it.
+
+A level is 1/mean of each of the two Poisson parts; epsilon is at least 0, delta lies strictly between 0 and 1, and a
+unit has one key or more, each moved by 1 count; anything else raises DeclarationError.
 
 Numerical gap: 14 digits, rounded to nearest, not upwards.
 """

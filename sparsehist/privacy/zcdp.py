@@ -12,7 +12,7 @@ A delta_infinity-approximate rho-zCDP release is one in all but an event of that
 (epsilon, delta_infinity + (1 - delta_infinity) delta)-DP.
 
 epsilon and rho are at least 0, delta lies strictly between 0 and 1, and delta_infinity, the probability of that
-event, from 0 to below delta; anything else raises DeclarationError.
+event, is at least 0 and below delta (below 1 where delta is what is computed); anything else raises DeclarationError.
 
 This is what rho alone promises. Gaussian noise at that rho promises more: see `sparsehist.privacy.gaussian`.
 

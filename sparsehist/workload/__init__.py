@@ -3,8 +3,8 @@
 Core: numpy and scipy only, no I/O, generators are passed in.
 
 The symbols of the mathematics: x the counts of all cells, A the workload (`Workload`), R the strategy's queries and L
-what makes the workload's of them (`Strategy`), Z the noise on R·x, one entry a row of R (`n_noise`). What is kept of
-each level is named by `Strategy.keeps`; `next_state` draws the state of a new level.
+what makes the workload's of them (`Strategy`), Z the noise on R·x, one entry per row of R (`n_noise`). What is
+kept of each level is named by `Strategy.keeps`; `next_state` draws the state of a new level.
 """
 
 from sparsehist.workload.choice import Candidate, choose, compare

@@ -19,7 +19,7 @@ _NEGLIGIBLE = 1e-10
 
 
 class Measured(NamedTuple):
-    """Answers (queries,) with noise of this covariance: values = rows·x + noise, with weights (queries, cells)."""
+    """Noisy answers rows·x + noise: weights (queries, cells), values (queries,), covariance of the noise."""
 
     rows: FloatArray
     values: FloatArray
@@ -27,14 +27,14 @@ class Measured(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What all answers together say in the place of the noisy ones, and standard deviations; shape (queries,)."""
+    """The estimate of each answer from all of them together, and its standard deviation; shape (queries,) each."""
 
     values: FloatArray
     errors: FloatArray
 
 
 def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
-    """A release of a workload, one value a listed query or else a cell: L·Z has the covariance noise_std²·L·Lᵀ."""
+    """A release as measured: one value per listed query, else per cell; L·Z has the covariance noise_std²·L·Lᵀ."""
     unit = np.eye(strategy.n_noise)
     if strategy.workload.explicit:
         rows, spread = strategy.workload.apply(np.eye(strategy.workload.n_cells)), strategy.noise_answers(unit)

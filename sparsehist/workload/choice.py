@@ -63,11 +63,13 @@ class Candidate(NamedTuple):
 
 
 def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy:
-    """Choose the strategy of the least predicted mean squared error; keep its name, so that it is never chosen again.
+    """Choose the strategy of the least predicted mean squared error.
+
+    Keep its name: a later version may choose another one, whose noise would be a path of its own.
 
     Args:
         workload: Its sizes filled in.
-        max_keys: Cells of a unit.
+        max_keys: Most cells of a unit.
         pure: Whether noise is scaled to the sensitivity in L1 (Laplace) rather than in L2 (Gaussian).
 
     Example:
@@ -87,7 +89,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Candidate]:
-    """Price the strategies for a workload, best first; arguments as for `choose`, whose strategy is among them.
+    """Price strategies for a workload, best first, the one that `choose` takes among them; arguments as for `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -164,7 +166,7 @@ def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strate
 
 
 def _served(make: Callable[[], Strategy]) -> list[Strategy]:
-    """A strategy; none where it does not serve its workload."""
+    """The strategy as a list; an empty one where it does not serve its workload."""
     try:
         return [make()]
     except DeclarationError:

@@ -33,14 +33,16 @@ from sparsehist.workload.strategies.shared import Shared
 
 
 class LowerBound(NamedTuple):
-    """No factorization has a smaller mean squared error under noise of variance Δ², and which bound it is."""
+    """The least mean squared error any factorization can have, for noise of variance Δ²; and which bound says so."""
 
     mean_squared_error: float
     source: str
 
 
 def lower_bound(workload: Workload, max_keys: int = 1) -> LowerBound | None:
-    """Bound the mean squared error of every factorization from below, for Gaussian noise scaled to Δ; None: unknown.
+    """Bound the mean squared error of every factorization from below, for Gaussian noise scaled to Δ.
+
+    Returns the best of the bounds above, or None where none of them applies.
 
     Example:
         >>> round(lower_bound(Workload.parse("prefix(256)")).mean_squared_error, 3)

@@ -31,7 +31,8 @@ def next_state(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        For Gaussian noise `strategy.to_state(Z)`, for all other families Z itself.
+        For Gaussian noise `strategy.to_state(Z)`, shape (state_size,); for all other families Z itself, shape
+        (n_noise,).
 
     Source: [ARNP Alg. 2, Lemma 5.2]: linear images of a Brownian bridge are bridges with the same weights. As printed
     it returns Z where it means Y, and gives Z as many entries as A·x has where R has them. The other families step
@@ -77,7 +78,7 @@ def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> A
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
-    """R⁻¹·Z, one number a cell, from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
+    """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
     if is_linear(family) and strategy.keeps == "cells":
         return np.asarray(state, np.float64)
     return strategy.to_cells(np.asarray(state, np.float64))

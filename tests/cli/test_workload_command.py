@@ -54,7 +54,7 @@ def test_a_plan_spends_nothing_and_shows_every_column(sparsehist, areas):
     [
         ("rangs()", 2, "write one of"),
         ("marginals([['day']])", 2, "there is no column 'day'"),
-        ("ranges([(0, 5)])", 2, "no range"),
+        ("ranges([(0, 5)])", 2, "not a range"),
     ],
 )
 def test_a_workload_that_does_not_fit_is_refused(sparsehist, areas, workload, code, told):

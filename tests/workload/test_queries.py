@@ -75,7 +75,7 @@ def test_a_size_left_out_is_that_of_the_domain():
     assert sh.Ranges(ranges=[(0, 6)]).for_domain((7,)) == sh.Ranges(7, [(0, 6)])
     assert sh.Ranges([(0, 6)]).for_domain((7,)) == sh.Ranges(7, [(0, 6)])
     assert sh.Union(sh.Total(), sh.Prefix()).for_domain((7,)).shape == (8, 7)
-    with pytest.raises(DeclarationError, match="no range"):
+    with pytest.raises(DeclarationError, match="not a range"):
         sh.Ranges(ranges=[(0, 7)]).for_domain((7,))
     with pytest.raises(DeclarationError, match="asks about columns"):
         sh.Prefix(8).for_domain((7,))
@@ -102,9 +102,9 @@ def test_a_size_left_out_is_that_of_the_domain():
         (lambda: sh.Prefix(0), "number of cells"),
         (lambda: sh.Prefix(2.5), "number of cells"),
         (lambda: sh.Ranges(4, []), "at least one query"),
-        (lambda: sh.Ranges(4, [(2, 1)]), "no range"),
-        (lambda: sh.Ranges(4, [(0, 4)]), "no range"),
-        (lambda: sh.Ranges([(2, 1)]), "no range: 0 <= low <= high$"),
+        (lambda: sh.Ranges(4, [(2, 1)]), "not a range"),
+        (lambda: sh.Ranges(4, [(0, 4)]), "not a range"),
+        (lambda: sh.Ranges([(2, 1)]), "not a range: 0 <= low <= high$"),
         (lambda: sh.Ranges(4, [(0.5, 2)]), "pairs of integers"),
         (sh.Union, "at least one query"),
         (lambda: sh.Union(sh.Ranges(4)), "not a list"),

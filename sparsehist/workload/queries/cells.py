@@ -44,7 +44,7 @@ class Cells:
         lengths = {np.shape(array) for array in (*self.coordinates, self.counts)}
         if not self.shape or len(self.coordinates) != len(self.shape) or lengths != {(len(self.counts),)}:
             raise DeclarationError(
-                f"cells of {len(self.shape)} columns need one array of coordinates a column and one of counts, "
+                f"cells of {len(self.shape)} columns need one array of coordinates per column and one of counts, "
                 "all one-dimensional and of one length"
             )
 

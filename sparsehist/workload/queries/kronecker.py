@@ -31,7 +31,7 @@ class Kronecker(Composite):
         *factors: Workloads on the columns of the domain in their order; those without sizes take one column each.
 
     Raises:
-        DeclarationError: If there are none, a factor is no list of queries and too long to become one, or all have
+        DeclarationError: If there are none, a factor is not a list of queries and too long to become one, or all have
             more than 2**31 queries together.
 
     Example:
@@ -74,18 +74,15 @@ class Kronecker(Composite):
 
     def answers(self, cells: Cells) -> AnswerArray:
         self.require_domain(cells.shape)
-        kept = [factor for factor in self.listed if not isinstance(factor, Total)]
-        columns: list[int] = []
-        first = 0
-        for factor in self.parts:
-            if not isinstance(factor, Total):
-                columns.extend(range(first, first + len(factor.columns)))
-            first += len(factor.columns)
+        spans = zip(self.listed, self.spans(len(cells.shape)), strict=True)
+        asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
+        columns = [column for _, span in asked for column in range(span.start, span.stop)]
         if math.prod(cells.shape[column] for column in columns) > _MOST_QUERIES:
             raise DeclarationError(f"{self.describe()} spans too many cells: at most 2**31 are added up at once")
         (table,) = marginal_sums(cells, [tuple(columns)])
-        if not kept:
+        if not asked:
             return table.reshape(1)
+        kept = [factor for factor, _ in asked]
         values = table.reshape(-1).astype(np.float64)
         answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
         return np.rint(answers).astype(np.int64) if self.integral else answers
@@ -139,9 +136,9 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply a linear map to each axis of a row-major table: of shape (length, m) to (other length, m).
+    """Apply to each axis of a row-major table a linear map of arrays (length, m) to (other length, m).
 
-    The table has the shape (product of lengths,) or (product of lengths, m), and what is returned that of the others.
+    The table comes in with shape (product of lengths,), or with columns, and goes out with that of other lengths.
     """
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)

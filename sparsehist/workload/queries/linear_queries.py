@@ -39,7 +39,7 @@ _NOTATION = Notation(
 
 Attachments = Mapping[str, bytes]
 KeyNumbers = Callable[[Sequence[Any]], IntArray]
-"""From keys of one column to the numbers of its cells, in the order of the domain; refuses what is no key."""
+"""From keys of one column to the numbers of its cells, in the order of the domain; refuses anything else."""
 
 
 class _Called(abc.ABCMeta):
@@ -76,7 +76,7 @@ class Workload(metaclass=_Called):
     """The name in the textual form."""
 
     explicit: bool = True
-    """Whether the answers are published as a list, one row a query; else any query is answered on demand."""
+    """Whether the answers are published as a list, one row per query; else any query is answered on demand."""
 
     integral: bool = True
     """Whether every entry of A is a (small) integer, so that answers are exact integers."""
@@ -95,7 +95,7 @@ class Workload(metaclass=_Called):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each column of the domain: (n,) or (n1, n2, …); refused if left to a series."""
+        """Number of values of each column: (n,) or (n1, n2, …). Refused while it is left to a series (`is_open`)."""
 
     @property
     @abc.abstractmethod
@@ -114,7 +114,7 @@ class Workload(metaclass=_Called):
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """A·x for one number a cell, row-major; shape (cells,) or (cells, m) to (queries,) or (queries, m).
+        """A·x for one number per cell, row-major; shape (cells,) or (cells, m) to (queries,) or (queries, m).
 
         Raises:
             DeclarationError: If the shape does not fit, or the queries are too many to be listed.
@@ -153,16 +153,16 @@ class Workload(metaclass=_Called):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        """Fill in a size left to the domain, given how many values each key column has; refuse another domain."""
+        """The workload on key columns of so many values: an open size is filled in, any other one is refused."""
         self.require_domain(columns)
         return self
 
     def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  for some
-        """Put numbers in the place of the columns and keys of a series that this names; refuse what is not there.
+        """Put numbers in the place of columns and keys that are given by name; refuse those the series does not have.
 
         Args:
-            names: Of all key columns, in the order of the domain.
-            numbers: For each of them, what numbers its keys.
+            names: All key columns of the series, in the order of the domain.
+            numbers: For each key column, from its keys to the numbers of its cells.
 
         Example:
             >>> letters = lambda keys: np.array(["abcd".index(key) for key in keys])
@@ -220,10 +220,10 @@ class Workload(metaclass=_Called):
     def parse(text: str, *, attachments: Mapping[str, bytes] | None = None) -> Workload:
         """Read the textual form of a workload, such as ``ranges(100, [(0, 9), (10, 99)])``.
 
-        `attachments` is what `attachments()` gave, by sha256.
+        `attachments` is what the method of that name gave when the text was written.
 
         Raises:
-            DeclarationError: If the text is no workload; the message says what would be right.
+            DeclarationError: If the text is not a workload; the message says what would be right.
 
         Example:
             >>> Workload.parse("union(total(12), identity(12))").shape
@@ -240,7 +240,7 @@ class Workload(metaclass=_Called):
 
 
 class Composite(Workload):
-    """A workload made of others; of none it is refused."""
+    """A workload made of others, at least one."""
 
     def __init__(self, *parts: Workload) -> None:
         if not parts:

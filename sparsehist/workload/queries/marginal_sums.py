@@ -29,10 +29,10 @@ _EXACT = 2**53
 
 
 def marginal_sums(cells: Cells, subsets: Sequence[Subset]) -> list[IntArray]:
-    """Sum counts (secret) over all cells that agree on some columns, for each subset of them, ascending.
+    """Sum counts over all cells that agree on some columns, for each subset of columns (ascending). Secret.
 
     Returns:
-        For each marginal an int64 array, one axis a column.
+        For each marginal an int64 array, one axis per column.
     """
     if float(cells.counts.sum(dtype=np.float64)) < _EXACT / 2:
         return _sums(cells, cells.counts.astype(np.float64), subsets)

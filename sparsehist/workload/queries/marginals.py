@@ -117,7 +117,7 @@ class Marginals(Workload):
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
-        """Cut one number a query, shape (queries,) or (queries, m), into marginals with one axis a column."""
+        """Cut one number per query, shape (queries,) or (queries, m), into marginals with one axis per column."""
         pieces = np.split(rows, np.cumsum(self.sizes)[:-1])
         return [
             piece.reshape((*(self.columns[column] for column in subset), *rows.shape[1:]))
@@ -125,7 +125,7 @@ class Marginals(Workload):
         ]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Say which query each row is: of column i, as "column_i", the number of the value, -1 if summed over."""
+        """Say which query each row is: "column_i" is the number of its value in column i, -1 where that is summed."""
         described = {f"column_{i}": np.full(self.n_queries, -1, np.int64) for i in range(len(self.columns))}
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):

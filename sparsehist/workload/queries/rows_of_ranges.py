@@ -309,5 +309,5 @@ def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> In
     if wrong.any():
         low, high = pairs[wrong][0].tolist()
         within = "0 <= low <= high" if n is None else f"0 <= low <= high < n, and n is {n}"
-        raise DeclarationError(f"({low}, {high}) is no range: {within}")
+        raise DeclarationError(f"({low}, {high}) is not a range: {within}")
     return pairs

@@ -25,7 +25,7 @@ def squares_in_runs(keys: int, run: int) -> int:
 
 
 class Hierarchical(Invertible):
-    """A tree, of at least two children a node, with least-squares answers from all nodes in time linear in n.
+    """A tree with at least two children per node; least-squares answers from all nodes, in time linear in n.
 
     Source: Hay, Rastogi, Miklau and Suciu 2010, section 4, here for trees of any number of leaves.
     """
@@ -167,7 +167,7 @@ class Tree(Hierarchical):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload, branching=2)
         if set(workload.queries() or ()) != {"low", "high"}:
-            raise DeclarationError(f"{self.word} answers lists of ranges, {workload.describe()} is none")
+            raise DeclarationError(f"{self.word} answers lists of ranges, which {workload.describe()} is not")
 
     @property
     def name(self) -> str:

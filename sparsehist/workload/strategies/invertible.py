@@ -1,4 +1,4 @@
-"""Strategies whose R has a left inverse: one number a cell is kept, and every query is a sum of those."""
+"""Strategies whose R has a left inverse: one number per cell is kept, and every query is a sum of those."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Invertible(Strategy):
     def range_variance(self, low: int, high: int) -> float:
         cells = self.workload.n_cells
         if not 0 <= low <= high < cells:
-            raise DeclarationError(f"({low}, {high}) is no range: 0 <= low <= high < n, and n is {cells}")
+            raise DeclarationError(f"({low}, {high}) is not a range: 0 <= low <= high < n, and n is {cells}")
         return float(self.range_variances(np.array([low]), np.array([high]))[0])
 
     def mean_variance(self) -> float:

@@ -53,9 +53,9 @@ _LEAST = 1e-8
 
 
 class Optimum(NamedTuple):
-    """Weights v of the fixed point, shape (cells,), 0 for cells that no query counts; and its bound from below.
+    """The fixed point: weights v, shape (cells,), 0 for cells that no query counts; and what it proves.
 
-    No factorization with columns of norm at most 1 has a smaller sum of variances.
+    No factorization with columns of norm at most 1 has a sum of variances below `lower_bound`.
     """
 
     weights: FloatArray
@@ -94,8 +94,8 @@ class Optimised(Strategy):
         share: t in percent, the part of X that asks every cell by itself.
 
     Raises:
-        DeclarationError: If there are more cells, a parameter is no percentage, A is 0, or queries differ so much in
-            size that some would be lost in rounding.
+        DeclarationError: If there are more cells, a parameter is not a percentage, A is 0, or queries differ so
+            much in size that some would be lost in rounding.
     """
 
     word = "optimised"

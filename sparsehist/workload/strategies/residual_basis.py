@@ -54,9 +54,9 @@ _PROBED = 2**16
 
 
 class Residuals(NamedTuple):
-    """The residuals of some marginals: their columns, of at least two values each; and what they cost and bring.
+    """The residuals of some marginals: for each its columns, of at least two values each, and p_A as `cost`.
 
-    `cost` is p_A. `variance`, sparse (marginals, residuals), is that of one query of each from each of unit noise.
+    `variance`, sparse (marginals, residuals), is what a residual of unit noise adds to one query of a marginal.
     """
 
     subsets: tuple[Subset, ...]

@@ -36,14 +36,14 @@ _WRITTEN_OUT, _LISTED, _FEW_KEYS = 128, 256, 4
 class Spectral(Invertible):
     """The strategy that is within a few per cent of the best there is for prefix sums and ranges.
 
-    Mean squared error at one cell a unit, over the singular-value bound, which no factorization beats: all ranges
+    Mean squared error at one cell per unit, over the singular-value bound, which no factorization beats: all ranges
     1.018 at n = 256 and 1.013 at 1024; prefix sums 1.047 and 1.035; closer to 1 for greater n.
 
     Args:
         workload: On one column. Prefix sums are served by their own spectrum, everything else by that of all ranges.
         blend: c in units of the least singular value; more of it for units of more cells. 0 is best for one cell.
-        window: Cells on either side over which the scaling is summed: 0 for one cell a unit, about half of the cells
-            of a unit of several.
+        window: Cells on either side over which the scaling is summed: 0 for one cell per unit, about half of the
+            cells of a unit of several.
         length: Length of the transform, at least n; by default the next one with small prime factors. Part of what
             the strategy is: columns beyond n are left out.
 

@@ -1,9 +1,10 @@
 """What a strategy has to say about itself: a factorization A = L·R of a workload.
 
-Released is A·x + L·Z, where Z is noise with one entry a row of R, scaled to the sensitivity of R·x. L need not have a
-left inverse: releases at several levels cost what the finest costs whatever L is, because they are all functions
-of the releases of R·x. They are even lossless whatever L is, which [ARNP Lemma 5.1] proves where L has a left
-inverse: a coarser R·x + Z is a finer one plus independent noise W, so L times it is L times the finer one plus L·W.
+Released is A·x + L·Z, where Z is noise with one entry per row of R, scaled to the sensitivity of R·x. L need not
+have a left inverse: releases at several levels cost what the finest costs whatever L is, because they are all
+functions of the releases of R·x. They are even lossless whatever L is, which [ARNP Lemma 5.1] proves where L has a
+left inverse: a coarser R·x + Z is a finer one plus independent noise W, so L times it is L times the finer one plus
+L·W.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Strategy(abc.ABC):
     For Gaussian noise what is kept of each level is a linear image of Z, named by `keeps`:
 
     - "noise": Z itself, `n_noise` numbers;
-    - "cells": R⁻¹·Z, one number a cell, where R has an inverse on the left: then L·Z = A·(R⁻¹·Z), and every query
+    - "cells": R⁻¹·Z, one number per cell, where R has an inverse on the left: then L·Z = A·(R⁻¹·Z), and every query
       of the workload is served without listing them;
-    - "answers": L·Z, one number a query.
+    - "answers": L·Z, one number per query.
 
     For all other families Z itself is kept, as their steps between levels are not linear.
 
@@ -121,7 +122,7 @@ class Strategy(abc.ABC):
             return self.noise_answers(kept)
         return self.workload.apply(kept) if self.keeps == "cells" else kept
 
-    def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  some can
+    def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for those that can
         """R⁻¹·Z where R has a left inverse; shape (cells,)."""
         raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
 
@@ -140,10 +141,8 @@ class Strategy(abc.ABC):
     def rounding(self, max_keys: int) -> float:
         """Bound how far computed noise is off, in `LAST_DIGIT` for Z of variance 1: the sum of mean absolute errors.
 
-        Of what is rounded first, R⁻¹·Z where that is kept, else L·Z, and as far as a unit can change it.
-
-        Args:
-            max_keys: Keys that a unit may touch.
+        It counts the numbers that are rounded first (R⁻¹·Z where that is kept, else L·Z), and of those the ones that
+        a unit of at most `max_keys` cells can change.
         """
         if self.alone:
             return min(max_keys, self.workload.n_cells) * OF_Z
@@ -156,7 +155,7 @@ class Strategy(abc.ABC):
         """The mean error of making R⁻¹·Z, or L·Z, from Z, in `LAST_DIGIT` of its deviation (root mean squares)."""
 
     def answer_roundings(self) -> float:
-        """The same for L·Z, also where that is made by way of R⁻¹·Z."""
+        """The mean error of making L·Z, as for `roundings`; also where it is made by way of R⁻¹·Z."""
         return self._by_way_of_cells() if self.keeps == "cells" else self.roundings()
 
     def _by_way_of_cells(self) -> float:
@@ -172,7 +171,7 @@ class Strategy(abc.ABC):
         return float(sums.mean()) * math.sqrt(self.cell_variance() / self.mean_variance())
 
     def range_variance(self, low: int, high: int) -> float:
-        """The same for one range of cells low, …, high of an implicit workload."""
+        """Variance of the sum of cells low, …, high of an implicit workload, for Z of variance 1."""
         raise DeclarationError(
             f"{self.workload.describe()} under {self.name} answers no ranges on demand ({low}, {high})"
         )

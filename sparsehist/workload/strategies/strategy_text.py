@@ -46,12 +46,12 @@ _NOTATION = Notation(
 
 
 def check_strategy(text: str) -> None:
-    """Refuse the text of a strategy where there is none of that name; knows nothing of the workload."""
+    """Refuse a text that names no strategy; whether one serves a workload is not checked."""
     _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
-    """Read the textual form of a strategy for a workload, as `Strategy.name` writes it; a strategy is handed through.
+    """The strategy of that name for a workload, as `Strategy.name` writes it; a strategy itself is handed through.
 
     Raises:
         DeclarationError: If there is no such strategy, or it does not serve the workload.

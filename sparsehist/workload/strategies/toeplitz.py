@@ -25,7 +25,9 @@ _WINDOWS = 2**27
 
 
 class SquareRoot(Invertible):
-    """The square root of the prefix sums, plain or with columns scaled to norm 1: a smaller error at one cell a unit.
+    """The square root of the prefix sums, plain, or with columns scaled to norm 1.
+
+    Scaled it has a smaller error at one cell per unit.
 
     Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, for the plain one.
     """
@@ -147,7 +149,10 @@ class Banded(SquareRoot):
         return np.zeros(self.bands)
 
     def stream(self, state: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The next state, and noise of the next prefix sums, from a state (secret, `beginning` at first) and z."""
+        """Go on by fresh noise z, shape (m,), from a state: the next state, and the noise of the next m prefix sums.
+
+        States are secret; the first one is `beginning`.
+        """
         from scipy.signal import lfilter  # half a second, for streams only
 
         filter_state, total = state[:-1], state[-1]

@@ -2,7 +2,7 @@
 
 R is the strategies' queries one below the other, part i times r_i. Each part is answered from its own measurements,
 so its variances are those of its strategy over r_i², and Δ² is at most Σ r_i²·Δ_i². With v_i the sum of variances of
-part i and one cell a unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i, which is what is taken: the
+part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i, which is what is taken: the
 shares are then the same for every max_keys, and follow from the names of the strategies.
 """
 
@@ -24,7 +24,8 @@ class UnionStrategy(Combined):
     """Every part of a union by a strategy of its own; parts do not learn from one another.
 
     Raises:
-        DeclarationError: As for all that are combined, and if a part asks nothing.
+        DeclarationError: If the workload is not a union, the strategies are not those of its parts, or a part asks
+            nothing.
     """
 
     word = "union"

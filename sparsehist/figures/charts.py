@@ -43,7 +43,7 @@ _MOST_QUERIES = 300
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the gallery: name of its file, title and caption (plain text, escaped later), altair chart."""
+    """One figure: name of its file, title and caption (plain text, escaped where they are shown), altair chart."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Data:
-    """What the figures are drawn from, shipped: the karate club, first areas of the MSWeb log, and all its areas."""
+    """Public data that ships with the package: the karate club, start pages of the MSWeb log, all of its pages."""
 
     friends: pl.DataFrame
     start_pages: pl.DataFrame
@@ -80,15 +80,10 @@ def laplace_paths(alt: Any, _: Data, seed: int) -> Figure:
     """Figure 1 of Koufogiannis, Han and Pappas."""
     path = sample_laplace_path(6, "1/100", 100, rng=seeded(seed))
     points = path_points(path).with_columns(pl.col("coordinate").cast(pl.String))
-    chart = _canvas(
-        _chart(alt, points)
-        .mark_line(interpolate="step-after", strokeWidth=1.5)
-        .encode(
-            x=alt.X("level:Q", title="ε", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("angle:Q", title="arctan of the noise", scale=alt.Scale(domain=[-math.pi / 2, math.pi / 2])),
-            color=alt.Color("coordinate:N", legend=None),
-        )
-    )
+    across = alt.X("level:Q", title="ε", scale=_log(alt))
+    up = alt.Y("angle:Q", title="arctan of the noise", scale=alt.Scale(domain=[-math.pi / 2, math.pi / 2]))
+    colour = alt.Color("coordinate:N", legend=None)
+    chart = _lines(alt, points, across, up, colour, interpolate="step-after", strokeWidth=1.5)
     return Figure(
         "laplace_paths",
         "The noise at every privacy level is one path",
@@ -103,15 +98,9 @@ def staircase(alt: Any, _: Data, __: int) -> Figure:
     """Figure 2 of Koufogiannis, Han and Pappas."""
     x = np.round(np.linspace(-4, 4, 1601), 4)
     frame = _long(x, {"staircase": staircase_density(x, 1.0), "Laplace": 0.5 * np.exp(-np.abs(x))}, "law")
-    chart = _canvas(
-        _chart(alt, frame)
-        .mark_line(interpolate="step-after")
-        .encode(
-            x=alt.X("x:Q", title="noise"),
-            y=alt.Y("value:Q", title="density"),
-            color=alt.Color("law:N", title=None, legend=alt.Legend(orient="top-right")),
-        )
-    )
+    across, up = alt.X("x:Q", title="noise"), alt.Y("value:Q", title="density")
+    colour = alt.Color("law:N", title=None, legend=alt.Legend(orient="top-right"))
+    chart = _lines(alt, frame, across, up, colour, interpolate="step-after")
     return Figure(
         "staircase",
         "The staircase mechanism and the Laplace mechanism",
@@ -154,15 +143,10 @@ def independent_releases(alt: Any, _: Data, __: int) -> Figure:
     rho = np.geomspace(0.001, 5, 800)
     parts.append(_long(rho, {"doubling": doubling_over_lossless(rho) / (2 * rho)}, "how"))
     parts.append(_long(rho, {"lossless": 1 / (2 * rho)}, "how"))
-    chart = _canvas(
-        _chart(alt, pl.concat(parts))
-        .mark_line()
-        .encode(
-            x=alt.X("x:Q", title="ρ", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("value:Q", title="variance of the noise", scale=alt.Scale(type="log", nice=False)),
-            color=alt.Color("how:N", title=None, legend=alt.Legend(orient="top-right")),
-        )
-    )
+    across = alt.X("x:Q", title="ρ", scale=_log(alt))
+    up = alt.Y("value:Q", title="variance of the noise", scale=_log(alt))
+    colour = alt.Color("how:N", title=None, legend=alt.Legend(orient="top-right"))
+    chart = _lines(alt, pl.concat(parts), across, up, colour)
     return Figure(
         "independent_releases",
         "What releases cost that do not know of each other",
@@ -305,15 +289,10 @@ def interactive_error(alt: Any, data: Data, seed: int) -> Figure:
     errors["the release alone"] = np.abs(queries @ released - exact)
     number = np.arange(1, _MOST_QUERIES + 1)
     mean = {name: np.cumsum(each) / number for name, each in errors.items()}
-    chart = _canvas(
-        _chart(alt, _long(number, mean, "how"))
-        .mark_line()
-        .encode(
-            x=alt.X("x:Q", title="queries asked"),
-            y=alt.Y("value:Q", title="mean error so far (visitors)", scale=alt.Scale(type="log", nice=False)),
-            color=alt.Color("how:N", title=None, legend=alt.Legend(orient="right")),
-        )
-    )
+    across = alt.X("x:Q", title="queries asked")
+    up = alt.Y("value:Q", title="mean error so far (visitors)", scale=_log(alt))
+    colour = alt.Color("how:N", title=None, legend=alt.Legend(orient="right"))
+    chart = _lines(alt, _long(number, mean, "how"), across, up, colour)
     return Figure(
         "interactive_error",
         "Queries as they come to mind",
@@ -359,12 +338,20 @@ def _chart(alt: Any, frame: pl.DataFrame) -> Any:
     return alt.Chart(alt.InlineData(values=frame.to_dicts()))
 
 
+def _log(alt: Any) -> Any:
+    return alt.Scale(type="log", nice=False)
+
+
+def _lines(alt: Any, frame: pl.DataFrame, across: Any, up: Any, colour: Any, **mark: Any) -> Any:
+    return _canvas(_chart(alt, frame).mark_line(**mark).encode(x=across, y=up, color=colour))
+
+
 def _canvas(chart: Any, height: int = 340) -> Any:
     return chart.properties(width=620, height=height, background="#ffffff")
 
 
 def _long(x: Any, columns: dict[str, Any], name: str) -> pl.DataFrame:
-    """One row a point and column."""
+    """One row per point and column."""
     return pl.concat(
         [
             pl.DataFrame({"x": np.asarray(x, np.float64), "value": np.asarray(y), name: key})

@@ -55,7 +55,8 @@ def staircase_density(values: ArrayLike, epsilon: float) -> FloatArray:
 def independent_over_lossless(releases: int, least: float, most: float) -> float:
     """Variance of independent releases over lossless ones, budgets evenly apart on a logarithmic scale.
 
-    Each independent release but the first pays rho_i / (rho_i - rho_(i-1)), as it has the difference to spend.
+    Each independent release has the difference of two budgets to spend; all but the first pay
+    rho_i / (rho_i - rho_(i-1)).
 
     Example:
         >>> round(independent_over_lossless(5, 0.001, 5), 10), round(independent_over_lossless(50, 0.001, 5), 10)

@@ -18,7 +18,10 @@ _STYLE = "body{font:16px/1.5 sans-serif;max-width:52em;margin:2em auto;padding:0
 
 
 def write_figures(directory: Path, *, seed: int = 1) -> list[Path]:
-    """Draw all figures as SVG, those drawn at random by a seed, and write the gallery beside them, as the last file.
+    """Draw all figures as SVG and write the gallery beside them; returns the files, the gallery last.
+
+    The directory is made if it is missing, and files of the same names are replaced. The seed is for the figures
+    that are drawn at random.
 
     Raises:
         NotFoundError: If the extra `plots` is not installed; nothing was written then.

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from sparsehist.errors import GuaranteeError
+from sparsehist.errors import GuaranteeError, raise_alone
 from sparsehist.guarantee import expressions as of_one
 from sparsehist.guarantee import functions
-from sparsehist.guarantee.plan import SAMPLED, Planned, Source, refusal
+from sparsehist.guarantee.plan import OF_ARGUMENTS, SAMPLED, Planned, Source, refusal
 from sparsehist.guarantee.relations import Column, Name, Pairs, Relation, Slot, equal_slots, looked_up
 from sparsehist.guarantee.shape import NO_COLUMN, Shape, index_of, kind_of
 from sparsehist.guarantee.trees import Node
@@ -32,7 +32,7 @@ _REFUSED = {
     "asof_join": "an asof join takes any of the rows that tie; join to a query that takes max(time) for each unit",
     "top_n": "LIMIT and OFFSET count the rows of all units; leave them out",
 }
-_OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
+_EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class OfOnePlan(Shape):
         pairs = [
             (self._column(below, part["children"][0]), self._column(below, part["children"][1]))
             for part in conditions(node["expressions"])
-            if part["type"] in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+            if part["type"] in _EQUAL
         ]
         found = self._equated(below, pairs)
         places = {old: new for new, old in enumerate(kept)}
@@ -155,11 +155,7 @@ class OfOnePlan(Shape):
 
     def _comparison_join(self, node: Node, live: Live) -> Relation:
         given = node.get("conditions", [])
-        equal = [
-            one
-            for one in given
-            if one.get("comparison") in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM") and "right" in one
-        ]
+        equal = [one for one in given if one.get("comparison") in _EQUAL and "right" in one]
         how = "INNER" if kind_of(node) == "CROSS_PRODUCT" else str(node["join_type"])
         return self._joined(node, live, how, equal, given)
 
@@ -192,8 +188,7 @@ class OfOnePlan(Shape):
             numbers = [
                 relation.columns[at].number for relation, part in both if (at := of_one.place_of(part)) is not None
             ]
-            equated = one.get("comparison") in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
-            same = equated and len(numbers) == 2 and numbers[0] == numbers[1]
+            same = one.get("comparison") in _EQUAL and len(numbers) == 2 and numbers[0] == numbers[1]
             if any(number is not None for number in numbers) and not same:
                 for relation, part in both:
                     self._check(relation, part)
@@ -585,7 +580,7 @@ class OfOnePlan(Shape):
             kinds = [node["returned_types"][at] if at < whole else None for at in indexes]
             return self._source(node, self.planned.tables[path], indexes, kinds, live)
         name = of_one.function_of(node)
-        if name not in _OF_ARGUMENTS or self._standing(node) is not None:
+        if name not in OF_ARGUMENTS or self._standing(node) is not None:
             self._refuse(node, f"what {name} reads is not known to be rows of the unit alone")
         kept = node.get("projected_input", [])
         made = [Column(node["returned_types"][at] if at < len(node["returned_types"]) else None) for at in indexes]
@@ -652,7 +647,7 @@ class OfOnePlan(Shape):
 
     def _made(self, node: Node, source: Source, indexes: list[int], kinds: list[Any], live: Live) -> Relation:
         """Rows that a query of this session made."""
-        parts = []
+        parts, within = [], f"in {source.name}, as this session made it: "
         for behind in source.behind or ():
             names = [name.lower() for name in behind.columns]
             in_order = source.kind == "table"
@@ -663,26 +658,14 @@ class OfOnePlan(Shape):
             try:
                 made = inner.relation(behind.root, wanted)
             except GuaranteeError as problem:
-                reason = problem.reason
-            else:
-                columns = [
-                    made.columns[at] if at is not None and at < len(made.columns) else Column() for at in places
-                ]
-                parts.append(
-                    Relation(
-                        tuple(
-                            replace(column, kind=kind, taken=None)
-                            for column, kind in zip(columns, kinds, strict=True)
-                        ),
-                        made.slots,
-                    )
-                )
-                if any(slot.values for slot in made.slots):
-                    self._refuse(node, f"in {source.name}, as this session made it: {NO_UNIT}")
-                if any(made.columns[at].number is not None or made.columns[at].if_true for at in wanted):
-                    self._refuse(node, f"in {source.name}, as this session made it: it numbers the rows of all units")
-                continue
-            self._refuse(node, f"in {source.name}, as this session made it: {reason}")
+                raise_alone(refusal(self.planned.text, f"{within}{problem.reason}", self.planned.place(node)))
+            if any(slot.values for slot in made.slots):
+                self._refuse(node, f"{within}{NO_UNIT}")
+            if any(made.columns[at].number is not None or made.columns[at].if_true for at in wanted):
+                self._refuse(node, f"{within}it numbers the rows of all units")
+            columns = [made.columns[at] if at is not None and at < len(made.columns) else Column() for at in places]
+            held = tuple(replace(one, kind=kind, taken=None) for one, kind in zip(columns, kinds, strict=True))
+            parts.append(Relation(held, made.slots))
         return parts[0] if len(parts) == 1 else self._together(node, parts, live)
 
 

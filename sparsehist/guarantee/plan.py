@@ -53,7 +53,8 @@ _TELL_A_TYPE = set(
     "enum_range_boundary".split()
 )
 _MADE_UP = {"query", "query_table"}  # what they run is a text that may be put together
-_OF_ARGUMENTS = ("unnest", "range", "generate_series", "repeat", "json_each", "json_tree")
+OF_ARGUMENTS = frozenset(("unnest", "range", "generate_series", "repeat", "json_each", "json_tree"))
+"""Table functions whose rows are made of their arguments alone."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _before(at: int, splices: Splices) -> tuple[int, int]:
 
 
 def refusal(text: str, reason: str, where: Place | None = None) -> GuaranteeError:
-    """The error that says where a query may break the guarantee, if not everywhere, and why."""
+    """The error that says why a query may break the guarantee, and where: in all of it unless a place is given."""
     where = where or Place(0, len(text))
     line, column = line_and_column(text, where.start)
     return GuaranteeError(f"line {line}, column {column}: {reason}", reason=reason, start=where.start, end=where.end)
@@ -204,7 +205,7 @@ def plan(
     """Plan one SELECT, running nothing of it; parameters are put into the text that is planned, with their types.
 
     Raises:
-        GuaranteeError: If it is no single SELECT, or reads what cannot be planned.
+        GuaranteeError: If it is not a single SELECT, or reads what cannot be planned.
         duckdb.Error: If DuckDB does not know a name in it.
     """
     return _Planner(connection, parameters or {}, origins or Origins()).plan(text)
@@ -362,9 +363,7 @@ class _Planner:
         """What stands in for a call that reads; None for what DuckDB can plan, macros among it."""
         call = node["function"]
         name = str(call["function_name"]).lower()
-        if name in (*_OF_ARGUMENTS, "query", "query_table"):
-            return None
-        if self._is_macro(call, name):
+        if name in OF_ARGUMENTS | _MADE_UP or self._is_macro(call, name):
             return None
         paths = tuple(paths_of(call))
         source = Source(name, paths, (), "files", *self._behind(paths), guessed=guessed_by_reader(call))

@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """All that a template needs: what it shows, how to read it for who cannot see it, and where everything stands."""
+    """All that a template needs: a title, what those hear who cannot see it, and where everything stands."""
 
     title: str
     about: str

@@ -48,7 +48,7 @@ def shown(value: object, digits: int = 4) -> str:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """A table with a caption, heads, and the first cell of each row as its head; the last columns may be numbers.
+    """A table whose rows begin with their heads; the last `numbers` columns stand to the right.
 
     Roles and labels of cells let a style sheet lay it out as cards on a small screen.
     """

@@ -21,7 +21,7 @@ _LEAST_SHOWN = 1.0  # the axis is logarithmic
 
 
 def require_plots() -> Any:
-    """Import altair, and vl-convert, which it writes pictures with."""
+    """Import altair, and check that vl-convert, which writes its pictures, is there."""
     with needing("a plot", "'sparsehist[plots]'"):
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to write pictures

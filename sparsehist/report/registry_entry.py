@@ -118,7 +118,7 @@ def _read(about: About, yaml: Any) -> dict[_Place, Any]:
             raise NotFoundError(f"cannot read {about}: {os.strerror(problem.errno or 0)}") from None
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
             mark = getattr(problem, "problem_mark", None)
-            raise_alone(InputError(f"{about} is no YAML" + (f": see line {mark.line + 1}" if mark else "")))
+            raise_alone(InputError(f"{about} is not YAML" + (f": see line {mark.line + 1}" if mark else "")))
     if not isinstance(told, Mapping):
         named = "about" if isinstance(about, Mapping) else about
         raise InputError(f"{named} must be a mapping of the registry's fields, with url_slug: and deployment:")
@@ -192,7 +192,7 @@ def _without_html(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """What the store knows, all of it public: metadata of all releases in order, how logs are cut into periods."""
+    """What the store knows, all of it public: `made` is the metadata of all releases, in order."""
 
     store_id: str
     delta: float

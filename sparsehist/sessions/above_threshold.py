@@ -7,12 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.entropy import generator
 from sparsehist.errors import BudgetExceededError, DataError
 from sparsehist.interactive.noise_supply import NoiseSupply
 from sparsehist.interactive.sparse_vector import SparseVector
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.sessions.own_process import OwnProcess
+from sparsehist.sessions.own_process import OwnProcess, drawn
 
 
 class AboveThreshold(OwnProcess):
@@ -57,7 +56,7 @@ class AboveThreshold(OwnProcess):
         first, second = self._parameters.levels
         self._threshold_noise = NoiseSupply(self._parameters.threshold_noise, first)
         self._queries = NoiseSupply(self._parameters.query_noise, second)
-        self._threshold = threshold + _drawn(self._threshold_noise)
+        self._threshold = threshold + drawn(self._threshold_noise)
 
     def ask(self, value: int) -> bool:
         """Whether a count is at least the threshold, both with their noise.
@@ -67,7 +66,7 @@ class AboveThreshold(OwnProcess):
 
         Raises:
             BudgetExceededError: If all triggers are used up.
-            DataError: If it is no whole number.
+            DataError: If it is not a whole number.
             StoreError: In a forked process.
         """
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -79,10 +78,10 @@ class AboveThreshold(OwnProcess):
                     f"all {self._parameters.triggers} triggers are used up, and with them the level of "
                     f"{level_text(as_level(self._parameters.level))}; a new AboveThreshold costs its level again"
                 )
-            above = int(value) + _drawn(self._queries) >= self._threshold
+            above = int(value) + drawn(self._queries) >= self._threshold
             if above:
                 self._left -= 1
-                self._threshold = self._parameters.threshold + _drawn(self._threshold_noise)
+                self._threshold = self._parameters.threshold + drawn(self._threshold_noise)
             return above
 
     @property
@@ -101,7 +100,3 @@ class AboveThreshold(OwnProcess):
             f"AboveThreshold(threshold={shown.threshold}, level={level_text(self.level)}, "
             f"sensitivity={shown.sensitivity}, triggers_left={self._left}, monotone={shown.monotone})"
         )
-
-
-def _drawn(supply: NoiseSupply) -> int:
-    return supply.take() if supply.left else supply.refilled(rng=generator()).take()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+from sparsehist.entropy import generator
 from sparsehist.errors import InputError, StoreError
+from sparsehist.interactive.noise_supply import NoiseSupply
 
 
 class OwnProcess:
@@ -26,3 +28,8 @@ class OwnProcess:
 
     def __reduce__(self) -> NoReturn:
         raise InputError(f"a {type(self).__name__} cannot be copied: two copies would cost twice")
+
+
+def drawn(supply: NoiseSupply) -> int:
+    """The next value of a supply, of a new block where the last one is used up."""
+    return supply.take() if supply.left else supply.refilled(rng=generator()).take()

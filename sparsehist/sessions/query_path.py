@@ -169,33 +169,20 @@ def check_possible(declaration: Declaration) -> None:
         )
 
 
-def weighing(declaration: Declaration, request: QueryRequest) -> Weighing:
-    """The public parameters of a session that is asked for."""
+def weighing(
+    declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
+) -> Weighing:
+    """The public parameters of a session that is asked for; or of one that is open, with its mass if measured."""
     return Weighing(
         cells=declaration.domain.size,
-        mass=request.mass,
-        level=present(request.level),
-        accuracy=present(request.accuracy),
+        mass=session.mass if mass is None else mass,
+        level=as_level(present(session.level)),
+        accuracy=at_least_zero(present(session.accuracy), "accuracy"),
         sensitivity=declaration.max_keys,
-        most_updates=request.most_updates,
-        started=request.start is not None,
+        most_updates=session.most_updates,
+        started=session.start is not None,
         currency=currency_of(declaration.noise),
-        measured=request.mass is None,
-    )
-
-
-def weighing_of(declaration: Declaration, about: InteractiveMetadata, mass: int) -> Weighing:
-    """Those of a session that is open, with its mass."""
-    return Weighing(
-        cells=declaration.domain.size,
-        mass=mass,
-        level=as_level(about.level),
-        accuracy=as_level(about.accuracy),
-        sensitivity=declaration.max_keys,
-        most_updates=about.most_updates,
-        started=about.start is not None,
-        currency=currency_of(declaration.noise),
-        measured=about.mass is None,
+        measured=session.mass is None,
     )
 
 
@@ -248,14 +235,14 @@ class QueryPath:
 
     def statement(self, request: QueryRequest, metadata: InteractiveMetadata) -> tuple[str, bool]:
         del request
-        parameters = weighing_of(self._held.declaration, metadata, 1)
+        parameters = weighing(self._held.declaration, metadata)
         pure = f"{float(parameters.epsilon):.6g}-DP" if parameters.currency == ZCDP else f"{metadata.level}-DP (pure)"
         rho = f"{metadata.level}-zCDP" if parameters.currency == ZCDP else f"{parameters.rho:.6g}-zCDP"
         return f"{rho} and {pure} for the whole session, whatever is asked", False
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
         declaration, state, record = self._held.declaration, self._held.state, self._held.record
-        parameters = weighing_of(declaration, metadata, 1)
+        parameters = weighing(declaration, metadata)
         watch, answer = parameters.levels
         (threshold_noise,) = parameters.noise(2).sample(1, watch, rng=rng).tolist()
         attached: list[RegisteredFile] = []

@@ -47,7 +47,6 @@ from sparsehist.sessions.query_path import (
     started_from,
     updates_of,
     weighing,
-    weighing_of,
 )
 from sparsehist.store import PathRecord, SeriesRecord, State
 
@@ -93,7 +92,7 @@ class QuerySession:
             held = self._held(state)
             own = self._own(held.record)
             self._threshold_noise, self._mass = opened(held, own, as_level(self._about.level))
-            self.parameters: Weighing = weighing_of(series.declaration, self._about, self._mass)
+            self.parameters: Weighing = weighing(series.declaration, self._about, self._mass)
             self._first = self._hypothesis = first_guess(self.parameters, started_from(held, own))
             self._pulls = np.zeros(self.parameters.cells)
             self._refresh(state)
@@ -136,7 +135,7 @@ class QuerySession:
             Value, error and whether it was measured.
 
         Raises:
-            DeclarationError: If it is no such expression.
+            DeclarationError: If it is not such an expression.
             BudgetExceededError: If all updates are used up.
             NotFoundError: If the series was dropped.
             StoreInUseError: If another process or thread holds the store.

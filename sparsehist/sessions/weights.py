@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.entropy import generator
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.interactive.multiplicative_weights import (
     Weighing,
@@ -23,7 +22,7 @@ from sparsehist.interactive.multiplicative_weights import (
 from sparsehist.interactive.noise_supply import NoiseSupply
 from sparsehist.privacy.exact_numbers import Number
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.sessions.own_process import OwnProcess
+from sparsehist.sessions.own_process import OwnProcess, drawn
 from sparsehist.typing import ArrayLike, FloatArray
 
 
@@ -152,7 +151,4 @@ class MultiplicativeWeights(OwnProcess):
 
     def _noise(self, which: int) -> float:
         """Of the threshold, of a check, of an answer; in counts."""
-        supply = self._supplies[which]
-        if not supply.left:
-            supply.refilled(rng=generator())
-        return supply.take() * float(self.parameters.step)
+        return drawn(self._supplies[which]) * float(self.parameters.step)

@@ -234,9 +234,8 @@ class _EngineProcess:
             str(Path(__file__).parents[2]),
             *filter(None, sys.path),
         ]
-        plain = os.environ | {
-            "ARROW_DEFAULT_MEMORY_POOL": "system"
-        }  # others reserve a gigabyte that no limit would see
+        # Arrow's other pools reserve a gigabyte that no limit would see.
+        plain = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         try:
             self._process = subprocess.Popen(  # noqa: S603  this interpreter, and no text of anybody's
                 words,
@@ -415,7 +414,7 @@ def open_analyst(
 
     Raises:
         NotFoundError: If nothing is there.
-        InputError: If a file is no release, is not what the ledger says, or the directory is a store.
+        InputError: If a file is not a release, is not what the ledger says, or the directory is a store.
         SignatureError: If something is not signed by one of these keys, or was changed, cut or reordered after.
     """
     trusted = None if verify is None else public_keys(verify)

@@ -33,7 +33,7 @@ SETTINGS, PIECE, QUERY, STOP = b"s", b"p", b"q", b"i"
 ROWS, DONE, REFUSED = b"r", b"d", b"e"
 _ROWS_AT_ONCE = 2048  # of DuckDB's vectors
 _BYTES_AT_ONCE = 1 << 20
-_ROOM = 64 << 20  # for what is no data: small limits would leave the engine none
+_ROOM = 64 << 20  # for the engine itself, which small limits would leave nothing
 _WARM_UP = "select i, repeat('x', 20) as x from range(200_000) t(i)"
 _TABLE_FUNCTIONS = frozenset(
     """
@@ -70,7 +70,7 @@ _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TE
 
 
 def allow(text: str, engine: Engine) -> tuple[str, str | None]:
-    """Check one statement: its text, and the table or view of the reader's own that it makes."""
+    """Check one statement; returns its text, and the reader's own table or view that it makes, if any."""
     one = _single(text, engine.connection)
     try:
         kind = one.type.name
@@ -116,7 +116,7 @@ def _check(query: str, engine: Engine) -> None:
     tree: Node = json.loads(found[0][0])
     if tree["error"] or len(tree["statements"]) != 1:
         raise NotAllowedError(
-            f"only a plain query can be checked: {tree.get('error_message', 'this is none')}; {_MAY}"
+            f"only a plain query can be checked: {tree.get('error_message', 'this is not one')}; {_MAY}"
         )
     named = {str(entry["key"]).casefold() for part in nodes(tree) for entry in entries(part)}
     for part in nodes(tree):
@@ -274,7 +274,7 @@ def _pieces(source: BinaryIO, settings: dict[str, Any]) -> Iterator[pa.Table]:
 
 
 def _end_with(reader: int) -> None:
-    """End once that process did: a fork of it may live on and hold its end of the pipe."""
+    """End once the reader's process has: the pipe may stay open in a fork of it that lives on."""
     while os.getppid() == reader:
         time.sleep(1)
     os._exit(1)

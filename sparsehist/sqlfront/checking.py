@@ -23,7 +23,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.release import check_target
 from sparsehist.sqlfront.declaring import Declared, check_series_query, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import Counted, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, numbered
 from sparsehist.sqlfront.reading import NO_VALUE, bindable, meant, read_head
 from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
@@ -219,7 +219,7 @@ def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *,
 
 def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) -> None:
     """Check a statement of our own; an error shows the place."""
-    if isinstance(head, CreateSeries | AppendStep):
+    if isinstance(head, Counted):
         _check_counted(piece, head, known, rehearsal)
     elif isinstance(head, DropSeries):
         if not head.if_exists:
@@ -235,9 +235,9 @@ def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) ->
         _check_release(piece, head, known)
 
 
-def _check_counted(piece: Piece, head: CreateSeries | AppendStep, known: Known, rehearsal: Rehearsal) -> None:
+def _check_counted(piece: Piece, head: Counted, known: Known, rehearsal: Rehearsal) -> None:
     """Check what declares a series or appends to it, with its query."""
-    if isinstance(head, AppendStep):
+    if not isinstance(head, CreateSeries):
         _check_known(piece, head.name, head.name_place, known)
     elif known.series is not None and head.name in known.series and not head.reuse:
         raise piece.error(f"there is a series {head.name} already: IF NOT EXISTS keeps it", head.name_place)
@@ -325,13 +325,11 @@ def _check_strategy(text: str) -> None:
 
 
 def check_counted(
-    piece: Piece, head: CreateSeries | AppendStep, known: Declaration | None, connection: duckdb.DuckDBPyConnection
+    piece: Piece, head: Counted, known: Declaration | None, connection: duckdb.DuckDBPyConnection
 ) -> Declared | None:
-    """Check the options and that the query is one SELECT; gives what it is checked by, if its series is known."""
+    """Check the options, and that the query is one SELECT; returns what it is checked by, if its series is known."""
     if head.query:
         (statement,) = parsed(piece, head.query_place, connection)
         if statement.type != duckdb.StatementType.SELECT:
             raise piece.error("expected one query after AS", head.query_place)
-    if isinstance(head, CreateSeries):
-        return declared(piece, head)
-    return declared_for_step(piece, head, known)
+    return declared(piece, head) if isinstance(head, CreateSeries) else declared_for_step(piece, head, known)

@@ -6,7 +6,6 @@ The signature of `sparsehist.create` says what options there are.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,9 +16,9 @@ from sparsehist.guarantee.check import PublicSources, check_planned
 from sparsehist.guarantee.plan import Place, plan
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declare
-from sparsehist.sqlfront.heads import AppendStep, CreateSeries
+from sparsehist.sqlfront.heads import Counted, CreateSeries
 from sparsehist.sqlfront.lineage import Lineage
-from sparsehist.sqlfront.script import Piece, pointed
+from sparsehist.sqlfront.script import Piece, asked_for, pointed
 
 # These are said by the statement itself, by the session, or not at all: a seed is for tests.
 _NOT_OPTIONS = {
@@ -51,7 +50,7 @@ class Declared(NamedTuple):
 
 
 def declared(piece: Piece, head: CreateSeries) -> Declared:
-    """Check the options of a series; an error says where."""
+    """Check the options of a series; errors show the place."""
     if head.name in TAKEN_NAMES:
         message = f"{head.name} cannot name a series here: in SQL, {head.name}.public would be DuckDB's own"
         raise piece.error(message, head.name_place)
@@ -62,15 +61,15 @@ def declared(piece: Piece, head: CreateSeries) -> Declared:
     return Declared(parameters, _declaration(piece, head, parameters), frozenset(_listed(public)))
 
 
-def declared_for_step(piece: Piece, head: AppendStep, declaration: Declaration | None) -> Declared | None:
-    """What an appended query is checked by; None where its series is not known yet. An error says where."""
+def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | None) -> Declared | None:
+    """What an appended query is checked by; None where its series is not known yet. Errors show the place."""
     for name, option in head.options.items():
         if name not in _OWN_OPTIONS:
             raise piece.error(f"there is no option {name}; the one option is public_tables", option.place)
     if declaration is None:
         return None
     if declaration.steps is None:
-        raise piece.error(f"{head.name} is no running series", head.name_place)
+        raise piece.error(f"{head.name} is not a running series", head.name_place)
     tables = [option.value for option in head.options.values()]
     return Declared({}, declaration, frozenset(name for given in tables for name in _listed(given)))
 
@@ -137,13 +136,13 @@ _UNLESS = "; say unverified = true if each unit's rows depend on that unit alone
 
 def check_series_query(
     piece: Piece,
-    head: CreateSeries | AppendStep,
+    head: Counted,
     wanted: Declared,
     lineage: Lineage,
     connection: duckdb.DuckDBPyConnection,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Refuse a query that may break the guarantee, unless the series is declared unverified; an error says where."""
+    """Refuse a query that may break the guarantee, unless the series is unverified; errors show the place."""
     if wanted.declaration.unverified:
         return
     place = head.query_place
@@ -152,13 +151,11 @@ def check_series_query(
         message = pointed(reason, piece.script, where)
         return GuaranteeError(message, reason=reason, start=where.start, end=where.end)
 
-    named = {name.lower() for name in re.findall(r"\$(\w+)", head.query)}
-    given = {name: value for name, value in parameters.items() if name.lower() in named}
     if lineage.blind:
         raise refused(_BLIND.format(lineage.blind) + _UNLESS, place)
     try:
         origins = lineage.origins(connection)
-        planned = plan(head.query, connection, parameters=given, origins=origins)
+        planned = plan(head.query, connection, parameters=asked_for(head.query, parameters), origins=origins)
         public = PublicSources(wanted.public_tables, connection, origins)
         check_planned(planned, unit=wanted.declaration.unit or (), key=wanted.declaration.key, public=public)
     except GuaranteeError as problem:

@@ -121,7 +121,11 @@ class DryRun:
             return "was made before; spends nothing"
         if not head.levels:
             raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
-        made, release = self._of_cells(series, head) if head.workload is None else self._of_workload(series, head)
+        made: CellMetadata | None = None
+        if head.workload is None:
+            made, release = self._of_cells(series, head)
+        else:
+            release = self._of_workload(series, head)
         self._ledger.check(release)
         before = self._spent(series.declaration.population)
         self._ledger = self._ledger.with_release(release)
@@ -160,7 +164,7 @@ class DryRun:
         metadata = running_round.running_metadata(declaration, exact, series.points.get(totals.workload or "", []))
         return metadata, spending(self._ledger, series.series_id, declaration, totals.path, exact, metadata)
 
-    def _of_workload(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata | None, Spending]:
+    def _of_workload(self, series: _Series, head: MakeRelease) -> Spending:
         request: Any = request_of(series.declaration, head)
         workload = request.workload
         if workload is None:
@@ -182,7 +186,7 @@ class DryRun:
             workload_round.price_of(series.declaration, strategy),
             past=len(series.levels.get(path, ())),
         )
-        return None, spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
+        return spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
 
     def _spent(self, population: str) -> str:
         cost = self._ledger.cost_of(self._ledger.of_population(population))

@@ -19,32 +19,33 @@ class Option:
 
 
 @dataclass(frozen=True)
-class CreateSeries:
-    """CREATE [RUNNING] SERIES [IF NOT EXISTS] name WITH (option = value, …) [OVER n STEPS] [AS query].
-
-    A running series has steps, and its query, which it may do without, is the log of the first; others need one.
-    `reuse` is IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
-    """
+class Counted:
+    """What counts a log into a series, which it names: WITH (option = value, …) and AS query."""
 
     name: str
     name_place: Place
-    reuse: bool
     options: Mapping[str, Option]
     query: str = field(repr=False)
     query_place: Place
+
+
+@dataclass(frozen=True)
+class CreateSeries(Counted):
+    """CREATE [RUNNING] SERIES [IF NOT EXISTS] name WITH (option = value, …) [OVER n STEPS] [AS query].
+
+    A running series has steps, and its query, which may be left out, is the log of the first one; others need one.
+    `reuse` is IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
+    """
+
+    reuse: bool
     steps: int | None = None
 
 
 @dataclass(frozen=True)
-class AppendStep:
-    """APPEND TO name [WITH (public_tables = …)] STEP n AS query; steps from 1."""
+class AppendStep(Counted):
+    """APPEND TO name [WITH (public_tables = …)] STEP n AS query; steps are numbered from 1."""
 
-    name: str
-    name_place: Place
     step: int
-    options: Mapping[str, Option]
-    query: str = field(repr=False)
-    query_place: Place
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sqlglot import TokenType
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee.plan import Made, Origins, Planned, plan
 from sparsehist.guarantee.trees import nodes
-from sparsehist.sqlfront.script import Piece, brackets, last, plain, qualified
+from sparsehist.sqlfront.script import Piece, asked_for, brackets, last, plain, qualified
 from sparsehist.store.statements import statement
 
 Number = tuple[int, int]
@@ -210,8 +210,7 @@ class Lineage:
         if self.blind:
             return None
         try:
-            named = {token.lower() for token in re.findall(r"\$(\w+)", query)}
-            given = {name: value for name, value in asked.parameters.items() if name in named}
+            given = asked_for(query, asked.parameters)
             return plan(query, asked.connection, parameters=given, origins=self.origins(asked.connection))
         except (GuaranteeError, duckdb.Error):
             return None

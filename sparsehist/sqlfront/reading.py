@@ -43,7 +43,7 @@ _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType
 
 
 class Words:
-    """A position in the words of a statement; parameters are by name in lower case."""
+    """A position in the words of a statement, and the values of parameters by name in lower case."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
         self._piece = piece
@@ -60,7 +60,7 @@ class Words:
         return self._piece.tokens[at] if at < len(self._piece.tokens) else None
 
     def take(self) -> Token:
-        """The next word, which is there; goes on behind it."""
+        """Take the next word, which must be there."""
         self._next += 1
         return self._piece.tokens[self._next - 1]
 
@@ -86,7 +86,7 @@ class Words:
         return Place(start.start, self._piece.tokens[self._next - 1].end + 1)
 
     def keyword(self, ahead: int = 0) -> str:
-        """A word ahead in capitals; empty if it is no word or stands in quotes."""
+        """A word ahead in capitals; empty if it is not a word, or stands in quotes."""
         token = self.token(ahead)
         return self.spelled(token).upper() if token is not None and is_word(token, self._piece.script) else ""
 
@@ -168,7 +168,7 @@ class Words:
         place = self.place()
         value = self.parameter()
         if not isinstance(value, str):
-            raise self.error(f"expected {what}, and the parameter is no text", self.since(place))
+            raise self.error(f"expected {what}, and the parameter is not text", self.since(place))
         return value
 
     def parameter(self) -> Any:
@@ -272,7 +272,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Clause:
-    """One clause, by its first words, which sets a field of `MakeRelease`; they stand in any order, each once."""
+    """How one clause is written and which field of `MakeRelease` it sets; clauses stand in any order, each once."""
 
     words: str
     shown: str
@@ -346,7 +346,7 @@ _ONE_OF_THESE = ("false_keys", "threshold", "delta")
 
 
 def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only_plan: bool) -> None:
-    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`; an error says where."""
+    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`; errors show the place."""
     while not words.at_end():
         whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
         begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
@@ -389,12 +389,12 @@ def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> 
 
 
 _TIME = "a time such as '2026-01-31'"
-_OURS = "CREATE SERIES,APPEND TO,RELEASE,PLAN,SHOW SERIES,SHOW RELEASES,SHOW LEDGER,DROP SERIES".split(",")
+_OWN = ("CREATE SERIES", "APPEND TO", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
 
 def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
-    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. An error says where.
+    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. Errors show the place.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces
@@ -434,7 +434,7 @@ def meant(piece: Piece) -> str:
     from difflib import get_close_matches
 
     first, second = (words.keyword(ahead) for words in [Words(piece, {})] for ahead in (0, 1))
-    for start in _OURS:
+    for start in _OWN:
         one, _, two = start.partition(" ")
         if get_close_matches(first, [one], 1, 0.75) and (not two or get_close_matches(second, [two], 1, 0.75)):
             return f"; did you mean {start}?"
@@ -489,8 +489,8 @@ def _create(words: Words, piece: Piece) -> Head:
         steps = _step(words)
         words.expect("STEPS")
         if words.at_end():
-            return CreateSeries(name, name_place, reuse, options, "", name_place, steps)
-    return CreateSeries(name, name_place, reuse, options, *_query(words, piece), steps)
+            return CreateSeries(name, name_place, options, "", name_place, reuse, steps)
+    return CreateSeries(name, name_place, options, *_query(words, piece), reuse, steps)
 
 
 def _append(words: Words, piece: Piece) -> Head:
@@ -498,7 +498,7 @@ def _append(words: Words, piece: Piece) -> Head:
     options = _options(words) if words.accept("WITH") else {}
     words.expect("STEP")
     step = _step(words)
-    return AppendStep(name, name_place, step, options, *_query(words, piece))
+    return AppendStep(name, name_place, options, *_query(words, piece), step)
 
 
 def _options(words: Words) -> dict[str, Option]:

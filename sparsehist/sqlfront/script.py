@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -51,7 +51,7 @@ class Piece:
         return self.script[self.place.start : self.place.end]
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """An error that shows a place; all of the statement if none is named."""
+        """An error that shows a place of the script: the whole statement unless another one is given."""
         return StatementError(pointed(message, self.script, place or self.place))
 
     @property
@@ -61,7 +61,9 @@ class Piece:
 
 
 def pieces(script: str) -> list[Piece]:
-    r"""Cut a script at its semicolons; empty statements are left out. Says where a quote or comment is not closed.
+    r"""Cut a script at its semicolons; empty statements are left out.
+
+    An error shows the quote or comment that is not closed.
 
     Example:
         >>> [piece.text for piece in pieces("select ';'; -- one; two\n from t;")]
@@ -82,7 +84,7 @@ def _tokens(script: str) -> list[Token]:
     no_text = _NO_TEXT.search(script)
     if no_text is not None:
         shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", script)
-        raise StatementError(pointed("this character is no text", shown, Place(*no_text.span())))
+        raise StatementError(pointed("this character is not text", shown, Place(*no_text.span())))
     tokens = _cut(script)
     if tokens is None:
         raise StatementError(_unclosed(script))
@@ -186,6 +188,12 @@ def qualified(piece: Piece, at: int) -> tuple[str, int]:
             break
         at += 1
     return ".".join(parts), at
+
+
+def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a query names; DuckDB refuses others."""
+    named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
+    return {name: value for name, value in parameters.items() if name.lower() in named}
 
 
 def last(name: str) -> str:

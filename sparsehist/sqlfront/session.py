@@ -35,7 +35,7 @@ from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked, parsed
 from sparsehist.sqlfront.declaring import Declared, check_series_query
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
 from sparsehist.sqlfront.reading import bindable, meant
 from sparsehist.sqlfront.release_tables import any_series, explained, made_before, shown
@@ -115,7 +115,7 @@ class Session:
         return checked(script, self.parameters, self._known(), self.connection)
 
     def execute(self, statement: Statement) -> Outcome:
-        """Run a statement that was checked; an error shows the place, and what was committed before stays."""
+        """Run a statement that was checked. Errors show the place; what was committed before stays."""
         runs: dict[type, Callable[[Statement], Outcome]] = {
             CreateSeries: self._create,
             AppendStep: self._append,
@@ -235,9 +235,7 @@ class Session:
             said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
         return Outcome(piece.number, piece.line, "append", said=said, series=series)
 
-    def _checked(
-        self, statement: Statement, head: CreateSeries | AppendStep, wanted: Declared, *, runs: bool
-    ) -> CheckedQuery:
+    def _checked(self, statement: Statement, head: Counted, wanted: Declared, *, runs: bool) -> CheckedQuery:
         """The query of a statement, checked once more: only now are all the tables there that the script made before.
 
         Where it is not run after all, it may read what is not there any more.

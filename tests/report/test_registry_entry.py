@@ -100,10 +100,10 @@ def test_missing_and_wrong_fields_are_listed_in_one_error(series, tmp_path):
     ):
         assert named in str(refusal.value)
     file.write_text("url_slug: visits\na: [")
-    with pytest.raises(sh.errors.InputError, match="is no YAML: see line 2"):
+    with pytest.raises(sh.errors.InputError, match="is not YAML: see line 2"):
         series.store.report(format="registry", about=file)
     file.write_text("!!python/object/apply:os.system ['true']")
-    with pytest.raises(sh.errors.InputError, match="is no YAML"):
+    with pytest.raises(sh.errors.InputError, match="is not YAML"):
         series.store.report(format="registry", about=file)
     for content in ("", "- url_slug"):
         (tmp_path / "b2.yaml").write_text(content)

@@ -224,7 +224,7 @@ def test_clauses_stand_in_any_order(head, clauses):
         ("drop series if exist a", 16, "expected IF EXISTS, found exist"),
         ("create series if exists s with (unit = u) as select 1", 18, "expected IF NOT EXISTS, found exists"),
         ("release a from b at level 1 expecting $l false keys", 39, "expected a number of false keys"),
-        ("release a from b at level 1 to $n", 32, "the parameter is no text"),
+        ("release a from b at level 1 to $n", 32, "the parameter is not text"),
     ],
 )
 def test_a_wrong_statement_is_pointed_at(text, column, said):

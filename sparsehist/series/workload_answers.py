@@ -193,8 +193,8 @@ def noisy_answers(
     """
     workload = strategy.workload
     if by_cell is not None:
-        cell_noise = _rounded(cells_of_state(family, strategy, noise), by_cell, lots)
-        return round_to_grid(workload.apply(cells.dense().reshape(-1) + cell_noise), grid)
+        noisy = cells.dense().reshape(-1) + cell_noise(family, strategy, noise, by_cell, lots)
+        return round_to_grid(workload.apply(noisy), grid)
     if measured is not None:
         seen = round_to_grid(strategy.apply(cells.dense().reshape(-1)), measured)
         seen += _rounded(noise, measured, lots)
@@ -206,25 +206,21 @@ def noisy_answers(
     return _rounded(exact + added, grid, lots)
 
 
-def noisy_cells(
-    family: Family,
-    strategy: Strategy,
-    noise: NoiseArray,
-    cells: Cells,
-    *,
-    grid: float,
-    by_cell: float | None,
-    lots: Generator | None,
+def cell_noise(
+    family: Family, strategy: Strategy, noise: NoiseArray, by_cell: float | None, lots: Generator | None
 ) -> FloatArray:
-    """Cells whose sums over any range are A·x + L·Z on the grid; shape (cells,).
+    """R⁻¹·Z as it is added to the cells, on their grid where they have one; shape (cells,)."""
+    exact = cells_of_state(family, strategy, noise)
+    return exact if by_cell is None else _rounded(exact, by_cell, lots)
+
+
+def noisy_cells(cells: Cells, noise: FloatArray, *, grid: float) -> FloatArray:
+    """Cells with their `cell_noise`, whose sums over any range are A·x + L·Z on the grid; shape (cells,).
 
     The prefix sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by
     many.
     """
-    cell_noise = cells_of_state(family, strategy, noise)
-    if by_cell is not None:
-        cell_noise = _rounded(cell_noise, by_cell, lots)
-    prefix = round_to_grid(np.cumsum(cell_noise), grid)
+    prefix = round_to_grid(np.cumsum(noise), grid)
     counts: Any = cells.dense()
     return np.asarray(counts + np.diff(prefix, prepend=0.0), np.float64)
 

@@ -26,6 +26,7 @@ from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
     BY_LOT,
     cell_grid,
+    cell_noise,
     check_noise,
     check_possible,
     check_spread,
@@ -175,15 +176,8 @@ class WorkloadPath:
         cells = cells_of(self._held.files, declaration.domain)
         lots = None if metadata.rounding is None else lots_for(self._held.record.salt, self.name, level)
         if not workload.explicit:
-            counts = noisy_cells(
-                self._family,
-                strategy,
-                noise,
-                cells,
-                grid=metadata.grid,
-                by_cell=metadata.cell_grid,
-                lots=lots,
-            )
+            added = cell_noise(self._family, strategy, noise, metadata.cell_grid, lots)
+            counts = noisy_cells(cells, added, grid=metadata.grid)
             keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
             noisy = pl.Series("noisy_count", post_process_cells(counts, metadata.post_processing))
             return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)

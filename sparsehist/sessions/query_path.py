@@ -176,8 +176,8 @@ def weighing(
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
-        level=as_level(present(session.level)),
-        accuracy=at_least_zero(present(session.accuracy), "accuracy"),
+        level=as_level(str(present(session.level))),
+        accuracy=at_least_zero(str(present(session.accuracy)), "accuracy"),
         sensitivity=declaration.max_keys,
         most_updates=session.most_updates,
         started=session.start is not None,

@@ -43,7 +43,10 @@ class CreateSeries(Counted):
 
 @dataclass(frozen=True)
 class AppendStep(Counted):
-    """APPEND TO name [WITH (public_tables = …)] STEP n AS query; steps are numbered from 1."""
+    """APPEND TO name [WITH (public_tables = …)] STEP n AS query.
+
+    Steps are numbered from 1.
+    """
 
     step: int
 

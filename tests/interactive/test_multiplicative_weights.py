@@ -11,14 +11,14 @@ import pytest
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError
 from sparsehist.interactive import MultiplicativeWeights, Weighing, first_guess, updated
 from sparsehist.privacy import pure
-from sparsehist.sessions import weights as session_module
+from sparsehist.sessions import own_process
 
 
 @pytest.fixture
 def seeded(monkeypatch):
     """Generators of a fixed stream."""
     seeds = iter(range(10**9))
-    monkeypatch.setattr(session_module, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
+    monkeypatch.setattr(own_process, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from scipy import integrate
 from sparsehist import entropy
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, InputError
 from sparsehist.interactive import AboveThreshold, SparseVector
-from sparsehist.sessions import above_threshold
+from sparsehist.sessions import own_process
 from tests.stats import assert_consistent, assert_detected, g_test
 
 VALUES, THRESHOLD = (2, 5, 9, 4), 8
@@ -60,7 +60,7 @@ def triggers_seen(values, **changed):
 def seeded(monkeypatch):
     """Generators of a fixed stream."""
     seeds = iter(range(10**9))
-    monkeypatch.setattr(above_threshold, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
+    monkeypatch.setattr(own_process, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
 
 
 def test_the_law_has_the_reference_values():
@@ -194,4 +194,4 @@ def _refused(_):
 
 def test_generators_come_from_entropy():
     """Production noise is that of the package's one source."""
-    assert above_threshold.generator is entropy.generator
+    assert own_process.generator is entropy.generator

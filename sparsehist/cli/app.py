@@ -79,18 +79,11 @@ def create(
         Parameter(help="Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3."),
     ] = None,
     population: options.Population = "default",
-    on_null: options.OnNull = "error",
-    on_outside: options.OnOutside = "error",
     bounding: options.Bounding = "keep",
     most_keys: options.MostKeys = None,
     portable: Annotated[
         bool, Parameter(help="Cut units with too many keys as every engine would, so that each counts alike.")
     ] = False,
-    key_type: options.KeyTypes = None,
-    delimiter: options.Delimiter = None,
-    hive: options.Hive = None,
-    if_exists: options.IfExists = "error",
-    chosen_by_looking: options.ChosenByLooking = None,
     accept_changed_source: Annotated[
         bool,
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
@@ -98,11 +91,9 @@ def create(
     engine: Annotated[
         Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
     ] = "auto",
-    memory_limit: options.MemoryLimit = None,
-    threads: options.Threads = None,
+    reading: options.Reading = options.READ,
     anchor: options.Anchor = None,
-    who: options.Who = None,
-    wait: options.Wait = 0.0,
+    declared: options.Declared = options.DECLARED,
 ) -> Answer:
     r"""Count a log into a new series.
 
@@ -116,15 +107,14 @@ def create(
           --key query --max-keys 20 --domain 'strings(max_bytes=32)' --cap 2 \
           --name queries
     """
-    from sparsehist.cli.commands import create_series, files, key_types, unit_columns
+    from sparsehist.cli.commands import create_series, unit_columns
 
     return create_series(
-        store, files(input, delimiter, hive),
+        store, reading.files(input),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        portable=portable, key_types=key_types(key_type), if_exists=if_exists,
-        accept_changed_source=accept_changed_source, chosen_by_looking=chosen_by_looking, engine=engine,
-        memory_limit=memory_limit, threads=threads, anchor=anchor, who=who, wait=wait,
+        population=population, bounding=bounding, most_keys=most_keys, portable=portable,
+        accept_changed_source=accept_changed_source, engine=engine, anchor=anchor, **reading.limits,
+        **declared.parameters,
     )  # fmt: skip
 
 
@@ -214,10 +204,7 @@ def check(
     on_null: options.OnNull = "error",
     on_outside: options.OnOutside = "error",
     key_type: options.KeyTypes = None,
-    delimiter: options.Delimiter = None,
-    hive: options.Hive = None,
-    memory_limit: options.MemoryLimit = None,
-    threads: options.Threads = None,
+    reading: options.Reading = options.READ,
     store: Annotated[
         Path | None, Parameter(help="Instead of a log: check every file of a store, and clear what dead runs left.")
     ] = None,
@@ -238,14 +225,14 @@ def check(
           --max-keys 20 --domain 'strings(max_bytes=32)'
       sparsehist check --store logs.sparsehist
     """
-    from sparsehist.cli.commands import check_files, check_store, files, key_types, unit_columns
+    from sparsehist.cli.commands import check_files, check_store, unit_columns
 
     if store is not None:
         return check_store(store, wait=wait)
     return check_files(
-        files([*(log or []), *(input or [])], delimiter, hive),
+        reading.files([*(log or []), *(input or [])]),
         unit=unit_columns(unit or []), key=key, domain=domain, max_keys=max_keys, on_null=on_null,
-        on_outside=on_outside, key_types=key_types(key_type), memory_limit=memory_limit, threads=threads,
+        on_outside=on_outside, key_types=options.key_types(key_type), **reading.limits,
     )  # fmt: skip
 
 
@@ -272,10 +259,7 @@ def choose_max_keys(
     ] = None,
     on_null: options.OnNull = "error",
     on_outside: options.OnOutside = "error",
-    delimiter: options.Delimiter = None,
-    hive: options.Hive = None,
-    memory_limit: options.MemoryLimit = None,
-    threads: options.Threads = None,
+    reading: options.Reading = options.READ,
     who: options.Who = None,
     wait: options.Wait = 0.0,
 ) -> Answer:
@@ -290,13 +274,13 @@ def choose_max_keys(
           --unit user_id --key query --domain 'strings(max_bytes=32)' \
           --level 0.01 --release-level 0.1
     """
-    from sparsehist.cli.commands import chosen_bound, files, unit_columns
+    from sparsehist.cli.commands import chosen_bound, unit_columns
 
     return chosen_bound(
-        store, files(input, delimiter, hive),
+        store, reading.files(input),
         unit=unit_columns(unit), key=key, domain=domain, name=name, noise=noise, population=population,
         largest_keys=largest_keys, level=level, release_level=release_level, on_null=on_null, on_outside=on_outside,
-        memory_limit=memory_limit, threads=threads, who=who, wait=wait,
+        who=who, wait=wait, **reading.limits,
     )  # fmt: skip
 
 

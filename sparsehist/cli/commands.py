@@ -46,7 +46,7 @@ def of_any_kind(store: Store, name: str) -> Series | RunningSeries:
 
 
 def check_place(store: Path, wait: float) -> None:
-    """Refuse a store that would end with the command, and a time that is none."""
+    """Refuse a store in memory, which would be gone after the command, and a wait that is no number of seconds."""
     if str(store) == ":memory:":
         raise DeclarationError("a store in memory ends with the command: name a directory")
     checked_wait(wait)
@@ -219,20 +219,6 @@ def write_committed(released: Release, out: Path, sign: Path | None, *, estimate
         ) from None
 
 
-def files(paths: list[str], delimiter: str | None, hive: list[str] | None) -> sh.Files:
-    """The files of a log, as they are to be read."""
-    return sh.Files(list(paths), delimiter=delimiter, hive=hive or ())
-
-
-def key_types(told: list[str] | None) -> dict[str, str]:
-    """What --key-type says: column=type."""
-    pairs = [text.rpartition("=") for text in told or ()]
-    wrong = [text for text, (column, _, _) in zip(told or (), pairs, strict=True) if not column]
-    if wrong:
-        raise DeclarationError(f"--key-type is column=date, column=integer or column=text, got {wrong[0]!r}")
-    return {column: kind for column, _, kind in pairs}
-
-
 def check_store(store: Path, *, wait: float) -> Answer:
     """Compare every file of a store with what its state vouches for; opening it removes what dead runs left."""
     check_place(store, wait)
@@ -254,7 +240,7 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
     if missing or domain is None:
         raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
     with reporting(None) as report:
-        around = [max(1, int(times * declared["max_keys"])) for times in (0.25, 0.5, 1, 2, 4, 16)]
+        around = [max(1, quarters * declared["max_keys"] // 4) for quarters in (1, 2, 4, 8, 16, 64)]
         found, bias = checked(log, domain=domain, bounds=around, progress=report, **declared)
     told = found["outcome"].map_elements(in_words_of_the_command_line, return_dtype=found["outcome"].dtype)
     found = found.with_columns(told)

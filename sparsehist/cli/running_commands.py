@@ -28,13 +28,7 @@ def create_running(
     steps: Annotated[int, Parameter(help="How many steps there will be at most, days of a year say.")] = 365,
     cap: Annotated[str | None, Parameter(help="Refuse releases beyond this level, exact.")] = None,
     population: options.Population = "default",
-    on_null: options.OnNull = "error",
-    on_outside: options.OnOutside = "error",
-    key_type: options.KeyTypes = None,
-    if_exists: options.IfExists = "error",
-    chosen_by_looking: options.ChosenByLooking = None,
-    who: options.Who = None,
-    wait: options.Wait = 0.0,
+    declared: options.Declared = options.DECLARED,
 ) -> Answer:
     r"""Declare a series whose log goes on, day by day.
 
@@ -48,16 +42,15 @@ def create_running(
           --name daily
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import key_types, unit_columns
+    from sparsehist.cli.commands import unit_columns
 
-    done = _done(store, name, wait)
+    done = _done(store, name, declared.wait)
     series = sh.create_running(
         store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
-        population=population, on_null=on_null, on_outside=on_outside, key_types=key_types(key_type),
-        if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
+        population=population, **declared.parameters,
     )  # fmt: skip
-    declared = series.declaration
-    return _declared(store, name, done, f"the running series {name}", declared, declared.as_json(), "--step 1")
+    made = series.declaration
+    return _declared(store, name, done, f"the running series {name}", made, made.as_json(), "--step 1")
 
 
 def create_periodic(
@@ -80,13 +73,7 @@ def create_periodic(
         str | None,
         Parameter(help="For all of them together: rho, or 'epsilon_delta(1, 1e-6)'."),
     ] = None,
-    on_null: options.OnNull = "error",
-    on_outside: options.OnOutside = "error",
-    key_type: options.KeyTypes = None,
-    if_exists: options.IfExists = "error",
-    chosen_by_looking: options.ChosenByLooking = None,
-    who: options.Who = None,
-    wait: options.Wait = 0.0,
+    declared: options.Declared = options.DECLARED,
 ) -> Answer:
     r"""Declare a log in periods: a series for each, with one budget for all.
 
@@ -100,14 +87,13 @@ def create_periodic(
           --protects user-week --budget 0.1 --name weekly
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import key_types, unit_columns
+    from sparsehist.cli.commands import unit_columns
 
-    done = _done(store, name, wait)
+    done = _done(store, name, declared.wait)
     made = sh.create_periodic(
         store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain,
         period=int(period) if period.isdecimal() else period, protects=protects, most_periods=most_periods,
-        periods=periods, budget=budget, on_null=on_null, on_outside=on_outside, key_types=key_types(key_type),
-        if_exists=if_exists, chosen_by_looking=chosen_by_looking, who=who, wait=wait,
+        periods=periods, budget=budget, **declared.parameters,
     )  # fmt: skip
     first, what = _EXAMPLES.get(period, "1"), f"{name}, a log in {made.rule.what}s,"
     return _declared(store, name, done, what, made, made.rule.as_json(), f"--period {first}")
@@ -152,10 +138,7 @@ def append(
     ] = None,
     drop_other_periods: Annotated[bool, Parameter(help="With --time: leave such rows out instead.")] = False,
     input: options.Input,  # noqa: A002
-    delimiter: options.Delimiter = None,
-    hive: options.Hive = None,
-    memory_limit: options.MemoryLimit = None,
-    threads: options.Threads = None,
+    reading: options.Reading = options.READ,
     who: options.Who = None,
     wait: options.Wait = 0.0,
 ) -> Answer:
@@ -170,13 +153,12 @@ def append(
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import check_place, files
+    from sparsehist.cli.commands import check_place
     from sparsehist.errors import DeclarationError
 
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a log in periods")
-    log = files(input, delimiter, hive)
-    how: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "who": who}
+    log, how = reading.files(input), reading.limits | {"who": who}
     check_place(store, wait)
     if step is None:
         made = sh.open_periodic(store, series, wait=wait)

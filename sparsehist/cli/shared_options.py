@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from sparsehist.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from sparsehist.counting.contract import Files
 
 StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 SeriesName = Annotated[str, Parameter(help="Name of the series.")]
@@ -22,13 +28,6 @@ Bounding = Annotated[
 ]
 MostKeys = Annotated[
     int | None, Parameter(help="With --bounding share: keys to which a unit is cut; 64 times --max-keys by default.")
-]
-ChosenByLooking = Annotated[
-    str | None,
-    Parameter(
-        help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee covers "
-        "them, and ledger, releases and report say so."
-    ),
 ]
 Anchor = Annotated[
     Path | None,
@@ -63,26 +62,83 @@ KeyTypes = Annotated[
         "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
     ),
 ]
-Delimiter = Annotated[str | None, Parameter(help="Between the fields of CSV files; a comma, or a tab in .tsv files.")]
-Hive = Annotated[
-    list[str] | None,
-    Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
-]
 Handling = Literal["error", "drop"]
 OnNull = Annotated[Handling, Parameter(help="Rows without unit or key (null, NaN, empty): refuse or leave out.")]
 OnOutside = Annotated[Handling, Parameter(help="Rows whose key is outside the domain: refuse or leave out.")]
-MemoryLimit = Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")]
-Threads = Annotated[int | None, Parameter(help="At most this many; all cores by default.")]
 Input = Annotated[list[str], Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")]
 Population = Annotated[str, Parameter(help="The people behind the units; costs add within it.")]
-IfExists = Annotated[
-    Literal["error", "reuse"],
-    Parameter(
-        help="What has that name already: refuse, or keep it if it was declared alike, of a log that is counted now "
-        "from the same log; exits with 5 if not."
-    ),
-]
 SignBy = Annotated[
     Path | None,
     Parameter("--sign", help="Private key to sign the file and its entry in the public ledger with; see keygen."),
 ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How the files of a log are read."""
+
+    delimiter: Annotated[
+        str | None, Parameter(help="Between the fields of CSV files; a comma, or a tab in .tsv files.")
+    ] = None
+    hive: Annotated[
+        list[str] | None,
+        Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
+    ] = None
+    memory_limit: Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")] = None
+    threads: Annotated[int | None, Parameter(help="At most this many; all cores by default.")] = None
+
+    def files(self, paths: list[str]) -> Files:
+        """The files of a log, as they are to be read."""
+        from sparsehist.counting.contract import Files
+
+        return Files(paths, delimiter=self.delimiter, hive=self.hive or ())
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What counting may take, as the Python interface has it."""
+        return {"memory_limit": self.memory_limit, "threads": self.threads}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What is declared alike of series of all kinds, and how it is asked for."""
+
+    on_null: OnNull = "error"
+    on_outside: OnOutside = "error"
+    key_types: KeyTypes = None
+    if_exists: Annotated[
+        Literal["error", "reuse"],
+        Parameter(
+            help="What has that name already: refuse, or keep it if it was declared alike, of a log that is counted "
+            "now from the same log; exits with 5 if not."
+        ),
+    ] = "error"
+    chosen_by_looking: Annotated[
+        str | None,
+        Parameter(
+            help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee "
+            "covers them, and ledger, releases and report say so."
+        ),
+    ] = None
+    who: Who = None
+    wait: Wait = 0.0
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """As the Python interface has them."""
+        return vars(self) | {"key_types": key_types(self.key_types)}
+
+
+READ, DECLARED = Reading(), Declared()
+"""Where none of these options is given."""
+
+
+def key_types(told: list[str] | None) -> dict[str, str]:
+    """What --key-type says: column=type."""
+    pairs = [text.rpartition("=") for text in told or ()]
+    wrong = [text for text, (column, _, _) in zip(told or (), pairs, strict=True) if not column]
+    if wrong:
+        raise DeclarationError(f"--key-type is column=date, column=integer or column=text, got {wrong[0]!r}")
+    return {column: kind for column, _, kind in pairs}

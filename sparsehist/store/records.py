@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from sparsehist.typing import FloatArray, IntArray
+from sparsehist.typing import FloatArray, IntArray, secret
 
 Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
@@ -26,9 +26,13 @@ Spot = Fraction | tuple[int, Fraction]
 """Where noise was drawn: at a level, or at a step and a level."""
 
 
+@secret
 @dataclass(frozen=True)
 class RegisteredFile:
-    """A file, in the directory of a series, that the state vouches for: its size in bytes and its SHA-256 in hex."""
+    """A file, in the directory of a series, that the state vouches for: its size in bytes and its SHA-256 in hex.
+
+    Sizes are secret: they tell how many keys and units there are.
+    """
 
     name: str
     size: int

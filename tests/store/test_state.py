@@ -186,8 +186,12 @@ def test_records_show_no_secret(tmp_path):
         new = model.make_round("1", 5, 1)
         state.commit_round(new)
         release = state.releases(record.path_id)[0]
-        shown = "".join(map(repr, [record, new, release, state, state.tracked(1), state.series_files(record)]))
-    for secret in ("salt", "empty-key", "n_tracked", "array", "position"):
+        printed = [record, new, release, state, state.tracked(1), state.series_files(record)]
+        history = state._history(record.path_id)
+        with history.open_round(0) as file:
+            printed += [record.files, record.paths, history.rounds, file._shape]
+        shown = "".join(map(repr, printed))
+    for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):
         assert secret not in shown
 
 

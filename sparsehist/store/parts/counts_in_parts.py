@@ -44,6 +44,7 @@ Groups = tuple[IntArray, IntArray, IntArray]
 """The groups of equal count, (G,) each: count (strictly rising), first position among the counts, cells."""
 
 
+@secret
 @dataclass(frozen=True)
 class PartFile:
     """A file: its name, size in bytes, digest and rows of each row group; of support also the lowest hash of each."""

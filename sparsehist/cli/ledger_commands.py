@@ -175,14 +175,13 @@ def report(
     from sparsehist.cli.commands import opening
     from sparsehist.cli.tables import escape
     from sparsehist.ledger.arguments import checked_output
-    from sparsehist.store.private_files import PRIVATE, write_file
+    from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
 
     checked_output("--out", out, (".html",) if format == "html" else (".yaml", ".yml"))
     _check_outside(store, out)
     with opening(store, wait) as opened:
         page = opened.report(format=format, about=about, delta=delta, curator=curator)
-    # What is public gets the mode of any file, less the umask.
-    write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else 0o666)
+    write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
     told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
     return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
 

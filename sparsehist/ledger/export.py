@@ -25,6 +25,7 @@ import polars as pl
 from sparsehist.errors import InputError
 from sparsehist.ledger.arguments import checked_output
 from sparsehist.store import read_json, write_file
+from sparsehist.store.private_files import PUBLIC
 
 SCHEMA, SCHEMA_VERSION = "sparsehist ledger", 1
 COLUMNS = {
@@ -67,8 +68,8 @@ EVENT_COLUMNS = {
     "generation": "of the store once this had happened; a refusal changes nothing",
     "happened": "when",
     "who": "asked for it, as given by the caller; else the user of the operating system",
-    "what": "create store, create series, release, refuse, set budget, raise cap, declare disjoint, declare periods, "
-    "finish periods, drop series, adopt store, move store",
+    "what": "create store, create series, append, finish series, release, refuse, set budget, raise cap, declare "
+    "disjoint, declare periods, finish periods, accept changed source, drop series, adopt store, move store",
     "series": "name of the series",
     "series_id": "its random id: names of dropped series can be used again",
     "path_id": "number of the noise path",
@@ -81,7 +82,6 @@ EVENT_COLUMNS = {
 }
 _METADATA_KEY = "sparsehist_ledger"
 _JSON, _PARQUET = (".json",), (".parquet", ".pq")
-_PUBLIC = 0o666  # less the umask of whoever exports
 
 
 def checked_target(target: Path) -> Path:
@@ -120,7 +120,7 @@ def write_ledger(
         sink = io.BytesIO()
         table.write_parquet(sink, metadata={_METADATA_KEY: json.dumps(head, ensure_ascii=False)})
         content = sink.getvalue()
-    write_file(target, content, durable=True, mode=_PUBLIC)
+    write_file(target, content, durable=True, mode=PUBLIC)
 
 
 def _as_text(value: object) -> str:

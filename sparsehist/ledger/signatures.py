@@ -34,7 +34,7 @@ import polars as pl
 
 from sparsehist.errors import DeclarationError, InputError, NameTakenError, SignatureError, needing, raise_alone
 from sparsehist.store import is_store, write_file
-from sparsehist.store.private_files import disk_errors, read_regular
+from sparsehist.store.private_files import PUBLIC, disk_errors, read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -48,7 +48,7 @@ FIRST = ""
 """What stands for the digest of the entry before the first one."""
 SIGNED = ("previous", "key", "signature")
 """What a signed entry has besides what is signed."""
-_PUBLIC_SUFFIX, _PUBLIC = ".pub", 0o666  # less the umask
+_PUBLIC_SUFFIX = ".pub"
 _LARGEST_KEY = 1 << 16
 _WIDTHS = {
     "Boolean": "u1",
@@ -110,7 +110,7 @@ def sign_entry(entry: Mapping[str, Any], previous: str, key: Ed25519PrivateKey) 
 
 
 def verify_entry(entry: Mapping[str, Any], signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
-    """Check the signature of an entry, "store" included; its digest."""
+    """Check the signature of an entry, "store" included; its digest. `signed` is as anybody may have written it."""
     held = signed if isinstance(signed, Mapping) else {}
     previous = held.get("previous")
     if not isinstance(previous, str):
@@ -170,7 +170,7 @@ def make_keys(path: str | os.PathLike[str]) -> Path:
     text = made.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
     write_file(private, text, durable=True)
     text = made.public_key().public_bytes(pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo)
-    write_file(public, text, durable=True, mode=_PUBLIC)
+    write_file(public, text, durable=True, mode=PUBLIC)
     return public
 
 

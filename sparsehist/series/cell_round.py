@@ -108,7 +108,7 @@ class CellPath:
     def _empty_keys(self, tracked: Tracked) -> pl.DataFrame:
         """Keys of the tracked empty cells, by cell number."""
         if (tracked.position < 0).any():
-            return self.held.state.empty_keys(self.path_id).drop("cell")
+            return self.held.state.empty_keys(self.path_id)
         dtypes = self.held.declaration.domain.dtypes
         return pl.DataFrame(schema={f"key_{i}": dtype for i, dtype in enumerate(dtypes)})
 

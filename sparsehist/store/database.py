@@ -69,7 +69,8 @@ class Database:
         """Run a statement that gives rows, by column."""
         with self._plain_errors():
             found = self._owned().execute(statement(name), values)
-            return [dict(zip((name for name, *_ in found.description), row, strict=True)) for row in found]
+            columns = [column for column, *_ in found.description]
+            return [dict(zip(columns, row, strict=True)) for row in found]
 
     def change(self, name: str, /, **values: object) -> int:
         """Run a statement that changes rows, inside a transaction; returns how many."""

@@ -22,9 +22,8 @@ from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, writ
 
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
-RECEIPT = "written-"
-UNFINISHED = "unfinished"
-"""How the names of receipts begin, which stand among the files of a series but which no commit vouches for."""
+RECEIPT, UNFINISHED = "written-", "unfinished"
+"""How the names of receipts begin, and that of a round begun: files of a series that no commit vouches for."""
 _BEFORE_0_1 = "state.duckdb"
 _FORMAT, ADOPTING = "format", "adopting"
 _SPILL_NAME = "sparsehist-spill-"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
@@ -42,15 +44,8 @@ def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True
     """Make an empty store: a directory nobody else can read, there at once or not at all."""
     _check_is_free(path)
     path = path.resolve()
-    building, lock = _start_building(path)
-    try:
+    with _building(path, durable=durable) as building:
         _fill(building, path, anchor=_checked_anchor(anchor, path), durable=durable)
-        _put_in_place(building, path, durable=durable)
-    except BaseException:
-        remove_locked(building)
-        raise
-    finally:
-        os.close(lock)
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
@@ -68,21 +63,16 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     path, destination = Path(path).resolve(), Path(destination).resolve()
     with open_state(path, wait=wait) as state:
         state.record_copy(destination)  # whoever opens the store next looks there for what a dead run left
-    with exclusive_lock(path / LOCK, wait=wait):
-        building, lock = _start_building(destination)
-        try:
-            with disk_errors(destination):
-                ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING, CLAIMS)
-                shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
-                for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
-                    directory.chmod(0o700)
-                    sync_directory(directory)
-            _put_in_place(building, destination, durable=True)
-        except BaseException:
-            remove_locked(building)
-            raise
-        finally:
-            os.close(lock)
+    with (
+        exclusive_lock(path / LOCK, wait=wait),
+        _building(destination, durable=True) as building,
+        disk_errors(destination),
+    ):
+        ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING, CLAIMS)
+        shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
+        for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
+            directory.chmod(0o700)
+            sync_directory(directory)
 
 
 def adopt(path: str | os.PathLike[str], *, anchor: str | os.PathLike[str] | None = None, wait: float = 0.0) -> None:
@@ -163,12 +153,21 @@ def _checked_anchor(anchor: Path | None, path: Path) -> Path | None:
     return anchor
 
 
-def _start_building(path: Path) -> tuple[Path, int]:
-    """A directory beside the place, with its lock held."""
+@contextmanager
+def _building(path: Path, *, durable: bool) -> Iterator[Path]:
+    """A directory beside a place, locked; put there when the block is left, and removed if anything fails."""
     with disk_errors(path.parent):
         remove_dead_buildings(path)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    return building, make_locked(building)
+    lock = make_locked(building)
+    try:
+        yield building
+        _put_in_place(building, path, durable=durable)
+    except BaseException:
+        remove_locked(building)
+        raise
+    finally:
+        os.close(lock)
 
 
 def _fill(building: Path, path: Path, *, anchor: Path | None, durable: bool) -> None:

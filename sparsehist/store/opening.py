@@ -216,7 +216,7 @@ def check_is_newest(path: Path, identity: StoreIdentity, *, anchored: bool = Tru
     token = _own_token(path)
     seen = {
         mark_path(place): mark.generation
-        for place in {path: None, identity.home: None}
+        for place in dict.fromkeys((path, identity.home))  # one after the other, so that the same one is named
         if (mark := read_mark(place, identity.store_id)).token is None or mark.token != token
     }
     seen |= {

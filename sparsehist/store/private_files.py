@@ -17,6 +17,7 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
+PUBLIC = 0o666  # less the umask of whoever publishes
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from sparsehist.errors import StoreDamagedError, promise
-from sparsehist.store.private_files import check_file, disk_errors, write_file
+from sparsehist.errors import promise
+from sparsehist.store.private_files import altered, check_file, disk_errors, write_file
 from sparsehist.store.records import NoiseArray, RegisteredFile
-from sparsehist.typing import ByteArray, IntArray, WordArray
+from sparsehist.typing import ByteArray, IntArray, WordArray, secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ _FIXED_WORDS = 7
 _WIDTH = 8
 
 
+@secret
 @dataclass(frozen=True)
 class RoundShape:
     """What a round file holds; the state keeps it beside the size and digest.
@@ -53,10 +54,6 @@ class RoundShape:
     spends: bool
     integer_noise: bool
 
-    @property
-    def _n_fixed_blocks(self) -> int:
-        return 2 + self.spends + self.n_levels
-
     def block_sizes(self) -> list[int]:
         """Bytes of the blocks whose size follows from the shape; the keys come after them."""
         noise_of_past = [self.n_past] if self.spends else []
@@ -64,7 +61,7 @@ class RoundShape:
 
     @property
     def header_bytes(self) -> int:
-        return _WIDTH * (_FIXED_WORDS + self._n_fixed_blocks + 2)
+        return _WIDTH * (_FIXED_WORDS + len(self.block_sizes()) + 2)  # checksums of keys and head, too
 
     @property
     def noise_dtype(self) -> type[np.int64 | np.float64]:
@@ -169,7 +166,7 @@ class RoundFile:
         view = out.view(np.uint8)
         self._fill(view, self._offsets[number])
         if zlib.crc32(view.data) != self._checksums[number]:
-            raise self._damaged()
+            raise altered(self._path)
 
     def _fill(self, view: ByteArray, offset: int) -> None:
         done = 0
@@ -177,13 +174,10 @@ class RoundFile:
             while done < len(view):
                 read = os.preadv(self._descriptor, [view[done:].data], offset + done)
                 if read == 0:
-                    raise self._damaged()
+                    raise altered(self._path)
                 done += read
 
     def _check(self, head: WordArray) -> None:
         intact = zlib.crc32(head[:-1].tobytes()) == head[-1]
         if not intact or head[:_FIXED_WORDS].tolist() != self._shape.words(self._keys_bytes):
-            raise self._damaged()
-
-    def _damaged(self) -> StoreDamagedError:
-        return StoreDamagedError(f"{self._path} was altered or truncated; restore the store from a backup")
+            raise altered(self._path)

@@ -15,6 +15,7 @@ from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord, Spot
 from sparsehist.store.round_file import RoundFile, RoundShape
+from sparsehist.typing import secret
 
 Row = tuple[Any, ...]
 
@@ -71,6 +72,7 @@ def event_rows(database: Database, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@secret
 class StoredRound(NamedTuple):
     """The file of a round and what is in it, as its row in the state says."""
 
@@ -116,11 +118,15 @@ class PathHistory:
 
     def cells_with_noise(self, ordinal: int) -> Iterator[tuple[int, slice]]:
         """The rounds that hold noise at the level of that number, with the cells it is for."""
-        for number, (made, n_levels) in enumerate(zip(self.rounds, self.n_levels, strict=True)):
-            if n_levels > ordinal:
-                spent_here = made.spends and n_levels - 1 == ordinal
-                if made.n_new or spent_here:
-                    yield number, slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
+        for number, n_levels in enumerate(self.n_levels):
+            if n_levels > ordinal and (cells := self.cells_at(number, ordinal)).start < cells.stop:
+                yield number, cells
+
+    def cells_at(self, number: int, ordinal: int) -> slice:
+        """The cells of which the file of a round holds noise at a level: all of them where it spent that level."""
+        made = self.rounds[number]
+        spent_here = made.spends and self.n_levels[number] - 1 == ordinal
+        return slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
 
     def open_round(self, number: int) -> RoundFile:
         """The file of a round."""
@@ -144,18 +150,11 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
         bool(integer_noise),
         rounds,
         list(accumulate(made.spends for made in rounds)),
-        [spot(level, step) for level, _, step in database.rows("read_past", path_id=path_id)],
+        [
+            as_level(level) if step is None else (step, as_level(level))
+            for level, _, step in database.rows("read_past", path_id=path_id)
+        ],
     )
-
-
-def spot(level: str, step: int | None) -> Spot:
-    """Where a release stands on its path."""
-    return as_level(level) if step is None else (step, as_level(level))
-
-
-def no_history(directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:
-    """That of a path about to be opened."""
-    return PathHistory(directory, kind, integer_noise, (), (), ())
 
 
 def release_from_row(row: Row) -> ReleaseRecord:

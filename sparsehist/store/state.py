@@ -52,7 +52,6 @@ from sparsehist.store.rows import (
     PathHistory,
     event_rows,
     ledger_rows,
-    no_history,
     read_history,
     read_series,
     release_from_row,
@@ -183,23 +182,15 @@ class State:
         return Tracked(position, count)
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
-        """The tracked cells that are empty: columns cell (its number), key_0 …, in the order of cells."""
+        """The keys of the tracked cells that are empty, in the order of cells; there has to be one."""
         import pyarrow as pa
 
-        history = self._history(path_id)
-        tables, cells = [], []
+        history, tables = self._history(path_id), []
         for number, made in enumerate(history.rounds):
             if made.n_empty:
-                position = np.empty(made.n_new, dtype=np.int64)
                 with history.open_round(number) as file:
-                    file.positions(position)
                     tables.append(file.empty_keys())
-                cells.append(np.flatnonzero(position == -1) + made.n_past)
-        if not tables:
-            keys, cell = self._no_keys(path_id), np.empty(0, dtype=np.int64)
-        else:
-            keys, cell = pl.DataFrame(pl.from_arrow(pa.concat_tables(tables))), np.concatenate(cells)
-        return keys.insert_column(0, pl.Series("cell", cell, dtype=pl.Int64))
+        return pl.DataFrame(pl.from_arrow(pa.concat_tables(tables)))
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
         """The noise of a path's tracked cells, or of a workload, at a level it has spent, by cell number. Secret."""
@@ -226,11 +217,10 @@ class State:
         if n_tracked != history.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
         out = np.empty((len(history.levels), n_tracked))
-        for number, made in enumerate(history.rounds):
+        for number, n_levels in enumerate(history.n_levels):
             with history.open_round(number) as file:
-                for level in range(history.n_levels[number]):
-                    spent_here = made.spends and level == history.n_levels[number] - 1
-                    cells = slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
+                for level in range(n_levels):
+                    cells = history.cells_at(number, level)
                     if cells.start < cells.stop:
                         file.noise(level, out[level, cells])
         return out
@@ -249,7 +239,7 @@ class State:
         path = record.path_id
         if isinstance(path, NewPath):
             directory = self.path / SERIES / path.series_id
-            history = no_history(directory, path.kind, integer_noise=path.integer_noise)
+            history = PathHistory(directory, path.kind, path.integer_noise, (), (), ())
         else:
             history = self._history(path)
         with self._committing("release %s at level %s committed", record.name, level_text(record.level)):
@@ -451,12 +441,6 @@ class State:
         if path_id not in self._histories:
             self._histories[path_id] = read_history(self._database, path_id, self.path / SERIES)
         return self._histories[path_id]
-
-    def _no_keys(self, path_id: int) -> pl.DataFrame:
-        for record in self.all_series():
-            if any(path.path_id == path_id for path in record.paths):
-                return self.series_files(record).keys(np.empty(0, dtype=np.int64))
-        raise NotFoundError("no such noise path")
 
 
 def _log(told: str, *parts: object) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
 from sparsehist.store.layout import RECEIPT
-from sparsehist.store.private_files import disk_errors, read_json, read_regular, write_file
+from sparsehist.store.private_files import PUBLIC, disk_errors, read_json, read_regular, write_file
 from sparsehist.store.records import RegisteredFile
 
 MARK_SUFFIX = ".generation"
@@ -29,7 +29,6 @@ LEDGER_NAME = "sparsehist-ledger.json"
 CLAIMS = "claims"
 """File of a store: the texts by which it claimed its last generations at its anchor."""
 _UNFINISHED = ".sparsehist-new"
-_PUBLIC = 0o666  # less the umask of whoever publishes
 _FORMAT = 1
 _LARGEST_SERVED = 1 << 28  # bytes: what is larger is made anew, in less memory
 
@@ -168,14 +167,14 @@ def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
         before = _as_text(ledger)
         yield ledger["stores"]
         if (text := _as_text(ledger)) != before or not path.exists():
-            write_file(path, text.encode(), durable=True, mode=_PUBLIC)
+            write_file(path, text.encode(), durable=True, mode=PUBLIC)
 
 
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
     """Write a file for everybody, whole or not at all; remains of runs that died in its directory are removed."""
     with _locked(target.parent):
         return write_file(
-            target, content, durable=True, mode=_PUBLIC, temporary=target.with_name(f".{target.name}{_UNFINISHED}")
+            target, content, durable=True, mode=PUBLIC, temporary=target.with_name(f".{target.name}{_UNFINISHED}")
         )
 
 

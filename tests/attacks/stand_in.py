@@ -75,7 +75,7 @@ class StateInMemory:
         return self.by_level[level]
 
     def empty_keys(self, _path: int) -> pl.DataFrame:
-        return self.empties.with_columns(cell=pl.Series(np.flatnonzero(self.cells.position < 0)))
+        return self.empties
 
     def commit_round(self, record) -> None:
         if record.level_noise is not None:

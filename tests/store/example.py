@@ -103,9 +103,10 @@ class Model:
         tracked = state.tracked(self.path_id)
         assert tracked.position.tolist() == self.position
         assert tracked.count.tolist() == self.count
-        empty = state.empty_keys(self.path_id)
-        assert empty.schema == {"cell": pl.Int64, "key_0": pl.String}
-        assert empty.rows() == self.empty
+        if self.empty:
+            keys = state.empty_keys(self.path_id)
+            assert keys.schema == {"key_0": pl.String}
+            assert [*zip(np.flatnonzero(tracked.position < 0), keys["key_0"], strict=True)] == self.empty
         assert list(state._history(self.path_id).levels) == list(self.noise)
         for level, values in self.noise.items():
             noise = state.noise(self.path_id, level, len(self.position))

@@ -13,8 +13,6 @@ from cyclopts import Parameter
 from sparsehist.cli import shared_options as options
 from sparsehist.cli.answer import Answer
 
-_EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
-
 
 def create_running(
     store: options.StorePath,
@@ -88,6 +86,7 @@ def create_periodic(
     """
     import sparsehist as sh
     from sparsehist.cli.commands import unit_columns
+    from sparsehist.periods.calendar import EXAMPLES
 
     done = _done(store, name, declared.wait)
     made = sh.create_periodic(
@@ -95,8 +94,8 @@ def create_periodic(
         period=int(period) if period.isdecimal() else period, protects=protects, most_periods=most_periods,
         periods=periods, budget=budget, **declared.parameters,
     )  # fmt: skip
-    first, what = _EXAMPLES.get(period, "1"), f"{name}, a log in {made.rule.what}s,"
-    return _declared(store, name, done, what, made, made.rule.as_json(), f"--period {first}")
+    what, first = f"{name}, a log in {made.rule.what}s,", f"--period {EXAMPLES.get(period, '1')}"
+    return _declared(store, name, done, what, made, made.rule.as_json(), first)
 
 
 def _done(store: Path, name: str, wait: float) -> str:

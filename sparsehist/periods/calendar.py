@@ -14,6 +14,8 @@ from sparsehist.errors import DataError, DeclarationError
 _WEEK = re.compile(r"(\d{4})-?[Ww](\d{2})")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 _LARGEST = 10**6
+EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
+"""How a period is named; one of so many steps by a number."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,7 @@ def span_of(period: str, named: str | date | int) -> Period:
     except ValueError:
         found = None
     if found is None:
-        wanted = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}.get(period, "1")
-        raise DeclarationError(f"period must name one, such as {wanted}; got {named!r}")
+        raise DeclarationError(f"period must name one, such as {EXAMPLES.get(period, '1')}; got {named!r}")
     return found
 
 

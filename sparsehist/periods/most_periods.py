@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
-from sparsehist.errors import DataError, RefusedError, StoreInUseError, raise_alone
+from sparsehist.errors import RefusedError, StoreInUseError, raise_alone
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.running.appending import comparable_units
+from sparsehist.running.appending import comparable_units, kind_of_all
 from sparsehist.store import RegisteredFile, SeriesRecord, State, write_file
 from sparsehist.store.private_files import altered, verify_file
 
@@ -57,12 +57,7 @@ class FirstPeriods:
         """The pairs of units, of these columns, that count in this period."""
         units, kind = comparable_units(pairs["unit"], columns)
         pairs = pairs.with_columns(units.alias("unit"))
-        if self._kind and kind and kind != self._kind:
-            raise DataError(
-                f"units were {self._kind} in the periods before and are {kind} now: nobody could tell which of them "
-                "are the same; cast the column"
-            )
-        self._kind = self._kind or kind
+        self._kind = kind_of_all(self._kind, kind, "periods")
         if self._full.height:
             pairs = pairs.join(self._full, on="unit", how="anti")
         self._units = pairs["unit"].unique()

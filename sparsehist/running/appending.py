@@ -19,6 +19,7 @@ from sparsehist.counting.contract import UnitPairs
 from sparsehist.counting.in_memory.bounding import mix
 from sparsehist.counting.in_memory.codes import multiplier_of
 from sparsehist.counting.tuples import types_of_tuple
+from sparsehist.errors import DataError
 from sparsehist.running.runs import Added, Numbers, PairRun, look_up
 from sparsehist.running.step_files import StepFiles
 from sparsehist.store.support import hash_keys
@@ -37,6 +38,16 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
     if units.len() and not isinstance(columns, str) and len(columns) > 1:
         kind = types_of_tuple(units[0])
     return compared, kind if units.len() else ""
+
+
+def kind_of_all(known: str, kind: str, before: str) -> str:
+    """The kind of all units so far, empty as long as there are none; `before` says where the known ones were."""
+    if known and kind and kind != known:
+        raise DataError(
+            f"units were {known} in the {before} before and are {kind} now: nobody could tell which of them are the "
+            "same; cast the column"
+        )
+    return known or kind
 
 
 def _compared(units: pl.Series) -> tuple[pl.Series, str]:

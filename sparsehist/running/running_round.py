@@ -130,7 +130,7 @@ class RunningPath:
             largest=largest[untracked],
             n_empty=0 if domain.is_open else domain.size - taken.height,
             counts_at=lambda some: self.totals.counts(
-                history.steps, lambda steps: self.files.counts_of(untracked[some], steps, all_keys.height)
+                history.steps, lambda steps: self.files.counts_at(steps, all_keys.height, untracked[some])
             ),
             rng=rng,
         )
@@ -182,7 +182,7 @@ class RunningPath:
         """
         if not (tracked.position < 0).any():
             return tracked.position, all_keys.clear()
-        keys = self.held.state.empty_keys(present(self.path_id)).drop("cell")
+        keys = self.held.state.empty_keys(present(self.path_id))
         found = self.files.known_keys.find(keys, hash_keys(keys, self.held.record.salt))
         known = tracked.position.copy()
         known[known < 0] = found

@@ -13,13 +13,13 @@ from typing import Any
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.domain import Domain
-from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, RefusedError, present
 from sparsehist.ledger.arguments import checked_choice, checked_text, checked_whole
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.running import running_round
-from sparsehist.running.appending import Day, added
+from sparsehist.running.appending import Day, added, kind_of_all
 from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
@@ -134,13 +134,8 @@ class RunningSeries(StoredSeries):
                             f"step {step} of {self.name!r} was appended with other rows; its counts never change"
                         )
                     return
-                known = before[-1].unit_kind if before else ""
-                if known and kind and kind != known:
-                    raise DataError(
-                        f"units were {known} in the steps before and are {kind} now: nobody could tell which of them "
-                        "are the same; cast the column"
-                    )
-                self._commit(state, record, day, NewStep(step - 1, digest, kind or known, origin, (), who))
+                kind = kind_of_all(before[-1].unit_kind if before else "", kind, "steps")
+                self._commit(state, record, day, NewStep(step - 1, digest, kind, origin, (), who))
 
     def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
         """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""

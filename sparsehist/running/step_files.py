@@ -85,27 +85,20 @@ class StepFiles:
         """Keys by their numbers, in the order asked."""
         return self.all_keys[numbers]
 
-    def counts_at(self, steps: Sequence[int], n_keys: int) -> IntArray:
-        """Running counts of all keys at some steps, ascending: shape (steps, keys)."""
-        counts = np.zeros((len(steps), n_keys), np.int64)
-        running = np.zeros(n_keys, np.int64)
-        place = {step: i for i, step in enumerate(steps)}
-        for step, (numbers, units) in enumerate(self._increments(max(steps, default=-1))):
-            running[numbers] += units
-            if step in place:
-                counts[place[step]] = running
-        return counts
-
-    def counts_of(self, numbers: IntArray, steps: Sequence[int], n_keys: int) -> IntArray:
-        """Running counts of some keys, all different, at some steps, ascending: shape (steps, q)."""
-        place = np.full(n_keys, -1, np.int64)
-        place[numbers] = np.arange(numbers.size)
-        counts = np.zeros((len(steps), numbers.size), np.int64)
-        running = np.zeros(numbers.size, np.int64)
+    def counts_at(self, steps: Sequence[int], n_keys: int, some: IntArray | None = None) -> IntArray:
+        """Running counts of all keys, or of some that all differ, at some steps, ascending: shape (steps, keys)."""
+        place = np.full(0 if some is None else n_keys, -1, np.int64)
+        if some is not None:
+            place[some] = np.arange(some.size)
+        running = np.zeros(n_keys if some is None else some.size, np.int64)
+        counts = np.zeros((len(steps), running.size), np.int64)
         row = {step: i for i, step in enumerate(steps)}
-        for step, (changed, units) in enumerate(self._increments(max(steps, default=-1))):
-            at = place[changed]
-            running[at[at >= 0]] += units[at >= 0]
+        for step, (numbers, units) in enumerate(self._increments(max(steps, default=-1))):
+            if some is None:
+                running[numbers] += units
+            else:
+                at = place[numbers]
+                running[at[at >= 0]] += units[at >= 0]
             if step in row:
                 counts[row[step]] = running
         return counts

@@ -66,7 +66,7 @@ def converse(
     aid: str = WRITING,
     tables: Callable[[], pl.DataFrame] | None = None,
 ) -> None:
-    """Read statements and run them, until the user leaves; `words`, which Tab completes, are asked anew for each."""
+    """Read statements and run them until the user leaves; `words`, for Tab to complete, are looked up each time."""
     from rich.console import Console
 
     session = _prompt_session(words)

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError
+from sparsehist.ledger.arguments import checked_choice
 from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON
@@ -170,8 +171,8 @@ def budget(
     """Read a budget, given as for `Store.set_budget`, and fix its route and split."""
     if (rho is None) == (epsilon is None):
         raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
-    if route is not None and route not in ROUTES:
-        raise DeclarationError(f"route must be one of {', '.join(map(repr, ROUTES))}, got {route!r}")
+    if route is not None:
+        checked_choice("route", route, ROUTES)
     if order is not None and route != RENYI_ROUTE:
         raise DeclarationError("order= belongs to route='renyi'")
     if rho is not None:

@@ -20,7 +20,11 @@ Entry = dict[str, Any]
 
 
 def publish(directory: Path, entry: Entry, key: Ed25519PrivateKey | None = None) -> dict[str, str] | None:
-    """Add a release to the public ledger of a directory, unless it is there; its signature, if there is a key."""
+    """Add a release to the public ledger of a directory, unless it is there; its signature, if there is a key.
+
+    An entry holds public parameters only: what tells store, release and round, level, noise, threshold, and the
+    digest of the content.
+    """
     with editing_ledger(directory) as stores:
         store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
         listed: list[Entry] = store["releases"]

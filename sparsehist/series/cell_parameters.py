@@ -69,8 +69,10 @@ class CellRequest(Request):
 
     def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
         """The request as it is stored: with what the metadata chose."""
-        chosen = (metadata.threshold, metadata.false_keys, metadata.delta_share)
-        return self.as_json() | dict(zip(("threshold", "false_keys", "delta_share"), chosen, strict=True))
+        chosen = replace(
+            self, threshold=metadata.threshold, false_keys=metadata.false_keys, delta=metadata.delta_share
+        )
+        return chosen.as_json()
 
 
 def requested(

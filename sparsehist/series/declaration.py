@@ -115,11 +115,6 @@ class Shares:
         return found
 
 
-def default_most_keys(max_keys: int) -> int:
-    """`most_keys` where none is declared."""
-    return KEYS_PER_MAX_KEYS * max_keys
-
-
 @dataclass(frozen=True)
 class Declaration:
     """The public parameters of a series, as `create` takes them; equal declarations stand for the same series.
@@ -318,11 +313,7 @@ def declare(
     """Check the parameters of a new series."""
     from sparsehist.counting.contract import checked_key_types  # which loads the engines
 
-    columns = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else ()
-    if not columns or not all(isinstance(column, str) and column for column in columns):
-        raise DeclarationError(f"key must be a column's name or a list of names, got {key!r}")
-    if len(set(columns)) != len(columns):
-        raise DeclarationError(f"key names a column twice: {key!r}")
+    columns = _checked_columns("key", key)
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     checked_whole("max_keys", max_keys, 1, _LARGEST_BOUND)
@@ -347,15 +338,20 @@ def declare(
     )
 
 
+def _checked_columns(what: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    columns = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise DeclarationError(f"{what} must be a column's name or a list of names, got {given!r}")
+    if len(set(columns)) != len(columns):
+        raise DeclarationError(f"{what} names a column twice: {given!r}")
+    return columns
+
+
 def _checked_unit(unit: str | Sequence[str] | None, key: tuple[str, ...]) -> str | tuple[str, ...] | None:
     """The column of the unit, or several; parts of such a tuple may be key columns too, as (date, ip) with date."""
     if unit is None:
         return None
-    columns = (unit,) if isinstance(unit, str) else tuple(unit) if isinstance(unit, Sequence) else ()
-    if not columns or not all(isinstance(column, str) and column for column in columns):
-        raise DeclarationError(f"unit must be a column's name or a list of names, got {unit!r}")
-    if len(set(columns)) != len(columns):
-        raise DeclarationError(f"unit names a column twice: {unit!r}")
+    columns = _checked_columns("unit", unit)
     if len(columns) > 1:
         return columns
     if columns[0] in key:
@@ -374,7 +370,7 @@ def _checked_most_keys(bounding: str, most_keys: int | None, max_keys: int, fami
             f"bounding='share' needs real noise scaled to a sensitivity, Gaussian or Laplace: weights are parts of a "
             f"count, and {family!r} is not made for them"
         )
-    most = default_most_keys(max_keys) if most_keys is None else most_keys
+    most = KEYS_PER_MAX_KEYS * max_keys if most_keys is None else most_keys
     if isinstance(most, bool) or not isinstance(most, int):
         raise DeclarationError(f"most_keys must be a whole number, got {most_keys!r}")
     return Shares(max_keys, most, present(sensitivity_norm(family))).most_keys

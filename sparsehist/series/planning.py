@@ -99,8 +99,7 @@ class Plan:
 
         Raises:
             DeclarationError: If the file has another ending.
-            NotFoundError: If its directory does not exist.
-            NotFoundError: If altair is not installed.
+            NotFoundError: If its directory does not exist, or altair is not installed.
         """
         series.save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
 

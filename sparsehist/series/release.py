@@ -178,19 +178,20 @@ class Release:
 
     def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
         """Read a pickle back."""
-        self._frame = pl.DataFrame.deserialize(state[0])
-        self._metadata = state[1]
-        self._origin = None
+        Release.__init__(self, pl.DataFrame.deserialize(state[0]), state[1])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.
 
         For every true count c: given that a key with that count was published, its interval holds c with
-        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). Noisy_count
-        plus or minus a multiple of std would be wrong for keys near and below the threshold, which are published for
-        their large noise; nothing tells such a count from one far below, and its interval reaches down to 0. No
-        statement holds given the value itself, or about keys picked by other releases. Bounded counts are what the
-        series counted: a unit with more than max_keys keys counts towards max_keys of them only.
+        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). The noisy
+        count plus or minus a multiple of std would be wrong for keys near and below the threshold, which are
+        published because their noise is large. Nothing tells such a count from one far below, and its interval
+        reaches down to 0.
+
+        Only this release is used, and whatever else was released, the statement holds over all of its keys. It does
+        not hold given the value itself, or over keys picked by other releases. Bounded counts are what the series
+        counted: a unit with more than max_keys keys counts towards max_keys of them only.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.

@@ -276,6 +276,10 @@ class Series(StoredSeries):
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
             counts), lower_bound (no factorization answers with less, in counts, at one cell per unit; null
             where unknown), ratio (of the variances), sensitivity (of R·x), chosen (what "auto" takes).
+
+        Raises:
+            DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
+            LevelError: If a level is no level.
         """
         from sparsehist.series import workload_round
 
@@ -362,6 +366,10 @@ class Series(StoredSeries):
             One row per level and accuracy: level and accuracy (exact text), updates (answers that can be measured),
             error (in counts, of any answer), std (of a measured answer, in counts) and failure (a bound on the
             probability that any of `queries` answers is off by more than `error`, while updates last).
+
+        Raises:
+            DeclarationError: If a parameter is wrong, or the series has no such sessions.
+            LevelError: If a level is no level.
 
         Example:
             >>> import polars as pl

@@ -195,7 +195,7 @@ class Store:
         """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
 
         Args:
-            delta: At which epsilon is shown; from 0 up to 1.
+            delta: At which epsilon is shown.
             series: Only rows of that series and of its population; of a log in periods, all of them.
             since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
             short: Populations and everybody only.
@@ -205,6 +205,9 @@ class Store:
             over its series; one row for all periods of a log) and for everybody (the sum over populations, of
             disjoint ones the largest). Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what each column
             means.
+
+        Raises:
+            DeclarationError: If delta is not from 0 up to 1, or since is no time.
 
         Example:
             >>> import polars as pl

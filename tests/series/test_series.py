@@ -319,7 +319,9 @@ def test_only_published_rows_leave(tmp_path: Path) -> None:
     }
     for form, content in forms.items():
         assert SECRET.encode() not in content, form
-    assert pickle.loads(forms["pickle"]).frame.equals(release.frame)
+    unpickled = pickle.loads(forms["pickle"])
+    assert unpickled.frame.equals(release.frame)
+    assert (unpickled.metadata, unpickled.repeated) == (release.metadata, True)
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:

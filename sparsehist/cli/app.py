@@ -91,9 +91,9 @@ def create(
     engine: Annotated[
         Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
     ] = "auto",
-    reading: options.Reading = options.READ,
+    reading: options.ReadingOptions = options.READ,
     anchor: options.Anchor = None,
-    declared: options.Declared = options.DECLARED,
+    declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
     r"""Count a log into a new series.
 
@@ -204,7 +204,7 @@ def check(
     on_null: options.OnNull = "error",
     on_outside: options.OnOutside = "error",
     key_type: options.KeyTypes = None,
-    reading: options.Reading = options.READ,
+    reading: options.ReadingOptions = options.READ,
     store: Annotated[
         Path | None, Parameter(help="Instead of a log: check every file of a store, and clear what dead runs left.")
     ] = None,
@@ -259,7 +259,7 @@ def choose_max_keys(
     ] = None,
     on_null: options.OnNull = "error",
     on_outside: options.OnOutside = "error",
-    reading: options.Reading = options.READ,
+    reading: options.ReadingOptions = options.READ,
     who: options.Who = None,
     wait: options.Wait = 0.0,
 ) -> Answer:

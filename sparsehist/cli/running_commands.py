@@ -26,7 +26,7 @@ def create_running(
     steps: Annotated[int, Parameter(help="How many steps there will be at most, days of a year say.")] = 365,
     cap: Annotated[str | None, Parameter(help="Refuse releases beyond this level, exact.")] = None,
     population: options.Population = "default",
-    declared: options.Declared = options.DECLARED,
+    declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
     r"""Declare a series whose log goes on, day by day.
 
@@ -71,7 +71,7 @@ def create_periodic(
         str | None,
         Parameter(help="For all of them together: rho, or 'epsilon_delta(1, 1e-6)'."),
     ] = None,
-    declared: options.Declared = options.DECLARED,
+    declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
     r"""Declare a log in periods: a series for each, with one budget for all.
 
@@ -137,7 +137,7 @@ def append(
     ] = None,
     drop_other_periods: Annotated[bool, Parameter(help="With --time: leave such rows out instead.")] = False,
     input: options.Input,  # noqa: A002
-    reading: options.Reading = options.READ,
+    reading: options.ReadingOptions = options.READ,
     who: options.Who = None,
     wait: options.Wait = 0.0,
 ) -> Answer:

@@ -75,7 +75,7 @@ SignBy = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How the files of a log are read."""
 
     delimiter: Annotated[
@@ -102,7 +102,7 @@ class Reading:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class DeclaringOptions:
     """What is declared alike of series of all kinds, and how it is asked for."""
 
     on_null: OnNull = "error"
@@ -131,7 +131,7 @@ class Declared:
         return vars(self) | {"key_types": key_types(self.key_types)}
 
 
-READ, DECLARED = Reading(), Declared()
+READ, DECLARED = ReadingOptions(), DeclaringOptions()
 """Where none of these options is given."""
 
 

@@ -64,6 +64,11 @@ def in_turns(contenders: Mapping[str, Callable[[], object]], runs: int, *, warm:
     return timings
 
 
+def as_installed() -> dict[str, str]:
+    """The environment for a process of its own: an installed package is compiled once, and so is a checkout then."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def spread(values: Sequence[float]) -> Spread:
     """Median and quartiles of some runs."""
     lower, median, upper = np.percentile(np.asarray(values, np.float64), [25, 50, 75]).tolist()

@@ -9,7 +9,6 @@ set, both of the whole process including imports. Ratios are to the cheaper plai
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from _logs import generate
-from _measure import arguments, options_of, report
+from _measure import arguments, as_installed, options_of, report
 
 PLAIN = ("plain polars", "plain duckdb")
 
@@ -59,9 +58,9 @@ def measure(code: str, path: Path) -> dict[str, float]:
     """Run one contender in a process of its own."""
     given = f"path, benchmarks = {str(path)!r}, {str(Path(__file__).resolve().parent)!r}"
     program = f"import time\nbegin = time.monotonic()\n{given}\n{code}\n{REPORT}"
-    # Installed packages are compiled once; a checkout should not be compiled anew in every run either.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=as_installed()
+    )
     measured: dict[str, float] = json.loads(run.stdout.strip().splitlines()[-1])
     return measured
 

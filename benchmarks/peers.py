@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from _logs import Log, generated, packages
-from _measure import arguments, context, figure, options_of, report, spread, table
+from _measure import arguments, as_installed, context, figure, options_of, report, spread, table
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = {
@@ -171,7 +171,7 @@ def compared(
             for name, python in contenders.items():
                 if name in given_up:
                     continue
-                environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+                environment = as_installed() | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
                 asked = command(name, python, path, scratch, log.max_keys, run)
                 try:
                     took = measured(asked, environment, timeout)

@@ -29,7 +29,7 @@ from itertools import product
 from pathlib import Path
 
 from _logs import Log, generated, packages
-from _measure import Spread, arguments, figure, options_of, report, spread, table
+from _measure import Spread, arguments, as_installed, figure, options_of, report, spread, table
 
 HERE = Path(__file__).resolve().parent
 PLAIN = ("plain polars", "plain duckdb")
@@ -94,10 +94,10 @@ def measure(name: str, log: Path, max_keys: int, memory_gb: float | None) -> Pha
         given = f"log, directory, max_keys, benchmarks = {str(log)!r}, {directory!r}, {max_keys}, {str(HERE)!r}\n"
         program = f"{given}{START}{PROGRAMS[name]}{REPORT}"
         limit = partial(_limit, int(memory_gb * 2**30) if memory_gb else None, pinned=name == PINNED)
-        # Installed packages are compiled once; a checkout should not be compiled anew in every run either.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = [sys.executable, "-c", program]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit, env=environment)
+        run = subprocess.run(
+            command, capture_output=True, text=True, check=False, preexec_fn=limit, env=as_installed()
+        )
     if run.returncode:
         raise RuntimeError(f"{name}: {run.stderr[-2000:]}")
     found: Phases = json.loads(run.stdout.strip().splitlines()[-1])

@@ -9,7 +9,6 @@ release 1.2.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
+from _measure import (
+    arguments,
+    as_installed,
+    figure,
+    in_turns,
+    milliseconds,
+    options_of,
+    ratio,
+    report,
+    seconds,
+    summary,
+    table,
+)
 
 TARGET_S = 0.3
 IMPORTS = "import polars, numpy"
@@ -42,9 +53,7 @@ series.release("public", level="0.1", false_keys=1).write_parquet(sys.argv[1] + 
 
 def python(*arguments_: str) -> None:
     """Run Python once; what it prints is not looked at."""
-    # Modules are compiled once, as where the package is installed.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, *arguments_], check=True, capture_output=True, cwd=HERE, env=environment)
+    subprocess.run([sys.executable, *arguments_], check=True, capture_output=True, cwd=HERE, env=as_installed())
 
 
 def first_release() -> None:

@@ -283,7 +283,7 @@ class _Planner:
         ((found,),) = self._connection.execute(statement(name), {"query": query}).fetchall()
         try:
             return dict(json.loads(found))
-        except (TypeError, ValueError):  # nothing, or nan, of which JSON has no like
+        except (TypeError, ValueError):  # nothing, or nan, which JSON cannot hold
             return {"error": True}
 
     def _parsed(self, text: str) -> Node:

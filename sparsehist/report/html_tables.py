@@ -18,6 +18,7 @@ from sparsehist.periods.periodic_series import PeriodicSeries
 from sparsehist.report.parameter_rows import declaration_rows, keys_text, release_rows
 from sparsehist.series.declaration import declaration_of
 from sparsehist.series.metadata import read_metadata
+from sparsehist.series.pipeline import published
 from sparsehist.series.planning import Plan
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import StoredSeries
@@ -101,7 +102,7 @@ def _series(state: State) -> list[tuple[object, ...]]:
         domain = f"{told.domain.describe()}, {keys_text(told.domain)}"
         unit = told.unit_text or "bounded elsewhere"
         declared = (told.max_keys, domain, told.noise, told.cap_text or "none", told.population)
-        found.append((told.name, unit, ", ".join(told.key), *declared, len(state.series_releases(record))))
+        found.append((told.name, unit, ", ".join(told.key), *declared, len(published(state, record))))
     return found
 
 

@@ -91,10 +91,14 @@ class NoisePath(Protocol):
         """The rows of a release that is committed."""
 
 
+def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
+    """The releases of a series, in order, without the answers of its sessions of queries."""
+    return [release for release in state.series_releases(record) if ANSWER not in release.name]
+
+
 def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
-    """What the releases of a series say about themselves, in order; answers of sessions are no releases."""
-    made = (release for release in state.series_releases(record) if ANSWER not in release.name)
-    return [read_metadata(release.metadata) for release in made]
+    """What the releases of a series say about themselves, in order."""
+    return [read_metadata(release.metadata) for release in published(state, record)]
 
 
 Opener = Callable[[Held, Any, PathRecord | None], NoisePath]

@@ -119,8 +119,7 @@ class StoredSeries:
         """The rows of `releases`."""
         with self.store._hold() as state:
             record = state.series(self.name)
-            made = [] if record is None else state.series_releases(record)
-            about = [release.metadata for release in made if pipeline.ANSWER not in release.name]
+            about = [] if record is None else [release.metadata for release in pipeline.published(state, record)]
         return [{column: metadata.get(column) for column in _RELEASES} for metadata in about]
 
 

@@ -177,7 +177,7 @@ class Engine:
             if result is not None:
                 yield from self._rows(result)
         except duckdb.PermissionException:
-            raise_alone(NotAllowedError("this reaches out of the session, which is shut in"))
+            raise_alone(NotAllowedError("this reaches outside of the session, which is closed"))
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
             said = first_line(problem)
             if isinstance(problem, MemoryError) or said.startswith("Out of Memory"):

@@ -169,13 +169,10 @@ def checked(
 
 
 def _go_on(piece: Piece, known: Known) -> None:
-    """Take a series that is badly declared for one that exists: each mistake is told once."""
+    """Treat a series that is badly declared as one that exists, so that each mistake is told once."""
     words = piece.text.split()
-    if (
-        known.series is not None
-        and [word.upper() for word in words[:1]] == ["CREATE"]
-        and "SERIES" in map(str.upper, words[1:3])
-    ):
+    first = [word.upper() for word in words[:3]]
+    if known.series is not None and first[:1] == ["CREATE"] and "SERIES" in first[1:]:
         names = [word for word in words[1:8] if word.upper() not in ("RUNNING", "SERIES", "IF", "NOT", "EXISTS")]
         name = names[0].strip('"(').lower() if names else ""
         known.series.add(name)
@@ -294,7 +291,10 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
 
 
 def _check_name(head: MakeRelease, known: Known) -> None:
-    """Refuse a name that stands for another release, in the store or above in the script; what is left out agrees."""
+    """Refuse a name that stands for another release, in the store or above in the script.
+
+    What one of two statements leaves out agrees with the other.
+    """
     if head.series not in known.dropped:
         known.check_name(head)
     before = known.made.setdefault((head.series, str(head.name)), head)

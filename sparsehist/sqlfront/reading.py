@@ -372,7 +372,7 @@ def _check(clause: Clause, words: Words, asked: Collection[str], *, of_workload:
     if not of_workload and not clause.of_cells:
         raise words.error(f"{clause.words} belongs to RELEASE WORKLOAD name FROM series")
     if clause.field in _ONE_OF_THESE and any(field in asked for field in _ONE_OF_THESE):
-        raise words.error("expected one of EXPECTING … FALSE KEYS, THRESHOLD and DELTA, not both")
+        raise words.error("expected one of EXPECTING … FALSE KEYS, THRESHOLD and DELTA, not several")
 
 
 def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> str:

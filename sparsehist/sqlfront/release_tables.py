@@ -19,7 +19,7 @@ from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Request
-from sparsehist.series.pipeline import ANSWER, AUTO
+from sparsehist.series.pipeline import AUTO, published
 from sparsehist.series.release import Release
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
@@ -48,9 +48,8 @@ def releases(store: Store, series: str) -> pl.DataFrame:
     """Each release of a series with its public parameters, in order; `workload` is null for one of cells."""
     with store._hold() as state:
         record = state.series(series)
-        made = [] if record is None else state.series_releases(record)
-    listed = [release for release in made if ANSWER not in release.name]
-    rows = [{**release.metadata, "series": series, "name": release.name} for release in listed]
+        made = [] if record is None else published(state, record)
+    rows = [{**release.metadata, "series": series, "name": release.name} for release in made]
     return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
 
 

@@ -83,12 +83,12 @@ class SqlResult:
         return self.frame.__arrow_c_stream__(requested_schema)
 
 
-# Polars has no like of these; as text they read as DuckDB writes them.
+# Polars has no such types; they come as the text that DuckDB writes.
 _AS_TEXT = frozenset({"interval", "time with time zone", "bit", "union", "varint", "bignum", "geometry", "variant"})
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tuple[pl.DataFrame | None, bool]:
-    """Read at most `limit` rows, and say whether there were more; None where there are none but "Success"."""
+    """Read at most `limit` rows, and say whether there were more; None where a statement only says "Success"."""
     if relation is None:
         return None, False
     if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):

@@ -68,6 +68,20 @@ def test_what_notebooks_show_is_escaped_and_public(store):
     assert "rho 0.9" in store._repr_html_()  # 0.5 + 0.2 + 0.2, of everybody
 
 
+def test_answers_of_a_session_are_not_counted_as_releases():
+    """A store shows as many releases of a series as the series itself."""
+    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [100_000] * 8}))
+    with sh.open(":memory:", seed=1) as store:
+        series = sh.create(
+            store, counts, name="visits", key="page", max_keys=1, domain=sh.Integers(64), noise="discrete_laplace"
+        )
+        session = series.interactive("ad_hoc", level=1, accuracy="0.2", mass=800_000)
+        assert session.ask(pl.col("page") < 8).fresh
+        shown_first = re.search(r'data-label="releases"[^>]*><bdi>(\d+)<', store._repr_html_())
+        assert shown_first is not None
+        assert int(shown_first[1]) == series.releases().height == 1
+
+
 def test_a_store_in_use_is_shown_by_its_repr(store):
     """A cell that shows a value never fails; without metadata there are no tables either."""
     with store._hold():

@@ -393,3 +393,11 @@ def test_public_files_keep_their_spelling(here):
         for public, refused in [("areas.csv", True), ("Areas.csv", False)]:
             text = f"create series x with ({OPTIONS}, public_tables = '{public}') as {query}"
             assert any(outcome.error for outcome in run_script(session, text)) is refused
+
+
+def test_a_parameter_with_capitals_is_followed(here):
+    """A table made with a parameter is known by its query, however the parameter is written."""
+    text = f"create table t as {GOOD} where query <> $Left; create series x with ({OPTIONS}) as {OF_T} where query <> $LEFT"
+    with sh.open(":memory:", seed=1) as store:
+        store.sql(text, tables={"log": LOG}, parameters={"left": "c"})
+        assert store.series_names() == ["x"]

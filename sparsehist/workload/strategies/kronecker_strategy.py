@@ -39,6 +39,7 @@ class KroneckerStrategy(Combined):
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         super().__init__(workload, strategies)
         self.integral = all(strategy.integral for strategy in strategies)
+        self.alone = all(strategy.alone for strategy in strategies)
         self.keeps: Kept = "answers"
         if all(strategy.keeps == "cells" for strategy in strategies):
             self.keeps = "cells"
@@ -88,10 +89,6 @@ class KroneckerStrategy(Combined):
         for strategy in self.strategies:
             variances = np.outer(variances, strategy.query_variance()).reshape(-1)
         return variances
-
-    @property
-    def alone(self) -> bool:
-        return all(strategy.alone for strategy in self.strategies)
 
     def cell_variance(self) -> float:
         return math.prod(strategy.cell_variance() for strategy in self.strategies)

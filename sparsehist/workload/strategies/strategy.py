@@ -72,10 +72,8 @@ class Strategy(abc.ABC):
     integral: bool = False
     """Whether every entry of R is an integer, so that integer families of noise have an integer sensitivity."""
 
-    @property
-    def alone(self) -> bool:
-        """Whether R is the identity: cells that a unit does not touch then have the same noise in both logs."""
-        return False
+    alone: bool = False
+    """Whether R is the identity: cells that a unit does not touch then have the same noise in both logs."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload

@@ -137,6 +137,20 @@ def test_norms_of_fewer_cells_follow_from_those_of_more(sizes, order):
     assert norms[n // 2] > norms[n - 1]
 
 
+@pytest.mark.parametrize(("sizes", "order"), [((3, 4), 2), ((2, 2, 3), 2), ((2, 2, 2, 2), 2)])
+def test_the_programme_without_types_bounds_fewer_cells_by_a_root(sizes, order):
+    """(U - w·j)·√(j/l) is above all sets of j <= l cells; j/l in the place of its root is not."""
+    made = weighted(sizes, order, drawn=True)
+    norms = greatest_by_size(made) - made.weights[0] * np.arange(math.prod(sizes) + 1)
+    failed = False
+    for most in range(2, len(norms)):
+        fewer = np.arange(1, most + 1)
+        known = table_types._Programme(made, most, typed=False).bound() - made.weights[0] * fewer
+        assert np.all(norms[1 : most + 1] <= known * np.sqrt(fewer / most) * (1 + 1e-9))
+        failed |= bool(np.any(norms[1 : most + 1] > known * fewer / most * (1 + 1e-9)))
+    assert failed
+
+
 @pytest.mark.parametrize(("sizes", "cells"), [((4, 5, 6), 3), ((5, 7), 4), ((3, 3, 3), 5), ((2,) * 6, 4)])
 def test_few_cells_are_tried_in_all_ways_that_differ(sizes, cells):
     """The greatest over all sets written out, of which one cell is the first: values of columns are alike."""

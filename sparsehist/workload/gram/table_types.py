@@ -24,11 +24,13 @@ what a set gives keeps to all of the above.
 Any multipliers prove a bound. Those of the solver, which is given some of the types, are completed for all types and
 in doubles: the entries of a table, a known number, gain at most the largest gain of a type.
 
-**Fewer cells.** Without types, numbers of a set of j < l cells, times l/j, keep to all of it: the bound is one for up
-to l cells. With types l is exact. Let F(j) be the greatest weighted norm over sets of j of all n cells, without the
-residual of no columns, which is j. Residuals of all cells together are 0, so a cell drawn from those outside of S
-has -1/(n - j) times the residuals of S on average: by convexity F(j + 1) >= (1 - 1/(n - j))·F(j), hence
+**Fewer cells.** Without types, numbers of a set of j < l cells, times l/j, keep to all of it, and its norms times
+√(l/j), as squares grow with the numbers: with a bound U for l cells, their norms are at most (U - w·j)·√(j/l), w the
+weight of the residual of no columns, which is j. With types l is exact. Let F(j) be the greatest weighted norm over
+sets of j of all n cells, without that residual. Residuals of all cells together are 0, so a cell drawn from those
+outside of S has -1/(n - j) times the residuals of S on average: by convexity F(j + 1) >= (1 - 1/(n - j))·F(j), hence
 F(j) <= F(l)·(n - j)/(n - l) for j < l. A cell of S left out gives F(j) <= F(i)·j/i for i < j, and F(n - j) = F(j).
+The programme is solved for l cells, then where these three leave most room, while there is work left.
 Derived here; every set of small domains is tried in the tests.
 """
 
@@ -51,15 +53,22 @@ MOST_COLUMNS = 7
 _TYPES = 2**17
 """Of all tables together; all are checked, few are given to the solver."""
 
-_ENTRIES = 160_000
-"""Of the rows in all rounds, 25 ms: the bound proved by then stands. If all types are so few, they are given."""
+_WORK = 180_000
+"""For all programmes in types, in entries that the solver is given: 40 ms. What is proved by then stands."""
 
-_TANGENTS = 1.3 ** np.arange(-35, 36)
+_CALL, _MADE, _PRICED = 15_000, 40, 80
+"""As work: a call of the solver; so many entries of all types, made and looked at, or looked at again, as one."""
+
+_GIVEN = 70_000
+"""Entries that the solver begins with, but for columns by themselves."""
+
+_TANGENTS = 1.3 ** np.arange(-15, 36)
 _FEW_CELLS = 6
-_MORE_SIZES = 3
+_SIZES = 4
 _ROUNDS = 8
 _CLOSE = 1e-2
-_ADDED = 400
+_KEPT, _ADDED = 100, 50
+_GROWTHS = (1.4, 1.7, 2.0, 2.5, 3.0)
 _ROUNDING = 1e-12
 
 
@@ -103,23 +112,25 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
             break
     if few == most_cells:
         return tried * (1.0 + _ROUNDING)
-    bound = _Programme(residuals, most_cells, typed=False).bound()
     cells = min(most_cells, whole // 2)
-    if cells > few:
-        sizes = np.arange(1.0, cells + 1)
-        exact = _Programme(residuals, cells, typed=True).bound()
-        most = np.minimum(tried * np.maximum(1.0, sizes / few), exact * (whole - sizes) / (whole - cells))
-        for _ in range(_MORE_SIZES):
-            worst = int(np.argmax(most)) + 1
-            if most[worst - 1] <= (1.0 + _CLOSE) * exact:
-                break
-            here = _Programme(residuals, worst, typed=False).bound()
-            fewer = here * np.maximum(1.0, sizes / worst)
-            if here > (1.0 + _CLOSE) * exact:
-                here = _Programme(residuals, worst, typed=True).bound(enough=exact)
-                fewer = here * np.where(sizes <= worst, (whole - sizes) / (whole - worst), sizes / worst)
-            most = np.minimum(most, fewer)
-        bound = min(bound, float(most.max()) + weights[()] * most_cells)
+    if cells <= few:
+        return _Programme(residuals, most_cells, typed=False).bound() * (1.0 + _ROUNDING)
+    sizes, constant = np.arange(1.0, cells + 1), weights[()]
+    plain = _Programme(residuals, cells, typed=False).bound()
+    most = np.minimum(tried * np.maximum(1.0, sizes / few), (plain - constant * sizes) * np.sqrt(sizes / cells))
+    left, here, exact = float(_WORK), cells, 0.0
+    for _ in range(_SIZES):
+        programme = _Programme(residuals, here, typed=True)
+        found = programme.bound(left)
+        left -= programme.work
+        exact = exact or found
+        most = np.minimum(most, found * np.where(sizes <= here, (whole - sizes) / (whole - here), sizes / here))
+        here = int(np.argmax(most)) + 1
+        if most[here - 1] <= (1.0 + _CLOSE) * exact or left < programme.least:
+            break
+    bound = float(most.max()) + float(constant) * most_cells
+    if cells == most_cells:
+        bound = min(bound, plain)
     return bound * (1.0 + _ROUNDING)
 
 
@@ -157,13 +168,24 @@ class _Table:
     Attributes:
         value: What one entry adds to the norm, weighted; shape (types,).
         entries: Their number; of a norm, the most that it can be.
+        axes: Numbers that tell the types apart, with their means; () if all are given from the beginning.
         given: The types that the solver knows of.
         parts: Rows of the programme, and what an entry of each type adds there.
     """
 
-    def __init__(self, value: FloatArray, entries: float, given: IntArray) -> None:
-        self.value, self.entries, self.given = value, entries, given
+    def __init__(self, value: FloatArray, entries: float, axes: tuple[tuple[IntArray, float], ...] = ()) -> None:
+        self.value, self.entries, self.axes = value, entries, axes
+        self.given = np.arange(value.size)
         self.parts: list[tuple[int, FloatArray]] = []
+
+    def begin(self, most: int) -> None:
+        """Give some types: small ones, ever fewer of the others, and those of a set that is spread evenly."""
+        for growth in _GROWTHS if self.axes and self.value.size > most else ():
+            some = [np.isin(axis, _graded(int(axis.max()), growth)) for axis, _ in self.axes]
+            even = [(axis >= int(mean)) & (axis <= int(mean) + 1) for axis, mean in self.axes]
+            self.given = np.flatnonzero(np.logical_and.reduce(some) | np.logical_and.reduce(even))
+            if self.given.size <= most:
+                break
 
     def columns(self, n_rows: int) -> sparse.coo_array:
         """The columns of the programme for the types that are given."""
@@ -179,6 +201,14 @@ class _Table:
         for row, feature in self.parts:
             gain -= multipliers[row] * feature
         return gain
+
+    def give(self, gain: FloatArray) -> None:
+        """Give the types of the greatest gains, some of smaller ones, and keep those that the multipliers rest on."""
+        kept = self.given[np.argsort(-gain[self.given], kind="stable")][:_KEPT]
+        better = np.flatnonzero(gain > 0.02 * gain.max())
+        better = better[np.argsort(-gain[better], kind="stable")]
+        some = better[:: 1 + better.size // _ADDED]
+        self.given = np.unique(np.concatenate([kept, better[:_ADDED], some]))
 
 
 class _Side(NamedTuple):
@@ -218,12 +248,14 @@ class _Programme:
         self.tables: list[_Table] = []
         self.values: dict[int, tuple[int, _Table]] = {}
         self.sides: dict[int, list[_Side]] = {}
+        self.work = self.least = 0
         self._numbers_of_pairs()
         orbits: dict[tuple[int, ...], tuple[tuple[int, ...], float]] = {}
         for subset, weight in zip(residuals.subsets, residuals.weights.tolist(), strict=True):
             first, total = orbits.get(self.classes.key(subset), (subset, 0.0))
             orbits[self.classes.key(subset)] = first, total + weight
         self.of_pairs = np.zeros(self.low.size)  # what m adds to the norm: the residual of no columns, Σm/l
+        n_pairs = sum(len(subset) == 2 for subset, _ in orbits.values())
         for subset, weight in orbits.values():
             if not subset and not typed:
                 self.of_pairs += weight / cells
@@ -235,9 +267,8 @@ class _Programme:
                 self._norm(subset, weight)
         for number in self.values:
             self._rows_of_values(number)
-        if sum(table.value.size for table in self.tables) * len(self.room) <= _ENTRIES:
-            for table in self.tables:
-                table.given = np.arange(table.value.size)
+        for table in self.tables:
+            table.begin(_GIVEN // (len(self.room) * max(1, n_pairs)))
 
     def row(self, pairs: FloatArray | float, room: float, *, equal: bool = False) -> int:
         """Add pairs·m + … <= room, or = room; its number."""
@@ -246,15 +277,13 @@ class _Programme:
         self.equal.append(equal)
         return len(self.room) - 1
 
-    def bound(self, *, enough: float = 0.0) -> float:
-        """The bound that the solver's multipliers prove, with ever more types given to it.
-
-        Once that takes long, only while the bound is not enough.
-        """
+    def bound(self, left: float = math.inf) -> float:
+        """The bound that the solver's multipliers prove, with other types given to it while work is left."""
         from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
 
-        best, given = math.inf, 0
+        best = math.inf
         pairs, room, equal = np.array(self.pairs), np.array(self.room), np.array(self.equal)
+        looked_at = sum(table.value.size * len(table.parts) for table in self.tables)
         for _ in range(_ROUNDS):
             rows = sparse.hstack(
                 [sparse.coo_array(pairs), *(table.columns(len(room)) for table in self.tables)], format="csr"
@@ -262,6 +291,9 @@ class _Programme:
             value = np.concatenate([self.of_pairs, *(table.value[table.given] for table in self.tables)])
             high = [self.high, *(np.full(table.given.size, table.entries) for table in self.tables)]
             low = np.concatenate([self.low, np.zeros(value.size - self.low.size)])
+            work = _CALL + value.size * len(room) + looked_at // (_PRICED if self.work else _MADE)
+            self.work += work
+            self.least = self.least or work
             solved = linprog(
                 -value,
                 A_ub=rows[~equal],
@@ -272,12 +304,8 @@ class _Programme:
                 method="highs-ds",
                 options={"presolve": False},
             )
-            if solved.status != 0:
-                if all(table.given.size == table.value.size for table in self.tables):
-                    break
-                for table in self.tables:
-                    table.given = np.arange(table.value.size)
-                continue
+            if solved.status != 0:  # not all types were given, and these come to no set
+                break
             multipliers = np.zeros(len(room))
             multipliers[~equal] = np.maximum(-solved.ineqlin.marginals, 0.0)
             if equal.any():
@@ -290,16 +318,11 @@ class _Programme:
                 most = float(gain.max())
                 proved += table.entries * max(most, 0.0)
                 if table.entries * most > _CLOSE / 10 * -solved.fun:
-                    better = np.flatnonzero(gain > 0.02 * most)
-                    better = better[np.argsort(-gain[better], kind="stable")]
-                    some = better[:: 1 + better.size // _ADDED]
-                    table.given = np.union1d(table.given, np.concatenate([better[:_ADDED], some]))
+                    table.give(gain)
                     missing = True
             best = min(best, proved)
-            entries = value.size * len(room)
-            given += entries
-            close = enough if entries > _ENTRIES / 3 else 0.0
-            if not missing or given + entries > _ENTRIES or best < max(close, -solved.fun * (1.0 + _CLOSE)):
+            more = _CALL + value.size * len(room) + looked_at // _PRICED
+            if not missing or self.work + more > left or best < -solved.fun * (1.0 + _CLOSE):
                 break
         return best
 
@@ -343,7 +366,7 @@ class _Programme:
         entries = math.prod(self.sizes[column] for column in subset)
         part = math.prod(1.0 - 1.0 / self.sizes[column] for column in subset)
         most = 2.0 ** len(subset) * part * self.cells
-        table = _Table(np.array([weight]), most, np.zeros(1, np.int64))
+        table = _Table(np.array([weight]), most)
         squares = part * self.norms[self.orbit[self.classes.key(subset)]]
         for slope in (math.sqrt(part * self.cells / entries) * _TANGENTS).tolist():
             if entries * slope < 2.0 * most and slope < 2.0 * self.cells:
@@ -358,7 +381,7 @@ class _Programme:
         """The types of the values of a column."""
         total = np.arange(self._most(column) + 1)
         r = total.astype(np.float64)
-        table = _Table(weight * np.abs(r - self.cells / self.sizes[column]), self.sizes[column], total)
+        table = _Table(weight * np.abs(r - self.cells / self.sizes[column]), self.sizes[column])
         table.parts.append((self.row(0.0, self.sizes[column], equal=True), np.ones_like(r)))
         table.parts.append((self.row(0.0, self.cells, equal=True), r))
         table.parts.append((self.row(-self._squares(column), 0.0, equal=True), r * r))
@@ -378,11 +401,10 @@ class _Programme:
         there = (y <= r) & (y <= c) & (r + c - y <= self.cells) & ((r >= c) | (one != two))
         there &= (r - y <= together * (n_j - 1)) & (c - y <= together * (n_i - 1))
         r, c, y = r[there], c[there], y[there]
-        some = [np.isin(one_axis, _graded(number)) for one_axis, number in zip((r, c, y), most, strict=True)]
-        given = np.flatnonzero(np.logical_and.reduce(some))
         r_, c_, y_ = r.astype(np.float64), c.astype(np.float64), y.astype(np.float64)
         norm = np.abs(y_ - r_ / n_j - c_ / n_i + self.cells / (n_i * n_j))
-        table = _Table(weight * norm, n_i * n_j, given)
+        means = (self.cells / n_i, self.cells / n_j, self.cells / (n_i * n_j))
+        table = _Table(weight * norm, n_i * n_j, tuple(zip((r, c, y), means, strict=True)))
         table.parts.append((self.row(0.0, n_i * n_j, equal=True), np.ones_like(y_)))
         table.parts.append((self.row(-self._squares(i, j), 0.0, equal=True), y_ * y_))
         self.tables.append(table)
@@ -393,7 +415,7 @@ class _Programme:
     def _rows_of_values(self, number: int) -> None:
         """What holds over the row of each value of a column, summed up with a few weights."""
         column, table = self.values[number]
-        totals = table.given.astype(np.float64)
+        totals = np.arange(float(table.value.size))
         sides = self.sides.get(number, [])
         others = [self.classes.of_column[other] for other in range(len(self.sizes)) if other != column]
         present = {side.other for side in sides}
@@ -415,7 +437,7 @@ class _Programme:
                 row(weight, -size * ones, [(side, np.ones_like(side.counts)) for side in seen], equal=True)
             for weight in weights if len(self.values) == 1 else weights[:2]:  # one for every class takes long
                 row(weight, -totals, [(side, side.counts) for side in seen], equal=True)
-            for weight in weights:
+            for weight in weights if len(self.values) == 1 else weights[1:2]:
                 row(weight, -self.cells * ones, [(side, side.across) for side in seen], equal=True)
         for weight in weights:
             used = [(side, -others.count(side.other) * (side.counts > 0.0).astype(np.float64)) for side in sides]
@@ -431,9 +453,11 @@ class _Programme:
                     row(weight, 0.0 * ones, squares + room, equal=False)
 
 
-def _graded(most: int) -> IntArray:
+def _graded(most: int, growth: float) -> IntArray:
     """Some of the numbers up to one, all small ones."""
-    return np.unique(np.append(np.floor(1.4 ** np.arange(60)), [0, most])).astype(np.int64)
+    return np.unique(np.append(np.floor(growth ** np.arange(1 + math.log(most + 1, growth))), [0, most])).astype(
+        np.int64
+    )
 
 
 def _least_sums(sizes: Sequence[int], price: Sequence[float], most: int) -> FloatArray:

@@ -41,7 +41,7 @@ def packages(cran: Path) -> Log:
 def generate(
     path: Path, rows: int, *, ids: str = "small", activity: float = 0.7, row_group: int | None = None
 ) -> None:
-    """Write a log with ten rows a unit and twice as many rows as queries to draw from, in a process of its own."""
+    """Write a log with ten rows per unit and twice as many rows as queries to draw from, in a process of its own."""
     generator = Path(__file__).with_name("generated_log.py")
     # There are no more than 2^24 queries to invent.
     scale = [f"--rows={rows}", f"--units={max(rows // 10, 1)}", f"--keys={max(min(rows // 2, 2**24), 1)}"]

@@ -1,4 +1,4 @@
-"""What others published for the workloads of `workload_error.py`, computed here: one cell a unit, Gaussian noise."""
+"""What others published for the workloads of `workload_error.py`, computed: one cell per unit, Gaussian noise."""
 
 from __future__ import annotations
 

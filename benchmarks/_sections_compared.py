@@ -164,8 +164,9 @@ def domains(result: Result) -> str:
         for row in result["rows"]
     ]
     return (
-        f"{result['log']} at ρ = {result['level']} with {result['max_keys']} keys a unit; means of {result['runs']} "
-        "runs with their standard errors.\n\n" + table(["domain", "threshold", "keys published"], rows)
+        f"{result['log']} at ρ = {result['level']} with {result['max_keys']} keys per unit; means of "
+        f"{result['runs']} runs with their standard errors.\n\n"
+        + table(["domain", "threshold", "keys published"], rows)
     )
 
 

@@ -54,7 +54,7 @@ def scale(result: Result) -> str:
             "Making a series of given counts, and its first release of 5,000 rows:\n",
             table(["nonzero cells", "made, s", "released, ms", "peak MB"], nonzero),
             of_tracked,
-            table(["tracked cells", "wall s", "CPU s", "bytes a cell", "peak MB"], tracked),
+            table(["tracked cells", "wall s", "CPU s", "bytes per cell", "peak MB"], tracked),
             of_releases,
             of_memory,
             table(["engine, limit", "rows", "CPU s", "wall s", "peak MB"], capped),
@@ -119,7 +119,7 @@ def noise(result: Result) -> str:
     others = [name for name in found if not any(name.startswith(f"{family},") for family in families)]
     beside = [[name, f"{found[name]['median']:,.1f}"] for name in others]
     return (
-        f"{result['sizes']['draws']:,} draws, CPU nanoseconds a draw.\n\n"
+        f"{result['sizes']['draws']:,} draws, CPU nanoseconds per draw.\n\n"
         + table(["ns", *steps], rows)
         + f"\nBeside them; normals from AES over normals from PCG64: {figure(result['stream'])}, target "
         f"{result['target']:g}.\n\n" + table(["", "ns"], beside)

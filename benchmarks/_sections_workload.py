@@ -28,7 +28,7 @@ def workload_error(result: Result) -> str:
         for row in rows:
             shown = f"{row['ratio']:.3f}"
             ratios.setdefault(_kind(row["strategy"]), {})[row["cells"]] = f"**{shown}**" if row["chosen"] else shown
-        text.append(f"**{workload}, {max_keys} {'cell' if max_keys == 1 else 'cells'} a unit**\n")
+        text.append(f"**{workload}, {max_keys} {'cell' if max_keys == 1 else 'cells'} per unit**\n")
         table_rows = [[name, *(found.get(size, "") for size in sizes)] for name, found in ratios.items()]
         text.append(table(["cells", *(f"{size:,}" for size in sizes)], table_rows))
     tightest = min(row["sensitivity_lower"] / row["sensitivity"] for row in result["rows"])
@@ -40,7 +40,7 @@ def workload_error(result: Result) -> str:
 def _published(found: Result) -> str:
     """Ours beside what others published."""
     words = (
-        "**Beside what is published, 1 cell a unit.** Prefix sums: the root of the mean squared error less ln(n)/π; "
+        "**Beside what is published, 1 cell per unit.** Prefix sums: root of the mean squared error less ln(n)/π; "
         f"the best published bound is {found['bound']}, no factorization gets below {found['limit']} at large n.\n\n"
     )
     rows = [
@@ -97,7 +97,7 @@ def sensitivity(result: Result) -> str:
                 found.setdefault(f"{row['strategy']}, {row['workload']}", {})[row["max_keys"]] = shown
         rows = [[name, *(one.get(number, "") for number in keys)] for name, one in found.items()]
         text.append(f"**{norm}**\n")
-        text.append(table([f"{norm}, cells a unit", *(str(number) for number in keys)], rows))
+        text.append(table([f"{norm}, cells per unit", *(str(number) for number in keys)], rows))
     return "\n".join(text)
 
 

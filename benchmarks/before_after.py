@@ -53,7 +53,7 @@ ASK = (
 
 
 def serve() -> None:
-    """Make stores and releases as told on standard input, one JSON object a line; answer with what they took."""
+    """Make stores and releases as told on standard input, one JSON object per line; answer with what they took."""
     import polars as pl
 
     import sparsehist as sh

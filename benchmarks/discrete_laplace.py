@@ -2,7 +2,7 @@
 
     python benchmarks/discrete_laplace.py --runs 15 --out discrete_laplace.json
 
-Nanoseconds of CPU a draw, all contenders in turns in one run: the four steps of `DiscreteLaplace` on vectors, at a
+Nanoseconds of CPU per draw, all contenders in turns in one run: the four steps of `DiscreteLaplace` on vectors, at a
 few levels with a sensitivity of 1; numpy's `Generator.laplace` and `Generator.geometric` (PCG64); and, where `opendp`
 is installed (it is no dependency), `make_laplace` on a vector of integers, which is exact as well. Target: a
 hundredth of OpenDP's time for `sample`.

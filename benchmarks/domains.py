@@ -2,9 +2,9 @@
 
     python benchmarks/domains.py --cran DIRECTORY --runs 5 --out domains.json
 
-Packages that visitors of a mirror downloaded from 6 to 8 May 2014, at rho = 0.05 with 20 keys a unit; the public list
-is that of all names in all days of the directory. Without it, the shipped log of page visits at the same level, with
-its own pages as the list. Every run has a salt and noise of its own; figures are means with their standard error.
+Packages that visitors of a mirror downloaded from 6 to 8 May 2014, at rho = 0.05 with 20 keys per unit; the public
+list is that of all names in all days of the directory. Without it, the shipped log of page visits at the same level,
+with its own pages as the list. Each run has a salt and noise of its own; figures are means with their standard error.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A log of units with 30 attributes, 20 of five values and 10 of four: a product domain of 10^20 cells, of which a
 million are nonzero; attributes lean towards those of the unit's group, so that pairs are correlated. Measured is the
-whole way from the bounded counts to noisy answers: strategy, price for 20 keys a unit, exact sums, noise, rounding.
+whole way from the bounded counts to noisy answers: strategy, price for 20 keys per unit, exact sums, noise, rounding.
 Beside it one GROUP BY with a sum for each of the 435 pairs, over the same cells with the attributes as bytes. Target:
 at most twice the cheaper of those.
 

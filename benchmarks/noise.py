@@ -2,7 +2,7 @@
 
     python benchmarks/noise.py --runs 7 --out noise.json
 
-Nanoseconds of CPU a draw, all contenders in turns in one run, on vectors at a sensitivity of 1. Beside them numpy's
+Nanoseconds of CPU per draw, all contenders in turns in one run, on vectors at a sensitivity of 1. Beside them numpy's
 own draws of that law from PCG64, the same from the cryptographic stream that is used in production (AES in counter
 mode), and, where `opendp` is installed, its samplers. Target: the cryptographic stream within 1.25 times PCG64.
 """
@@ -86,13 +86,13 @@ def opendp_samplers(size: int) -> Work:
 
 
 def costs(timings: Timings, slow: Collection[str], draws: int, slow_draws: int) -> dict[str, Spread]:
-    """CPU nanoseconds a draw, printed as a table; the slow contenders make fewer draws."""
+    """CPU nanoseconds per draw, printed as a table; the slow contenders make fewer draws."""
     found = {
         name: spread([1e9 * run.cpu_s / (slow_draws if name in slow else draws) for run in runs])
         for name, runs in timings.items()
     }
     rows = [[name, f"{cost.median:.1f}", f"{cost.lower:.1f}–{cost.upper:.1f}"] for name, cost in found.items()]
-    print(table([["CPU ns a draw", "median", "quartiles"], *rows]))
+    print(table([["CPU ns per draw", "median", "quartiles"], *rows]))
     return found
 
 

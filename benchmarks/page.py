@@ -127,7 +127,7 @@ def _in_words(found: Result) -> str:
             f"{found['domain_size']} (`{found['domain']}`).",
             f"{found['rows_dropped_null']:,} rows have a missing value,",
             f"{found['pairs_outside_the_domain']:,} pairs of unit and key lie outside the domain.",
-            f"{found['max_keys']} keys a unit: {found['units_over_the_bound']:,} units have more (at most",
+            f"{found['max_keys']} keys per unit: {found['units_over_the_bound']:,} units have more (at most",
             f"{found['most_keys_of_a_unit']:,}) and hold {found['share_of_units_over_the_bound']:.1%} of all counts;",
             f"{found['lost_by_bounding']:.1%} of the counts are cut. Counted in {found['create']['wall_s']:.2f} s.",
         ]
@@ -203,7 +203,7 @@ def discrete_laplace(result: Result) -> str:
     """Exact draws on integers."""
     rows = [[step, figure(found)] for step, found in result["nanoseconds"].items()]
     faster = result["times_faster"]
-    words = f"{result['sizes']['draws']:,} draws, exact, beside numpy's inexact ones; CPU nanoseconds a draw.\n\n"
+    words = f"{result['sizes']['draws']:,} draws, exact, beside numpy's inexact ones; CPU nanoseconds per draw.\n\n"
     beside = f"\n`sample` beside OpenDP's exact `make_laplace`: {_times(faster)} (target: {result['target']}).\n"
     return words + table(["step", "ns"], rows) + beside
 
@@ -224,7 +224,7 @@ def marginals(result: Result) -> str:
     price = result["sensitivity"]
     beside = (
         f"\nMean variance over the bound of the singular values: {result['over_the_bound']:.6f}. At "
-        f"{sizes['max_keys']} keys a unit the sensitivity is {price['l2']:.3f}, at least {price['l2_lower']:.3f}. "
+        f"{sizes['max_keys']} keys per unit the sensitivity is {price['l2']:.3f}, at least {price['l2_lower']:.3f}. "
         "Standard deviation of an "
         "answer at level 1/10:\n\n"
     )

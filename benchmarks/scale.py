@@ -121,7 +121,7 @@ def grown_by_tracked(sizes: Sequence[int], runs: int) -> Found:
             {"tracked": size, "net": net, "bytes_a_cell": cell, "peak_mb": spread([r["peak_mb"] for r in seen[size]])}
         )
         print(
-            f"{size:>11,} tracked: {net['release_wall_s'].median:.2f} s, {cell.median:.0f} bytes a cell", flush=True
+            f"{size:>11,} tracked: {net['release_wall_s'].median:.2f} s, {cell.median:.0f} bytes per cell", flush=True
         )
     exponents = [
         {"from": below["tracked"], "to": above["tracked"]} | {what: _exponent(below, above, what) for what in empty}

@@ -118,7 +118,7 @@ def main() -> None:
     options = options_of(parser)
     rows: list[dict[str, object]] = []
     timings: dict[str, list[Timing]] = {}
-    shown = [["", "", "cells a unit", "stated", "found", "ratio", "ms"]]
+    shown = [["", "", "cells per unit", "stated", "found", "ratio", "ms"]]
     for (name, workload, title), keys in itertools.product(cases(options.cells), options.max_keys):
         strategy = strategy_named(name, workload)
         written = strategy.apply(np.eye(workload.n_cells))

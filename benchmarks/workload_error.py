@@ -3,7 +3,7 @@
     python benchmarks/workload_error.py --out workload_error.json
 
 Mean squared error of a query for noise scaled to the certified sensitivity, over what no factorization beats: the
-singular-value bound at one cell a unit; at more cells the best of the bounds in `sparsehist.workload.lower_bound`,
+singular-value bound at one cell per unit; at more cells the best of the bounds in `sparsehist.workload.lower_bound`,
 which is named. Nothing is drawn. Beside the strategies stands one that is optimised numerically, where that is
 feasible, and what others published: the square root with columns of norm 1 for prefix sums, ResidualPlanner+ for
 prefix sums along the columns of marginals. Target at one cell, from 256 cells on: prefix sums 1.05, ranges 1.02.
@@ -58,7 +58,7 @@ def above_logarithm(error: float, cells: int) -> float:
 
 
 def beside_published(rows: list[dict[str, object]]) -> dict[str, object]:
-    """Ours and theirs at one cell a unit."""
+    """Ours and theirs at one cell per unit."""
     prefix = []
     for row in rows:
         if row["chosen"] and row["workload"] == "prefix sums" and row["max_keys"] == 1 and row["cells"] >= DENSE:
@@ -88,7 +88,7 @@ def main() -> None:
         work = partial(lambda held, *what: held.extend(priced(*what)), held, workload, max_keys)
         timings[f"{kind}, {2**exponent} cells, {max_keys} a unit"] = timed(work)
         rows += [{"workload": kind, "cells": 2**exponent, "max_keys": max_keys} | row for row in held]
-    shown = [["", "cells", "a unit", "ratio", "sensitivity", "at least"]]
+    shown = [["", "cells", "per unit", "ratio", "sensitivity", "at least"]]
     for row in rows:
         name = f"{row['workload']}: {row['strategy']}{' *' if row['chosen'] else ''}"
         figures = [f"{row[what]:.3f}" for what in ("ratio", "sensitivity", "sensitivity_lower")]

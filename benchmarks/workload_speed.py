@@ -92,9 +92,7 @@ def main() -> None:
         rows.append([name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s")), *compared])
     print(table(rows))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(
-        f"peak {peak / 2**20:,.0f} MB, {peak / options.cells:.0f} bytes a cell; target: at most {TARGET} of the pair"
-    )
+    print(f"peak {peak / 2**20:,.0f} MB, {peak / options.cells:.0f} bytes per cell; target {TARGET} of the pair")
     result = {
         "cells": options.cells,
         "target": TARGET,

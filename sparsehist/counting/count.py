@@ -137,7 +137,8 @@ def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) 
     if log.kind == "spark":
         if engine != "auto" or not wanted.portable:
             raise DeclarationError(
-                "a Spark frame is counted once, by Spark, with portable=True and no engine=; not for running series"
+                "a Spark frame is counted by Spark alone: declare portable=True and leave out engine=; "
+                "a running series takes none"
             )
         return with_spark
     if engine == "duckdb":

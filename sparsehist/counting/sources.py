@@ -449,7 +449,7 @@ def _matches(path: str, told: Files) -> list[str]:
         return [path]
     if "://" in path:
         raise DeclarationError(
-            f"{bare(path)!r} is no URL that is read: s3://, gs://, az:// and https:// are: copy the files here"
+            f"{bare(path)!r} is no URL that can be read; s3://, gs://, az:// and https:// can: copy the files here"
         )
     if Path(path).is_dir():
         if told.hive:

@@ -40,7 +40,7 @@ _EPOCHS = {"ms": ("u", "epoch_us"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
-    """The letter of a type, and how DuckDB writes a value of it; refuses types whose values have no one text."""
+    """The letter of a type, and how DuckDB writes a value of it; refuses types whose values have no single text."""
     if dtype.is_integer():
         return "i", "cast({} as varchar)"
     if dtype in (pl.String, pl.Categorical, pl.Enum):
@@ -54,7 +54,7 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
     if isinstance(dtype, pl.Datetime):
         letter, epoch = _EPOCHS[dtype.time_unit]
         return letter, f"cast({epoch}({{}}) as varchar)"
-    raise DataError(f"unit column {name!r} has dtype {dtype}, which has no one text: cast it to text")
+    raise DataError(f"unit column {name!r} has dtype {dtype}, whose values have no single text: cast it to text")
 
 
 def types_of_tuple(text: str) -> str:
@@ -133,4 +133,6 @@ def check_portable(name: str, dtype: pl.DataType) -> None:
     """Refuse a unit that not every engine can write."""
     letter, _ = part_of_tuple(name, dtype)
     if letter == "n":
-        raise DataError(f"unit column {name!r} counts nanoseconds, which no portable order has: cast to microseconds")
+        raise DataError(
+            f"unit column {name!r} counts nanoseconds, but the portable order does not: cast to microseconds"
+        )

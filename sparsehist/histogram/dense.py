@@ -62,7 +62,7 @@ def release_dense(
     Source: [ARNP Alg. 4, Alg. 5].
     """
     if len(levels) != len(thresholds):
-        raise InputError(f"{len(levels)} levels but {len(thresholds)} thresholds; give one threshold a level")
+        raise InputError(f"{len(levels)} levels but {len(thresholds)} thresholds; give one threshold per level")
     true_counts = np.asarray(counts, dtype=np.float64)
     paths: dict[Fraction, NoiseArray] = {}
     for level in map(as_level, levels):

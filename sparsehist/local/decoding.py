@@ -61,7 +61,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
         if block.dtype != np.bool_ and not bool(((block == 0) | (block == 1)).all()):
-            raise DataError("reports hold 0 and 1, and these hold something else")
+            raise DataError("reports may hold 0 and 1 alone, and these hold something else")
         shown += _column_sums(np.ascontiguousarray(block).astype(np.uint8, copy=False))
     kept, beta, gamma = float(setting.kept), float(setting.if_set), float(setting.if_not)
     at_rest = gamma + (beta - gamma) * (1 - kept) / 2

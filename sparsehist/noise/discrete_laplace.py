@@ -114,7 +114,7 @@ class DiscreteLaplace(Bridged):
         return super().coarsen(_integers(fine), fine_level, level, rng=rng)
 
     def carry(self, values: NDArray[np.generic], start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsening adds one exact bridge a column; refining is in doubles (see the class for the slack)."""
+        """Coarsening adds one exact bridge per column; refining is in doubles (see the class for the slack)."""
         return super().carry(_integers(values), start, end, rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
@@ -135,7 +135,7 @@ class DiscreteLaplace(Bridged):
         return noise
 
     def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """Invert the cdf of the step at one uniform a column; the coins of `refine` would reverse orders."""
+        """Invert the cdf of the step at one uniform per column; the coins of `refine` would reverse orders."""
         columns = values.shape[-1]
         upper = np.less(rng.random(columns), 0.5)
         log_share = np.subtract(-math.log(2), rng.standard_exponential(columns))

@@ -1,4 +1,4 @@
-"""Draw one of finitely many cells with exactly given real probabilities, at a few nanoseconds a draw.
+"""Draw one of finitely many cells with exactly given real probabilities, at a few nanoseconds per draw.
 
 A `Real` is a rational function of exponentials e^-q with rational q >= 0, written as a formula; `enclose(bits)`
 bounds it between two multiples of 2^-bits. No float takes part, and every rounding goes outwards, so a bound is

@@ -196,7 +196,7 @@ class Family(DenseFamily, Protocol):
 
 
 class Bridged(Family):
-    """What families share whose coarse noise is fine noise plus an independent bridge; each draws that its way."""
+    """What families share whose coarse noise is fine noise plus an independent bridge, drawn by each in its way."""
 
     integer: ClassVar[bool] = False
     monotone: ClassVar[bool] = True

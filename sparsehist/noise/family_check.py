@@ -35,7 +35,7 @@ class FamilyCheck(NamedTuple):
 
 
 class FamilyReport(NamedTuple):
-    """What came out; true when every check passed, and one line a check as text."""
+    """What came out; true when every check passed, and one line per check as text."""
 
     checks: tuple[FamilyCheck, ...]
 

@@ -111,7 +111,7 @@ class Laplace(Bridged):
     def _refined_in_order(
         self, values: FloatArray, known: Fraction, target: Fraction, *, rng: Generator
     ) -> FloatArray:
-        """By the inverse of the kernel's cdf at one uniform a column."""
+        """By the inverse of the kernel's cdf at one uniform per column."""
         distances = np.asarray(rng.standard_exponential(values.shape[-1]))
         upper = rng.random(distances.size) < 0.5
         return _refine_quantile(values, self._kernel(known, target), distances, upper)

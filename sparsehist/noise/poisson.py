@@ -148,7 +148,7 @@ class Poisson(ProcessNoise):
         return fine + thinned(coarse - fine, share_between(levels), rng=rng)
 
     def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """By one uniform a column."""
+        """By one uniform per column."""
         kept, dropped = kept_and_dropped(known, target)
         uniforms = draw_uniforms(values.shape[-1], rng=rng)
         return in_order_of(values, binomial_quantile(values, kept, dropped, uniforms))
@@ -199,7 +199,7 @@ def share_between(levels: Three) -> Fraction:
 
 
 def kept_and_dropped(coarse: Fraction, fine: Fraction) -> tuple[float, float]:
-    """How likely an event of the coarser noise is one of the finer, or not; quotients of integers rounded once."""
+    """P[an event of the coarser noise is one of the finer too] and its complement, each rounded only once."""
     return quotient(coarse, fine), compared(fine, coarse) / (fine.numerator * coarse.denominator)
 
 

@@ -122,7 +122,7 @@ class Skellam(ProcessNoise):
         return fine + thinned(added, passed, rng=rng) - thinned(taken, passed, rng=rng)
 
     def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """By three uniforms a column, one for the parts and one for thinning each of them; see the module."""
+        """By three uniforms per column, one for the parts and one for thinning each of them; see the module."""
         kept, dropped = kept_and_dropped(known, target)
         n = values.shape[-1]
         added, taken = parts_quantile(values, float(poisson_mean(known)), draw_uniforms(n, rng=rng))

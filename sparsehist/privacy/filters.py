@@ -241,7 +241,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
         elif law == POISSON:
             found = _largest(lambda level: _excess(_poisson_delta(level, epsilon, keys), float(delta)))
     if found <= 0:
-        raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys a unit")
+        raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys per unit")
     return found
 
 

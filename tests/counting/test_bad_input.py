@@ -140,7 +140,7 @@ def test_a_first_line_that_is_no_header_is_not_shown(engine, tmp_path):
 def test_what_looks_like_a_path_and_is_none_is_told_apart(engine, tmp_path):
     """A directory, a URL and SQL are not called missing files; an open quote is named."""
     refused(NotFoundError, r"is a directory.*\*\.parquet", tmp_path, engine=engine)
-    refused(DeclarationError, "no URL that is read", "ftp://host/log.parquet", engine=engine)
+    refused(DeclarationError, "no URL that can be read", "ftp://host/log.parquet", engine=engine)
     refused(DeclarationError, "Query", f"select '{SECRET}' as user_id", engine=engine)
     refused(DataError, "connection=", Query("select * from variable_of_mine"), engine=engine)
     (tmp_path / "quote.csv").write_text(f'user_id,query\n1,"{SECRET}\n2,b\n')

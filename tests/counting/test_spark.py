@@ -45,7 +45,7 @@ def test_what_spark_cannot_count_is_refused():
         count(log, portable=True)
     with pytest.raises(DataError, match=r"'query'.*cast it in the Spark frame"):
         count(log, unit="id", domain=Domain.parse("integers(9)"), portable=True)
-    with pytest.raises(DeclarationError, match="counted once, by Spark"):
+    with pytest.raises(DeclarationError, match="counted by Spark alone"):
         count(log, unit="id", engine="duckdb", portable=True)
     with pytest.raises(DeclarationError, match="no column 'nobody'"):
         count(log, unit="nobody", portable=True)

@@ -9,11 +9,12 @@ the first time costs more than the arithmetic done in it, so rows are put in ord
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -35,10 +36,10 @@ from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
 PART_ROWS = 1 << 17
-COUNTED_AT_ONCE = 1 << 18
 BOUNDED_AHEAD = 16  # so that no thread waits while pairs are added up
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 NO_UNITS: WordArray = np.empty(0, dtype=np.uint64)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -78,19 +79,6 @@ class BoundedPart:
     units: Units = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Bounded:
-    """What the log counts for, unit by unit. Secret.
-
-    Attributes:
-        cells: The cells of the domain that the log has; columns key_0, … in canonical dtypes.
-        parts: Units that are counted together.
-    """
-
-    cells: pl.DataFrame = field(repr=False)
-    parts: Iterator[BoundedPart] = field(repr=False)
-
-
 def name() -> str:
     """Name the engine and its version."""
     return f"polars {pl.__version__}"
@@ -104,21 +92,20 @@ def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataF
         wanted: What to count.
         spill: A private directory where rows wait until all are read; in memory if None.
     """
-    bounded = _bounded(log, wanted, spill)
-    totals = np.zeros(bounded.cells.height, dtype=np.int64)
-    waiting: list[tuple[Codes32, IntArray | None]] = []
+
+    def summed(part: BoundedPart) -> tuple[Codes32, IntArray, int, int]:
+        above = int((part.pairs.sizes > wanted.max_keys).sum())
+        return *_added_up(part.cells, _weights(part, wanted)), part.counts.size, above
+
+    cells, parts = _bounded(log, wanted, spill, summed)
+    totals = np.zeros(cells.height, dtype=np.int64)
     met = above = 0
-    # Every addition goes through all totals, so there are not many more of them than the pairs make worthwhile.
-    for part in bounded.parts:
-        waiting.append((part.cells, _weights(part, wanted)))
-        met, above = met + part.counts.size, above + int((part.pairs.sizes > wanted.max_keys).sum())
-        if sum(cells.size for cells, _ in waiting) > max(totals.size, COUNTED_AT_ONCE):
-            _add(totals, waiting)
-            waiting = []
+    for own, sums, own_met, own_above in parts:
+        totals[own] += sums
+        met, above = met + own_met, above + own_above
     wanted.report("counting")
-    _add(totals, waiting)
     wanted.note(Bounding(met, above))
-    result = bounded.cells.with_columns(count=pl.Series(totals))
+    result = cells.with_columns(count=pl.Series(totals))
     return result if totals.all() else result.filter(pl.col("count") > 0)
 
 
@@ -130,29 +117,39 @@ def _weights(part: BoundedPart, wanted: CountRequest) -> IntArray | None:
     return np.repeat(bounding.weight_of(sizes, wanted.weights), sizes)[part.counts]
 
 
-def _add(totals: IntArray, waiting: Sequence[tuple[Codes32, IntArray | None]]) -> None:
-    """Add up pairs by cell."""
-    if waiting:
-        cells = np.concatenate([codes for codes, _ in waiting])
-        weighed = [weights for _, weights in waiting if weights is not None]
-        added = np.bincount(cells, np.concatenate(weighed) if weighed else None, minlength=totals.size)
-        totals += added.astype(np.int64, copy=False)  # whole numbers, also where doubles add them up
+def _added_up(cells: Codes32, weights: IntArray | None) -> tuple[Codes32, IntArray]:
+    """The distinct cells, and what pairs add to each; `bincount` would keep all other threads waiting."""
+    ordered = np.sort(cells)
+    first = np.flatnonzero(first_of_runs(ordered))
+    distinct = ordered[first]
+    if weights is None:
+        return distinct, np.diff(first, append=ordered.size)
+    sums = np.zeros(distinct.size, dtype=np.int64)
+    np.add.at(sums, np.searchsorted(distinct, cells), weights)
+    return distinct, sums
 
 
 def kept_pairs(log: Log, wanted: CountRequest, spill: Path | None = None) -> UnitPairs:
     """List the pairs that count; the arguments are those of `count`."""
-    bounded = _bounded(log, wanted, spill)
-    values, sizes, cells = [], [np.empty(0, np.intp)], [np.empty(0, dtype=np.uint32)]
-    for part in bounded.parts:
-        values.append(part.units.values(part.pairs.units))
-        sizes.append(np.add.reduceat(part.counts, part.pairs.starts, dtype=np.intp))
-        cells.append(part.cells)
-    listed = pl.concat(values) if values else Units(log.dtypes[wanted.columns[0]], wanted.salt).values(NO_UNITS)
-    return UnitPairs(listed, np.concatenate(sizes), np.concatenate(cells), bounded.cells)
+
+    def listed(part: BoundedPart) -> tuple[pl.Series, IndexArray, Codes32]:
+        sizes = np.add.reduceat(part.counts, part.pairs.starts, dtype=np.intp)
+        return part.units.values(part.pairs.units), sizes, part.cells
+
+    cells, parts = _bounded(log, wanted, spill, listed)
+    none = Units(log.dtypes[wanted.columns[0]], wanted.salt).values(NO_UNITS)
+    units, sizes, codes = zip((none, np.empty(0, np.intp), np.empty(0, np.uint32)), *parts, strict=True)
+    return UnitPairs(pl.concat(units), np.concatenate(sizes), np.concatenate(codes), cells)
 
 
-def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
-    """Read the log, bring its keys to the domain and bound its units, part by part."""
+def _bounded(
+    log: Log, wanted: CountRequest, directory: Path | None, made_of: Callable[[BoundedPart], Result]
+) -> tuple[pl.DataFrame, Iterator[Result]]:
+    """Read the log, bring its keys to the domain and bound its units.
+
+    Gives the cells of the domain that the log has, columns key_0, … in canonical dtypes; and what a function makes of
+    each part of the units, in threads.
+    """
     threads = wanted.threads or cores()
     of_unit = log.dtypes[wanted.columns[0]]
     spill = Spill(directory, plain_dtype(of_unit)) if directory is not None else None
@@ -165,21 +162,21 @@ def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
     cell_of = cell_of[places]
     order = (_PortableOrder if wanted.portable else _Order)(cells, log, wanted)
 
-    def bounded(units: Units, rows: PartedRows, threads: int) -> Iterator[BoundedPart]:
+    def bounded(units: Units, rows: PartedRows, threads: int) -> Iterator[Result]:
         bits = min(max((len(rows) // PART_ROWS).bit_length(), 1), PART_BITS)
 
-        def bound(part: int) -> BoundedPart:
+        def bound(part: int) -> Result:
             numbers, codes = rows.part(part, bits)
             own = np.take(cell_of, codes, mode="clip")
             if not placed.unchanged and (outside := own == NO_CELL).any():
                 numbers, own = numbers[~outside], own[~outside]
             pairs = _pairs(numbers, own, bits)
             counts = _counting(pairs, order, units, wanted.most_keys)
-            return BoundedPart(pairs, counts, pairs.cells if counts.all() else pairs.cells[counts], units)
+            return made_of(BoundedPart(pairs, counts, pairs.cells if counts.all() else pairs.cells[counts], units))
 
         return in_threads(bound, range(1 << bits if len(rows) else 0), threads, BOUNDED_AHEAD)
 
-    def read_back(parts: Sequence[int]) -> list[BoundedPart]:
+    def read_back(parts: Sequence[int]) -> list[Result]:
         values, codes = present(spill).read(parts)
         units, rows = Units(of_unit, wanted.salt), PartedRows()
         rows.add(units.numbers(LogColumn(values)), codes)
@@ -187,8 +184,8 @@ def _bounded(log: Log, wanted: CountRequest, directory: Path | None) -> Bounded:
 
     wanted.report("bounding")
     if spill is None:
-        return Bounded(cells, bounded(units, rows, threads))
-    return Bounded(cells, chain.from_iterable(in_threads(read_back, spill.together(), threads)))
+        return cells, bounded(units, rows, threads)
+    return cells, chain.from_iterable(in_threads(read_back, spill.together(), threads))
 
 
 def _read(log: Log, wanted: CountRequest, threads: int, spill: Spill | None) -> tuple[Units, Keys, PartedRows]:

@@ -55,12 +55,8 @@ def check_place(store: Path, wait: float) -> None:
 def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str, **declared: Any) -> Answer:
     """Count files into a new series."""
     check_place(store, declared["wait"])
-    existed = False
-    if store.exists() and if_exists == "reuse":
-        with opening(store, declared["wait"]) as opened:
-            existed = declared["name"] in opened.series_names()
+    done = "created" if if_exists == "error" else done_by_declaring(store, declared["name"], declared["wait"])
     series = sh.create(store, log, key=key, if_exists=if_exists, **declared)
-    done = "reused" if existed else "created"
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
     said, warning = notes_of(series)
     hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
@@ -68,7 +64,7 @@ def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str,
         f"[bold]{done} the series {series.name}[/] in {escape(str(store))}",
         parameters_table(declaration_rows(series.declaration)),
     ]
-    released = series.releases().height if existed else 0
+    released = series.releases().height if done == "reused" else 0
     if released:
         shown.append(f"It was released before, {counted(released, 'time')}: see sparsehist show {escape(str(store))}")
     else:
@@ -79,6 +75,15 @@ def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str,
         data["warning"] = warning
         shown.append(f"[bold]warning[/], population {series.declaration.population}: {escape(warning)}")
     return Answer(data, shown)
+
+
+def done_by_declaring(store: Path, name: str, wait: float) -> str:
+    """Whether what is declared will be created, or is there: then it will be reused, or refused."""
+    check_place(store, wait)
+    if not store.exists():
+        return "created"
+    with opening(store, wait) as opened:
+        return "reused" if name in (*opened.series_names(), *in_periods(opened)) else "created"
 
 
 def unit_columns(given: list[str]) -> tuple[str, ...]:

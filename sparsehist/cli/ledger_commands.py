@@ -263,7 +263,7 @@ def keygen(
         f"private key: {escape(str(key))}; keep it to yourself, outside of every store",
         f"public key: {escape(str(public))}; for whoever verifies",
     ]
-    return Answer({"private_key": str(key), "public_key": str(public)}, list(shown))
+    return Answer({"private_key": str(key), "public_key": str(public)}, shown)
 
 
 def verify(
@@ -291,10 +291,9 @@ def verify(
     if published.is_dir():
         with sh.open_analyst(published, verify=key) as session:
             listed = session.sql("select series, release, level, noise, generation, store from ledger")
-        shown: list[Any] = [f"[bold]{place}[/] verifies: every release, and the ledger as a whole"]
-        return Answer(
-            {"path": str(published), "verified": True, "ledger": listed.to_dicts()}, [*shown, rows_table(listed)]
-        )
+        data = {"path": str(published), "verified": True, "ledger": listed.to_dicts()}
+        told = f"[bold]{place}[/] verifies: every release, and the ledger as a whole"
+        return Answer(data, [told, rows_table(listed)])
     release = sh.read(published, verify=key)
     data = {"path": str(published), "verified": True, "rows": len(release), "metadata": release.metadata}
     return Answer(data, [f"[bold]{place}[/] verifies: release {release.name}, {len(release):,} rows"])

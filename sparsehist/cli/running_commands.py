@@ -40,9 +40,9 @@ def create_running(
           --name daily
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import unit_columns
+    from sparsehist.cli.commands import done_by_declaring, unit_columns
 
-    done = _done(store, name, declared.wait)
+    done = done_by_declaring(store, name, declared.wait)
     series = sh.create_running(
         store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
         population=population, **declared.parameters,
@@ -85,10 +85,10 @@ def create_periodic(
           --protects user-week --budget 0.1 --name weekly
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import unit_columns
+    from sparsehist.cli.commands import done_by_declaring, unit_columns
     from sparsehist.periods.calendar import EXAMPLES
 
-    done = _done(store, name, declared.wait)
+    done = done_by_declaring(store, name, declared.wait)
     made = sh.create_periodic(
         store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain,
         period=int(period) if period.isdecimal() else period, protects=protects, most_periods=most_periods,
@@ -96,17 +96,6 @@ def create_periodic(
     )  # fmt: skip
     what, first = f"{name}, a log in {made.rule.what}s,", f"--period {EXAMPLES.get(period, '1')}"
     return _declared(store, name, done, what, made, made.rule.as_json(), first)
-
-
-def _done(store: Path, name: str, wait: float) -> str:
-    """Whether what is declared will be made, or is there and will be kept or refused."""
-    from sparsehist.cli.commands import check_place, in_periods, opening
-
-    check_place(store, wait)
-    if not store.exists():
-        return "created"
-    with opening(store, wait) as opened:
-        return "reused" if name in (*opened.series_names(), *in_periods(opened)) else "created"
 
 
 def _declared(store: Path, name: str, done: str, what: str, made: Any, declaration: Any, first: str) -> Answer:

@@ -224,11 +224,11 @@ class Ledger:
             self._check_period(name, population)
         else:
             self.check_name(name)
-        if not of_period and population in self.limits.periods:
-            raise DeclarationError(
-                f"the population {population!r} is that of a log in periods, whose costs do not simply add up: name "
-                "another population"
-            )
+            if population in self.limits.periods:
+                raise DeclarationError(
+                    f"the population {population!r} is that of a log in periods, whose costs do not simply add up: "
+                    "name another population"
+                )
         budget = self.budget_of(population)
         if budget is None:
             return

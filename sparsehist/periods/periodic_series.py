@@ -31,7 +31,7 @@ from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_le
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
-from sparsehist.store import State, create_store, is_store
+from sparsehist.store import State, ensure_store
 
 LEAVING_OUT = "leaving out"
 """Begins the phase that says that rows are left out."""
@@ -298,8 +298,7 @@ def create_periodic(
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    if not is_store(home.path):
-        create_store(home.path)
+    ensure_store(home.path)
     with home._hold(wait or None) as state:
         ledger = Ledger.of(state)
         known = ledger.limits.periods.get(name)

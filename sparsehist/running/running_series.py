@@ -37,8 +37,7 @@ from sparsehist.store import (
     SeriesRecord,
     State,
     StepRecord,
-    create_store,
-    is_store,
+    ensure_store,
 )
 from sparsehist.store.layout import spill_directory
 
@@ -289,8 +288,7 @@ def create_running(
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_text("who", who)
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    if not is_store(home.path):
-        create_store(home.path)
+    ensure_store(home.path)
     with home._hold(wait or None) as state:
         record = state.series(name)
         if record is not None:

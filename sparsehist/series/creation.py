@@ -28,7 +28,6 @@ from sparsehist.errors import (
     DataError,
     DeclarationError,
     InputError,
-    NameTakenError,
     SeriesDiffersError,
     SparsehistError,
     StoreError,
@@ -57,8 +56,7 @@ from sparsehist.store import (
     RegisteredFile,
     SeriesRecord,
     State,
-    create_store,
-    is_store,
+    ensure_store,
     write_series_files,
 )
 from sparsehist.store.layout import spill_directory, token_of
@@ -242,7 +240,7 @@ def counted_into(
     """
     checked_text("who", asked.who)
     declaration = asked.declaration
-    made = _made(home.path, None if anchor is None else Path(anchor))
+    made = ensure_store(home.path, anchor=None if anchor is None else Path(anchor))
     place = None
     try:
         with ExitStack() as spills, reporting(progress) as report:
@@ -371,19 +369,6 @@ class NewLog:
         unit = (self.unit,) if isinstance(self.unit, str) else self.unit or ()
         counts = (self.source.count,) if isinstance(self.source, Counts) else ()
         return Trace(self.source, tuple(dict.fromkeys((*unit, *self.declaration.key, *counts))), key)
-
-
-def _made(path: Path, anchor: Path | None) -> bool:
-    """Make a store unless there is one; whether this call made it."""
-    if is_store(path):
-        return False
-    try:
-        create_store(path, anchor=anchor)
-    except NameTakenError:  # two runs at once
-        if not is_store(path):
-            raise
-        return False
-    return True
 
 
 def _place(state: State, counts_directory: str | os.PathLike[str], spill: Path) -> str:

@@ -29,7 +29,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.release import StoreOnDisk
 from sparsehist.series.series_handle import Series
-from sparsehist.store import SeriesRecord, State, backup, create_store, is_store, open_state
+from sparsehist.store import SeriesRecord, State, backup, create_store, ensure_store, open_state
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
@@ -422,8 +422,8 @@ def open(
         StoreError: If it is damaged, of another version, a copy, or older than what was published from it.
     """
     store = Store(path, wait=wait, seed=seed)
-    if create and not is_store(store.path):
-        create_store(store.path, anchor=None if anchor is None else Path(anchor))
+    if create:
+        ensure_store(store.path, anchor=None if anchor is None else Path(anchor))
     with store._hold() as state:
         state.check_anchor(anchor)
         store._remember(state)

@@ -1,7 +1,7 @@
 """The durable state: a private directory, locked, whole after any crash, and never older than what left it."""
 
 from sparsehist.store.layout import is_store
-from sparsehist.store.lifecycle import adopt, backup, create_store, migrate
+from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store, migrate
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import read_json, write_file
 from sparsehist.store.records import (
@@ -43,6 +43,7 @@ __all__ = [
     "backup",
     "create_store",
     "editing_ledger",
+    "ensure_store",
     "is_store",
     "migrate",
     "open_state",

@@ -22,6 +22,7 @@ from sparsehist.store.layout import (
     check_is_store,
     directory_id,
     exclusive_lock,
+    is_store,
     make_locked,
     remove_dead_buildings,
     remove_locked,
@@ -46,6 +47,19 @@ def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True
     path = path.resolve()
     with _building(path, durable=durable) as building:
         _fill(building, path, anchor=_checked_anchor(anchor, path), durable=durable)
+
+
+def ensure_store(path: Path, *, anchor: Path | None = None) -> bool:
+    """Make a store unless there is one; whether this call made it."""
+    if is_store(path):
+        return False
+    try:
+        create_store(path, anchor=anchor)
+    except NameTakenError:  # two runs at once
+        if not is_store(path):
+            raise
+        return False
+    return True
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:

@@ -61,16 +61,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
             if identity.home != path or (path / ADOPTING).exists():
                 identity = take_place(path, database, identity, "move store")
         _remove_leftovers(path, database)
-        copies = _remove_copies(database)
-        written, left = _remove_written(path, database)
-        state = State(
-            path,
-            database,
-            identity,
-            removed=(*copies, *written),
-            left=tuple(left),
-            durable=durable,
-        )
+        removed, left = _remove_elsewhere(path, database)
+        state = State(path, database, identity, removed=tuple(removed), left=tuple(left), durable=durable)
         try:
             # A run that died after its commit left no mark, and what it committed may be published now.
             state.note()
@@ -111,45 +103,35 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     return StoreIdentity(store_id, generation, directory, Path(home), anchor, publications)
 
 
-def _remove_copies(database: Database) -> list[Path]:
-    """Remove what runs that died while they copied the store left elsewhere; says what that was."""
-    removed: list[Path] = []
-    for (text,) in database.rows("read_copies"):
-        place = Path(text)
-        with suppress(OSError):  # a disk that is not there today is looked at on another day
-            if "://" not in text and place.parent.is_dir():
-                removed += remove_dead_buildings(place)
-                _forget(place.parent, database, text)
-    return removed
+def _remove_elsewhere(path: Path, database: Database) -> tuple[list[Path], list[str]]:
+    """Remove what runs that died left elsewhere, copies and what clusters wrote; says what, and which URLs are left.
 
-
-def _remove_written(path: Path, database: Database) -> tuple[list[Path], list[str]]:
-    """Remove what clusters wrote for runs that died; what that was, and what is left: opening waits for nobody."""
+    Opening waits for no other machine, and a disk that is not there today is looked at on another day.
+    """
     removed: list[Path] = []
     left: list[str] = []
     for (text,) in database.rows("read_copies"):
-        if "://" not in text or is_alive(path, text.rpartition("/")[2]):
+        by_cluster = "://" in text
+        if by_cluster and is_alive(path, text.rpartition("/")[2]):
             continue
-        if not text.startswith("file:"):
+        if by_cluster and not text.startswith("file:"):
             left.append(text)
             continue
-        place = Path(unquote(text.removeprefix("file://")))
+        place = Path(unquote(text.removeprefix("file://")) if by_cluster else text)
         try:
-            if place.exists():
+            if not place.parent.is_dir():
+                continue
+            if not by_cluster:
+                removed += remove_dead_buildings(place)
+            elif place.exists():
                 shutil.rmtree(place)
                 removed.append(place)
-            if place.parent.is_dir():
-                _forget(place.parent, database, text)
+            sync_directory(place.parent)  # else a power cut brings it back once it is forgotten
+            with database.transaction():
+                database.change("forget_copy", place=text)
         except OSError:
-            left.append(text)
+            left += [text] * by_cluster
     return removed, left
-
-
-def _forget(directory: Path, database: Database, text: str) -> None:
-    """Look no more for what lay in a directory."""
-    sync_directory(directory)  # else a power cut brings it back
-    with database.transaction():
-        database.change("forget_copy", place=text)
 
 
 def _remove_leftovers(path: Path, database: Database) -> None:

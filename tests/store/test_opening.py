@@ -19,7 +19,17 @@ from sparsehist.errors import (
     StoreVersionError,
 )
 from sparsehist.ledger.public_ledger import publish
-from sparsehist.store import adopt, backup, create_store, layout, migrate, open_state, opening
+from sparsehist.store import (
+    adopt,
+    backup,
+    create_store,
+    ensure_store,
+    layout,
+    lifecycle,
+    migrate,
+    open_state,
+    opening,
+)
 from tests.store.example import Model, add_series, make_store
 
 
@@ -91,6 +101,22 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path):
     with open_state(path) as state:
         assert state.generation == 1
     assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
+
+
+def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
+    """Whoever comes second, at whatever moment, takes what the first one made; something else is in the way."""
+    assert ensure_store(tmp_path / "s") and not ensure_store(tmp_path / "s")
+    made = lifecycle.create_store
+
+    def overtaken(path, *, anchor=None):
+        made(path, anchor=anchor)
+        made(path, anchor=anchor)
+
+    monkeypatch.setattr(lifecycle, "create_store", overtaken)
+    assert not ensure_store(tmp_path / "another")
+    (tmp_path / "file").touch()
+    with pytest.raises(NameTakenError):
+        ensure_store(tmp_path / "file")
 
 
 @pytest.mark.parametrize(("version", "remedy"), [(2, "upgrade"), (0, "upgrade"), ("x", "upgrade")])

@@ -43,9 +43,9 @@ class _History:
     Attributes:
         settings: Coarse to fine.
         true_bits: The filter of the value; shape (bits,).
-        memos: One a setting.
+        memos: One per setting.
         days: Names of the reports, in the order drawn, and their numbers.
-        reports: One list a setting, in the order of `days`.
+        reports: One list per setting, in the order of `days`.
     """
 
     settings: list[Rappor]

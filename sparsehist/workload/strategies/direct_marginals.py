@@ -11,7 +11,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator
 from sparsehist.workload.gram.agreement import Columns, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.strategies.strategy import OF_Z, Kept, Sensitivity, Strategy
+from sparsehist.workload.strategies.strategy import OF_Z, Kept, Sensitivity, Strategy, along
 
 _PROBED = 2**16
 
@@ -55,12 +55,12 @@ class DirectMarginals(Strategy):
         return min(max_keys, self.workload.n_cells) * float((1.0 / self._scales).sum())
 
     def apply(self, x: ArrayLike) -> FloatArray:
-        rows: FloatArray = (self.workload.apply(x).T / self._of_queries(self._scales)).T
-        return rows
+        answers = self.workload.apply(x)
+        return answers / along(self._of_queries(self._scales), answers)
 
     def noise_answers(self, z: ArrayLike) -> FloatArray:
-        answers: FloatArray = (np.asarray(z, np.float64).T * self._of_queries(self._scales)).T
-        return answers
+        noise = np.asarray(z, np.float64)
+        return noise * along(self._of_queries(self._scales), noise)
 
     def roundings(self) -> float:
         return 1.0

@@ -81,7 +81,7 @@ class Hierarchical(Invertible):
         return above
 
     def roundings(self) -> float:
-        """Sums of `branching` nodes, weighed, one a level: up, where errors add up, and down, where shares end them.
+        """On each level a weighed sum of `branching` nodes: up, where errors add up, and down, where shares end them.
 
         The proof is in docs/mathematics.md.
         """
@@ -188,11 +188,8 @@ class Tree(Hierarchical):
             counts[chosen] += 1
         return counts
 
-    def mean_variance(self) -> float:
-        return float(self.query_variance().mean())
-
     def roundings(self) -> float:
-        """Sums of at most two nodes a level."""
+        """Sums of at most two nodes per level."""
         return 2.0 * len(self.sizes)
 
     def _nodes(self) -> list[tuple[int, IntArray, IntArray]]:

@@ -18,7 +18,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Sensitivity
+from sparsehist.workload.strategies.strategy import Sensitivity, along
 
 # Windows of each rank are taken cell by cell up to this many; then ranks are bounded in groups.
 _WINDOWS = 2**27
@@ -67,10 +67,10 @@ class SquareRoot(Invertible):
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
-        return _convolved(self.coefficients, (values.T / self.norms).T)
+        return _convolved(self.coefficients, values / along(self.norms, values))
 
     def solve(self, z: FloatArray) -> FloatArray:
-        return (_convolved(self.inverse, z).T * self.norms).T
+        return _convolved(self.inverse, z) * along(self.norms, z)
 
     def roundings(self) -> float:
         """Three transforms of at most four times the length, of a filter whose coefficients add up to at most 2."""
@@ -80,7 +80,7 @@ class SquareRoot(Invertible):
         return float(np.mean(self.norms**2)) * float(self.inverse @ self.inverse)
 
     def solve_transposed(self, a: FloatArray) -> FloatArray:
-        return _convolved(self.inverse, (a.T * self.norms).T[::-1])[::-1]
+        return _convolved(self.inverse, (a * along(self.norms, a))[::-1])[::-1]
 
     def prefix_variances(self) -> FloatArray:
         if self.scaled:
@@ -207,5 +207,5 @@ def _convolved(coefficients: FloatArray, values: FloatArray) -> FloatArray:
     length = fft.next_fast_len(2 * size, real=True)
     waves = fft.rfft(values, length, axis=0)
     response = fft.rfft(coefficients, length)
-    waves *= response if values.ndim == 1 else response[:, np.newaxis]
+    waves *= along(response, values)
     return np.asarray(fft.irfft(waves, length, axis=0)[:size])

@@ -485,11 +485,11 @@ class Ledger:
         others = self._others(known)
         if cap is None or others + release.level <= cap:
             return
-        spent = f", of which other paths hold {_text(others)}" if others else ""
+        spent = f", of which other paths hold {amount_text(others)}" if others else ""
         remaining = max(cap - others, _NOTHING)
         raise CapExceededError(
-            f"requested level {_text(release.level)}, cap of the series {_text(cap)}{spent}, remaining "
-            f"{_text(remaining)}, difference {_text(release.level - remaining)}; {self._advice(release)}"
+            f"requested level {amount_text(release.level)}, cap of the series {amount_text(cap)}{spent}, remaining "
+            f"{amount_text(remaining)}, difference {amount_text(release.level - remaining)}; {self._advice(release)}"
         )
 
     def _check_noise(self, budget: Budget, release: Spending, known: Spent) -> None:
@@ -507,11 +507,11 @@ class Ledger:
             return
         # Of periods, not all that was spent is borne together.
         apart = known.series_id if known.population in self.limits.periods else None
-        left = _text(max(charges.limit - self.charged(charges, known.population, apart), _NOTHING))
-        what = f"requested level {_text(release.level)}"
+        left = amount_text(max(charges.limit - self.charged(charges, known.population, apart), _NOTHING))
+        what = f"requested level {amount_text(release.level)}"
         if not charges.by_path(known.law):
             if cap is not None and not self._released(release.series_id):
-                what += f" of a series whose cap {_text(cap)} is charged whole at its first release"
+                what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
             elif cap is None and self._released(release.series_id):
                 what += " of a series without a cap, of which the first release is charged as one"
         raise BudgetExceededError(
@@ -553,7 +553,7 @@ class Ledger:
     def _advice(self, release: Spending) -> str:
         largest = self.largest_level(release.series_id, release.path)
         if largest:
-            return f"the largest level that would fit is {_text(largest)}; nothing was spent"
+            return f"the largest level that would fit is {amount_text(largest)}; nothing was spent"
         known = self._path(release.series_id, release.path)
         budget = self.budget_of(known.population)
         charges = None if budget is None else budget.filter_for(known.law)
@@ -562,7 +562,7 @@ class Ledger:
             room = charges.limit - self.charged(charges, known.population)
             cap = charges.largest(room, known.law, known.max_keys, earlier=len(order))
             if cap and not self._released(release.series_id):
-                return f"the largest cap that would fit is {_text(cap)}; nothing was spent"
+                return f"the largest cap that would fit is {amount_text(cap)}; nothing was spent"
         return "no level would fit; nothing was spent"
 
 
@@ -661,5 +661,6 @@ def shortened(value: Fraction) -> Fraction:
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 
-def _text(value: Fraction) -> str:
+def amount_text(value: Fraction) -> str:
+    """A level or a sum of them as it is named; 0 where nothing is left."""
     return level_text(shortened(value)) if value > 0 else "0"

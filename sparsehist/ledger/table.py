@@ -6,12 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError
 from sparsehist.ledger.budgets import Limit
-from sparsehist.ledger.ledger import Ledger, Spent, shortened
+from sparsehist.ledger.ledger import Ledger, Spent, amount_text
 from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
@@ -147,13 +146,13 @@ def _rows_of_series(
         largest = None if path.dropped else ledger.largest_level(series_id, path.path)
         own = {
             "level": finest,  # a path has a finest level even where its cost adds to nothing
-            "remaining": None if largest is None else _amount(largest),
+            "remaining": None if largest is None else amount_text(largest),
             "path": " ".join(part for part in path.path if part),
             "noise": path.noise,
         }
         rows.append(shown | _columns("path", ledger, [path], delta) | own)
     left = None if paths[0].dropped else ledger.largest_level(series_id, ("another", None, None))
-    remaining = {"remaining": None if left is None else _amount(left)}
+    remaining = {"remaining": None if left is None else amount_text(left)}
     return [*rows, shown | _columns("series", ledger, paths, delta) | remaining]
 
 
@@ -162,7 +161,7 @@ def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delt
     columns = _columns("population", ledger, paths, delta) | _limit_columns("budget", limit)
     warnings = [warning for warning in (columns["warning"], unit_warning(paths)) if warning]
     left = ledger.remaining(population)
-    remaining = None if left is None else f"{limit.now.noise.route} {_amount(left)}"
+    remaining = None if left is None else f"{limit.now.noise.route} {amount_text(left)}"
     rule = ledger.limits.periods.get(population)
     if rule is not None:
         limits = {name: value for name in _LIMITS if (value := columns[name]) is not None}
@@ -263,10 +262,6 @@ def _limit_columns(what: str, limit: Limit) -> Row:
         "limit_at_first_release": shown(limit.at_first_release),
         "standing": limit.standing,
     }
-
-
-def _amount(value: Fraction) -> str:
-    return level_text(shortened(value)) if value else "0"
 
 
 def _time(since: str | date | datetime) -> datetime:

@@ -402,10 +402,10 @@ def open_analyst(
             it, if that lists it.
         verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: they must have signed every
             release, and the public ledger beside it must list it and be signed as a whole.
-        memory_limit: Such as "2GB"; four fifths of the machine by default. Queries run in a process of their own. It
-            may take so much more than it has with the releases in it (120 MB and the releases), single huge values
-            included; the rows of a result may take as much once more in this process. What does not fit fails;
-            nothing is written to disk. Systems other than Linux do not bound single values.
+        memory_limit: Such as "2GB"; four fifths of the machine by default. Queries run in a process of their own,
+            which takes some 160 MB and what the releases take. Beyond that it may take this limit and 64 MB, single
+            huge values included; the rows of a result may take the limit once more in this process. What does not
+            fit fails; nothing is written to disk. Systems other than Linux do not bound single values.
         threads: How many to use.
         time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops one from another thread.
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 from _measure import (
     Timings,
     arguments,
@@ -37,6 +36,7 @@ from _measure import (
     timed,
 )
 from _snapshot import Snapshot
+from scale import made
 
 import sparsehist as sh
 from sparsehist import entropy
@@ -47,7 +47,6 @@ FAMILY = Gaussian(sensitivity=1.0)
 DOMAINS = {"10^6": 10**6, "10^12": 10**12, "10^18": 10**18, "UTF-8 of 32 bytes": sh.Strings(max_bytes=32).size}
 PAST, NEW = (Fraction(1, 100), Fraction(1, 2)), Fraction(1, 10)
 NONZERO_CELLS, GROUPS, TRACKED = 20_000, 500, 5_000
-DURABLE_DOMAIN = sh.Integers(10**12)
 WARM = 2
 
 
@@ -105,15 +104,12 @@ def apart(timings: Timings, what: str = "cpu_s") -> float:
 class Prepared:
     """A store with one series: `published` cells counted thousands of times, the others once or twice."""
 
-    def __init__(self, path: Path, cells: int, published: int) -> None:
+    def __init__(self, directory: Path, cells: int, published: int) -> None:
         """Count nothing: the counts are given."""
-        high = np.arange(published) % 1000 + 5_000
-        low = np.arange(cells - published) % 2 + 1
-        frame = pl.DataFrame({"cell": np.arange(cells), "users": np.concatenate([high, low])})
-        self.store, self.path, self.published = sh.open(path, create=True), path, published
-        source = sh.Counts(frame, count="users")
-        sh.create(self.store, source, name="visits", key="cell", max_keys=1, domain=DURABLE_DOMAIN, progress=False)
-        self.snapshot = Snapshot(path)
+        directory.mkdir()
+        made(str(directory), published, cells - published)
+        self.path, self.published = directory / "store", published
+        self.store, self.snapshot = sh.open(self.path), Snapshot(self.path)
 
     def release(self, level: str) -> None:
         """Release the series once, under a threshold that only the high counts pass."""

@@ -114,10 +114,11 @@ def choose_max_keys(
     The releases stand in the ledger of the population, and whatever is released of the log later adds to them. Asked
     again with the same name, the store gives the same choice at no cost.
 
-    Parameters are as for `create`, but the log is not `Counts`, the series of the choice are called `{name}_keys` and
-    `{name}_profile`, and noise is that of the later series, whose level is release_level: it decides how much noise a
-    bound costs, and is 0.1 if it is not known. The error is to be small for the largest_keys largest keys, a public
-    number. The choice may cost `level`, a quarter of which goes into the release of keys.
+    Parameters are as for `create`, but for these. The source is the log itself, not `Counts`. The choice makes two
+    series, `{name}_keys` and `{name}_profile`. `noise` is the family of the later series, and `release_level` the
+    level of the later release, which decides how much noise a bound costs; 0.1 if it is not known. The error is made
+    small for the `largest_keys` largest keys, a public number of at least 1. `level` is what the choice may cost; a
+    quarter of it goes into the release of keys.
 
     Returns:
         The choice, with the estimates it rests on.

@@ -107,7 +107,7 @@ def count_keys(
 def list_pairs(source: object, *, engine: Engine, **declared: Any) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without a bound.
 
-    Arguments and errors are those of `count_keys`, but the source may be empty and no `Counts`.
+    Arguments and errors are those of `count_keys`, but the source may be empty, and may not be `Counts`.
     """
     wanted = request(max_keys=_UNBOUNDED, **declared)
     chosen, log = _opened(source, wanted, engine)

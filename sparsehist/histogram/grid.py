@@ -12,6 +12,8 @@ import math
 
 import numpy as np
 
+from sparsehist.noise.family import Family
+from sparsehist.privacy.levels import Level
 from sparsehist.typing import FloatArray
 
 # Two to the minus ten of a standard deviation adds less than 1e-7 of the variance in rounding.
@@ -27,6 +29,11 @@ def grid_step(std: float) -> float:
     """
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
+
+
+def published_step(family: Family, level: Level) -> float:
+    """The step of the grid on which the noise of a family is published at a level; 1 for integer noise."""
+    return 1.0 if family.integer else grid_step(family.std(level))
 
 
 def round_to_grid(noise: FloatArray, step: float) -> FloatArray:

@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 from sparsehist.errors import ThresholdError
-from sparsehist.histogram.grid import effective_threshold, grid_step
+from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 
@@ -39,7 +39,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
             "to publish every cell give threshold= instead"
         )
     log_share = math.log(false_keys) - math.log(domain_size)
-    step = 1.0 if family.integer else grid_step(family.std(level))
+    step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
         threshold += step  # the inverse is rounded; never promise fewer than are expected

@@ -37,7 +37,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram.grid import effective_threshold, grid_step
+from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.gaussian import Gaussian
@@ -184,7 +184,7 @@ def threshold_for_exceedance(
     if not 0 < probability < 1:
         raise DeclarationError(f"a probability must lie strictly between 0 and 1, got {probability!r}")
     new = as_level(level)
-    step = 1.0 if family.integer else grid_step(family.std(new))
+    step = published_step(family, new)
     known = tuple((as_level(at), bound) for at, bound in past)
 
     def excess(place: int) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sparsehist.histogram.grid import effective_threshold, grid_step
+from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 from sparsehist.open_domain.never_exceeds import (
     Past,
@@ -176,8 +176,7 @@ class OpenBudgets:
     def exceedances(self, level: Level, threshold: float) -> list[float]:
         """For each kind, P[a key is first published by a release with this declared threshold]."""
         at = as_level(level)
-        step = 1.0 if self.family.integer else grid_step(self.family.std(at))
-        bound = effective_threshold(threshold, step)
+        bound = effective_threshold(threshold, published_step(self.family, at))
         return [
             first_exceedance(self.family, self._past(place, at), at, bound, count=count)
             for place, (count, _) in enumerate(self.kinds)

@@ -15,11 +15,11 @@ from sparsehist.histogram import (
     draws_all_empty,
     effective_threshold,
     expected_false_keys,
-    grid_step,
     largest_tail,
     round_slack,
     threshold_for_false_keys,
 )
+from sparsehist.histogram.grid import published_step
 from sparsehist.ledger.arguments import checked_name, checked_number
 from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
 from sparsehist.open_domain.never_exceeds import open_delta_is_exact
@@ -157,12 +157,8 @@ def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str,
         "level": level_text(level),
         "std": family.std(level) / unit,
         "noise_mean": noise_mean(family, level) / unit,
-        "grid": _grid(family, level) / unit,
+        "grid": published_step(family, level) / unit,
     }
-
-
-def _grid(family: Family, level: Fraction) -> float:
-    return 1.0 if family.integer else grid_step(family.std(level))
 
 
 def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> tuple[str, bool]:
@@ -210,7 +206,7 @@ def closed_parameters(
     if threshold is None:
         false_keys = DEFAULT_FALSE_KEYS if false_keys is None else false_keys
         threshold = threshold_for_false_keys(family, level, size, false_keys) / unit
-    effective = effective_threshold(threshold * unit, _grid(family, level))
+    effective = effective_threshold(threshold * unit, published_step(family, level))
     expected = expected_false_keys(family, level, effective, size)
     if expected > max_false_keys:
         enough = threshold_for_false_keys(family, level, size, max_false_keys) / unit
@@ -270,7 +266,7 @@ def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, uni
     after = before.after(exceeds)
     return {
         "threshold": threshold,
-        "effective_threshold": effective_threshold(threshold * unit, _grid(before.family, level)) / unit,
+        "effective_threshold": effective_threshold(threshold * unit, published_step(before.family, level)) / unit,
         "false_keys": None,
         "expected_false_keys": 0.0,
         "delta": domain.delta_text,

@@ -25,6 +25,7 @@ $(STAMP): pyproject.toml setup.py
 		exit 1; fi
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 		echo '$(PYTHON) cannot make virtual environments (Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
+	@echo 'Setting up $(VENV), once: what pip loads and installs takes some minutes'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,report,docs]'
 	@touch $@

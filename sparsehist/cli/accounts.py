@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from sparsehist.cli.tables import escape, rows_table
+from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, for_people, ledger_rows
 from sparsehist.series.declaration import UNCHECKED_SOURCE
@@ -30,7 +32,8 @@ def in_tables(rows: Sequence[dict[str, Any]], delta: float) -> list[RenderableTy
     shown.append(
         "A path costs its finest level; paths and series of a population add up, and populations too unless they\n"
         f"are disjoint. epsilon holds at delta {delta:g} for what did happen, by the best of all routes, numerical\n"
-        "slack included; what holds in advance is the limit. remaining: the largest level of a path."
+        "slack included; what holds in advance is the limit. remaining: of a path the largest level it may be\n"
+        "released at, of a series or population what another path may take."
     )
     for row in rows:
         what = f"series {row['series']}" if row["series"] else f"population {row['population']}"
@@ -57,8 +60,23 @@ def events_for_people(events: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce("series", "population").alias("of"),
         "release",
         "level",
-        pl.coalesce("reason", pl.col("details").str.json_path_match("$.because"), "details").alias("why"),
+        pl.Series("why", map(_why, events["details"], events["reason"]), pl.String),
     )
+
+
+def _why(details: str | None, reason: str | None) -> str | None:
+    """What an event declares, in words, and the reason that was given for it."""
+    said = json.loads(details or "{}")
+    if "because" in said:
+        words = said["because"]
+    elif "route" in said:
+        words = str(budget_from(said))
+    else:
+        told = {name.replace("_", " "): value for name, value in said.items() if value is not None}
+        words = ", ".join(
+            f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in told.items()
+        )
+    return "; ".join(part for part in (words, reason) if part) or None
 
 
 def without_series(store: Store, populations: Sequence[str]) -> list[str]:

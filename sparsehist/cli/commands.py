@@ -12,6 +12,7 @@ from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
+from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
 from sparsehist.report.parameter_rows import declaration_rows, periodic_rows, release_rows
@@ -149,7 +150,9 @@ def release_series(
                 return _told(*handed_out, series, out, repeated=True)
         if out is not None:
             with opened._hold() as state:
-                refuse_to_replace(out, {"store": state.store_id, "series": series, "name": name})
+                wanted = {"store": state.store_id, "series": series, "name": name}
+            refuse_to_replace(out, wanted)
+            check_signing(out, wanted, signed=sign is not None)
         if of_workload:
             released: Release = opened.series(series).release_workload(name, **asked)
         else:
@@ -253,7 +256,10 @@ def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
     shown: list[RenderableType] = [rows_table(found)]
     if bias is not None and bias.height:
-        shown.append("What bounding takes from the 500 largest keys (root mean square, in counts):")
+        shown.append(
+            "What bounding takes: pairs_cut is its share of all pairs of a unit and a key; keep_bias and share_bias\n"
+            "are, in counts, the root mean square over the 500 largest keys."
+        )
         shown.append(rows_table([{name: _short(value) for name, value in row.items()} for row in bias.to_dicts()]))
     shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
     data = {"refused": refused, "rules": found.to_dicts(), "bias": [] if bias is None else bias.to_dicts()}

@@ -322,8 +322,13 @@ def request(
 def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str]) -> dict[str, str]:
     """What key columns are to become."""
     told = dict(key_types or {})
-    if not set(told) <= set(key) or not set(told.values()) <= set(KEY_TYPES):
-        raise DeclarationError(f"key_types gives key columns one of {', '.join(map(repr, KEY_TYPES))}, not {told!r}")
+    for column, kind in told.items():
+        if column not in key:
+            raise DeclarationError(f"key_types names {column!r}, which is no key column")
+        if kind not in KEY_TYPES:
+            raise DeclarationError(
+                f"key_types makes of {column!r} one of {', '.join(map(repr, KEY_TYPES))}, not {kind!r}"
+            )
     return told
 
 

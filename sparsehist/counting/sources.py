@@ -80,6 +80,7 @@ _MAGIC = b"PAR1"
 _REASONS = {
     "more fields": "its rows are of different length",
     "could not parse": "a quoted field does not end where it should",
+    "CSV malformed": "a quote stands inside a field without quotes, or is never closed",
 }
 _ELSEWHERE = {
     FileNotFoundError: "it is not there",
@@ -237,7 +238,8 @@ def as_table(source: object) -> object:
 def _columns_of(log: Log, columns: Sequence[str]) -> str:
     """Name the columns, unless the first line of a CSV file may be a row of the log."""
     if log.kind == "csv" and not any(name in log.dtypes for name in columns):
-        return f"its first line has {len(log.dtypes)} field(s) and must be a header: check that it is one"
+        n = len(log.dtypes)
+        return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
     return f"its columns are {list(log.dtypes)}"
 
 
@@ -650,6 +652,8 @@ def _why_unreadable(file: str, failure: BaseException) -> str | None:
             return None if _is_framed(path) else "it is no whole Parquet file"
         if not _is_text(path):
             return "it is not UTF-8 text"
+        if _kind(file) == "json":
+            return "a line of it is no JSON object, or a column holds values of several kinds"
     except EOFError:
         return "it is cut off"
     except PermissionError:

@@ -181,7 +181,7 @@ def budget(
         raise DeclarationError(
             "a budget in epsilon needs the delta it holds at, such as delta=1e-6; delta=0 makes it pure"
         )
-    whole, total = as_level(epsilon if epsilon is not None else 0), _probability("delta", delta or 0)
+    whole, total = as_level(epsilon if epsilon is not None else 0, "epsilon"), _probability("delta", delta or 0)
     route = route or (GAUSSIAN_ROUTE if total else PURE_ROUTE)
     if route == RHO_ROUTE:
         raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
@@ -231,7 +231,7 @@ def _in_rho(
             "delta_slack= and poisson= with epsilon= and delta= only"
         )
     total = _probability("delta", delta or 0)
-    exact = as_level(rho)
+    exact = as_level(rho, "rho")
     return Budget(exact, None, total, rho_filter(exact), Split(_NOTHING, total, None))
 
 
@@ -256,7 +256,7 @@ def _split(delta: Fraction, route: str, delta_open: Level | None, delta_slack: L
 
 
 def _probability(name: str, value: Level) -> Fraction:
-    exact = level_or_zero(value)
+    exact = level_or_zero(value, name)
     if exact >= 1:
         raise DeclarationError(f"{name} must be below 1, got {value!r}")
     return exact
@@ -279,7 +279,7 @@ class Limits:
             if event["what"] == "raise cap":
                 self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
             elif event["what"] == "set budget":
-                self._budgets.setdefault(event["population"], []).append((generation, _budget_from(said)))
+                self._budgets.setdefault(event["population"], []).append((generation, budget_from(said)))
             elif event["what"] == "declare disjoint":
                 self.disjoint.append(frozenset(said["populations"]))
             elif event["what"] == "declare periods":
@@ -309,7 +309,8 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_wit
     return Limit(now, before[-1], EX_ANTE if kept else EX_POST)
 
 
-def _budget_from(said: Mapping[str, str | None]) -> Budget:
+def budget_from(said: Mapping[str, str | None]) -> Budget:
+    """The budget that an event declared."""
     exact = {name: None if text is None else Fraction(text) for name, text in said.items() if name != "route"}
     order = exact["order"]
     delta_noise = exact["delta_noise"] or _NOTHING

@@ -6,12 +6,13 @@ before it, or none is; entries are only added.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import SignatureError, StoreRolledBackError
 from sparsehist.ledger.signatures import FIRST, SIGNED, entry_digest, seal_chain, sign_entry
-from sparsehist.store import editing_ledger
+from sparsehist.store import editing_ledger, listed_in_ledger
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -58,6 +59,20 @@ def publish(directory: Path, entry: Entry, key: Ed25519PrivateKey | None = None)
         listed.append(new | signed)
         store["chain"] = seal_chain(entry["store"], len(listed), entry_digest(entry, previous), key)
         return signed
+
+
+def check_signing(target: Path, wanted: Mapping[str, Any], *, signed: bool) -> None:
+    """Refuse to publish beside releases of the store that are signed when this one is not, or the other way round.
+
+    For use before a release is made, which `publish` would refuse when it is made and paid for. `wanted` names its
+    store, its series and itself; one that is listed as signed keeps its signature, and needs no key again.
+    """
+    listed = listed_in_ledger(target.resolve().parent, wanted["store"])
+    if all(("signature" in each) == signed for each in listed):
+        return
+    names = (wanted["series"], wanted["name"])
+    if signed or not any((each.get("series"), each.get("release")) == names for each in listed):
+        raise _mixed(target.parent, signed=not signed)
 
 
 def _mixed(directory: Path, *, signed: bool) -> SignatureError:

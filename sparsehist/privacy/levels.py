@@ -22,12 +22,13 @@ _SMALLEST, _LARGEST = Fraction(1, 10**60), Fraction(10**60)
 _LONGEST_TEXT, _LARGEST_EXPONENT = 400, 100
 
 
-def as_level(value: Level) -> Fraction:
+def as_level(value: Level, name: str = "level") -> Fraction:
     """Read a level exactly.
 
     Args:
         value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float, which
             is read as its shortest decimal (0.1 is 1/10).
+        name: What errors call it.
 
     Returns:
         The level, positive and finite.
@@ -40,10 +41,10 @@ def as_level(value: Level) -> Fraction:
         True
     """
     if type(value) is str:
-        return _from_text(value)
+        return _from_text(value, name)
     if type(value) is Fraction and _is_in_range(value.numerator, value.denominator):
         return value
-    return _checked(value)
+    return _checked(value, name)
 
 
 def _is_in_range(above: int, below: int) -> bool:
@@ -52,20 +53,20 @@ def _is_in_range(above: int, below: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _from_text(text: str) -> Fraction:
+def _from_text(text: str, name: str) -> Fraction:
     """Every round reads the levels of all before it; a level is read once."""
-    return _checked(text)
+    return _checked(text, name)
 
 
-def _checked(value: Level) -> Fraction:
+def _checked(value: Level, name: str) -> Fraction:
     try:
         level = _exact(value)
     except OverflowError:
-        raise LevelError(_beyond(value)) from None
+        raise LevelError(_beyond(value, name)) from None
     except (ValueError, ZeroDivisionError, TypeError):
-        raise LevelError(_message(value)) from None
+        raise LevelError(_message(value, name)) from None
     if not _SMALLEST <= level <= _LARGEST:
-        raise LevelError(_beyond(value) if level > 0 else _message(value))
+        raise LevelError(_beyond(value, name) if level > 0 else _message(value, name))
     return level
 
 
@@ -90,19 +91,19 @@ def _exact(value: Level) -> Fraction:
     raise TypeError
 
 
-def _message(value: object) -> str:
+def _message(value: object, name: str) -> str:
     if hasattr(value, "largest_rho"):  # an EpsilonDelta, which stands above this module
         return (
             f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
             "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
         )
-    return f"level must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
+    return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
 
 
-def _beyond(value: object) -> str:
+def _beyond(value: object, name: str) -> str:
     # Python refuses to write very long integers out.
     told = "a larger one" if isinstance(value, int) and value > _LARGEST else repr(value)
-    return f"level must lie from 1e-60 to 1e60, got {told}"
+    return f"{name} must lie from 1e-60 to 1e60, got {told}"
 
 
 def compared(one: Fraction, other: Fraction) -> int:
@@ -115,7 +116,7 @@ def quotient(one: Fraction, other: Fraction) -> float:
     return one.numerator * other.denominator / (one.denominator * other.numerator)
 
 
-def level_or_zero(value: Level) -> Fraction:
+def level_or_zero(value: Level, name: str = "level") -> Fraction:
     """Read a level, or 0 however it is written.
 
     Example:
@@ -126,7 +127,7 @@ def level_or_zero(value: Level) -> Fraction:
         is_zero = not isinstance(value, bool) and Decimal(str(value)) == 0
     except (ArithmeticError, ValueError):  # a fraction, or no number
         is_zero = False
-    return Fraction(0) if is_zero else as_level(value)
+    return Fraction(0) if is_zero else as_level(value, name)
 
 
 def level_text(level: Fraction) -> str:

@@ -16,7 +16,6 @@ from sparsehist.domain import Domain, Product
 from sparsehist.errors import (
     DeclarationError,
     DomainError,
-    LevelError,
     NameTakenError,
     SeriesDiffersError,
     present,
@@ -325,7 +324,7 @@ def declare(
         max_keys=max_keys,
         domain=_checked_domain(domain, columns),
         noise=stored,
-        cap=None if cap is None else _checked_cap(cap),
+        cap=None if cap is None else as_level(cap, "cap"),
         population=checked_name("population", population),
         on_null=checked_choice("on_null", on_null, ("error", "drop")),
         on_outside=checked_choice("on_outside", on_outside, ("error", "drop")),
@@ -355,7 +354,7 @@ def _checked_unit(unit: str | Sequence[str] | None, key: tuple[str, ...]) -> str
     if len(columns) > 1:
         return columns
     if columns[0] in key:
-        raise DeclarationError(f"unit must name a column that is no key column, got {unit!r}")
+        raise DeclarationError(f"unit must name a column that is no key column, got {columns[0]!r}")
     return columns[0]
 
 
@@ -376,22 +375,22 @@ def _checked_most_keys(bounding: str, most_keys: int | None, max_keys: int, fami
     return Shares(max_keys, most, present(sensitivity_norm(family))).most_keys
 
 
-def _checked_cap(cap: Level) -> Fraction:
-    try:
-        return as_level(cap)
-    except LevelError as problem:
-        raise LevelError(f"cap must be a level: {problem}") from None
-
-
 def _checked_domain(domain: Domain | str, columns: tuple[str, ...]) -> Domain:
     parsed = Domain.parse(domain) if isinstance(domain, str) else domain
     if not isinstance(parsed, Domain):
         raise DomainError(f"domain must be a domain or its text such as 'strings(max_bytes=32)', got {domain!r}")
     if parsed.columns != len(columns):
-        raise DomainError(f"{len(columns)} key columns {columns} but a domain of {parsed.columns}: {domain!s}")
+        raise DomainError(f"the key is {_quoted(columns)}, and the domain has {parsed.columns} column(s): {domain!s}")
     if isinstance(parsed, Product) and tuple(parsed.names) != columns:
-        raise DomainError(f"the domain's columns {tuple(parsed.names)} are not the key columns {columns}")
+        raise DomainError(
+            f"the domain's columns {_quoted(parsed.names)} are not the key columns {_quoted(columns)}: name the same "
+            "ones in the same order"
+        )
     return parsed
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    return ", ".join(map(repr, columns))
 
 
 def checked_noise(noise: NoiseChoice, max_keys: int) -> str:

@@ -114,7 +114,7 @@ class Store:
             with self._hold() as state:
                 self._remember(state)
                 if name not in self._known:
-                    raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
+                    raise NotFoundError(f"{self!r} holds no series {name!r}; {_listed(state, name)}")
         return declaration_of(self._known[name])
 
     def series_names(self) -> list[str]:
@@ -150,7 +150,7 @@ class Store:
         said = {"who": checked_text("who", who), "reason": checked_text("reason", reason)}
         with self._hold() as state:
             if state.series(checked_name("series", name)) is None:
-                raise NotFoundError(f"{self!r} holds no series {name!r}; it holds {_listed(state)}")
+                raise NotFoundError(f"{self!r} holds no series {name!r}; {_listed(state, name)}")
             state.drop_series(name, **said)
             self._remember(state)
 
@@ -441,8 +441,12 @@ def _directory_in_memory(owner: object) -> Path:
     return path
 
 
-def _listed(state: State) -> str:
-    return ", ".join(sorted(record.name for record in state.all_series())) or "none"
+def _listed(state: State, name: str) -> str:
+    """What a store holds, for somebody who asks for another name."""
+    held = ", ".join(sorted(record.name for record in state.all_series())) or "none"
+    if name in Ledger.of(state).limits.periods:
+        return f"that is a log in periods, of which each is a series; it holds {held}"
+    return f"it holds {held}"
 
 
 # A store survives forks: no connection, lock or generator outlives a call. But a child forked after Polars has begun

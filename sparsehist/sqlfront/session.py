@@ -25,6 +25,7 @@ from sparsehist.errors import (
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.pipeline import Held, find
@@ -313,6 +314,7 @@ class Session:
         with store._hold() as state:
             wanted = {"store": state.store_id, "series": head.series, "name": head.name}
         refuse_to_replace(target, wanted)
+        check_signing(target, wanted, signed=head.sign is not None)
 
     def _series_if_any(self, name: str) -> Series | RunningSeries | None:
         store = self._existing()

@@ -20,7 +20,7 @@ from sparsehist.store.records import (
 )
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, Receipt, editing_ledger, write_published
+from sparsehist.store.witnesses import LEDGER_NAME, Receipt, editing_ledger, listed_in_ledger, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -45,6 +45,7 @@ __all__ = [
     "editing_ledger",
     "ensure_store",
     "is_store",
+    "listed_in_ledger",
     "migrate",
     "open_state",
     "read_json",

@@ -19,7 +19,7 @@ from sparsehist.store.records import RegisteredFile
 PRIVATE = 0o600
 PUBLIC = 0o666  # less the umask of whoever publishes
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
 
 LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
@@ -53,6 +53,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             reason = "the disk is full or a quota is reached; make room and repeat"
+        elif error.errno == errno.EROFS:
+            reason = "the file system is read-only; a store has to be writable even to be shown"
         elif error.errno in _UNWRITABLE:
             reason = "it cannot be read or written; check that the place exists, its owner and its mode"
         else:

@@ -170,6 +170,14 @@ def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
             write_file(path, text.encode(), durable=True, mode=PUBLIC)
 
 
+def listed_in_ledger(directory: Path, store_id: str) -> list[dict[str, Any]]:
+    """What the public ledger of a directory lists of a store, in order; nothing where there is no ledger."""
+    listed: list[dict[str, Any]] = _read_ledger(directory / LEDGER_NAME)["stores"].get(store_id, {"releases": []})[
+        "releases"
+    ]
+    return listed
+
+
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
     """Write a file for everybody, whole or not at all; remains of runs that died in its directory are removed."""
     with _locked(target.parent):

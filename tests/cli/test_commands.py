@@ -145,6 +145,26 @@ def test_a_receipt_serves_no_signed_release(sparsehist, store, here):
     assert len(sh.read("signed/two.parquet", verify="key.pub")) == 2
 
 
+def test_what_may_not_stand_in_a_chain_is_refused_before_it_is_drawn(sparsehist, store, here):
+    """Signed releases beside unsigned ones of the store, or the other way round; elsewhere the same name is free."""
+    pytest.importorskip("cryptography")
+    sh.make_keys("key")
+    for place in ("plain", "signed", "empty"):
+        (here / place).mkdir()
+    first = ["release", store, "--series", "visits", "--name", "first", "--level", "0.2"]
+    other = ["release", store, "--series", "visits", "--name", "other", "--level", "0.1"]
+    for place, words, refused in (("plain", [], ["--sign", "key"]), ("signed", ["--sign", "key"], [])):
+        assert sparsehist(*first, "--out", f"{place}/first.parquet", *words).code == 0
+        turned_away = sparsehist(*other, "--out", f"{place}/other.parquet", *refused)
+        assert turned_away.code == 2 and "signed" in turned_away.err and "committed" not in turned_away.err
+        by = " SIGNED BY 'key'" if refused else ""
+        (here / "one.sql").write_text(f"RELEASE other FROM visits AT LEVEL 0.1 TO '{place}/other.parquet'{by}")
+        ran = sparsehist("run", "one.sql", "--store", store)
+        assert ran.code == 2 and "signed" in ran.err and "committed" not in ran.err
+    assert [row["name"] for row in sh.open(store).series("visits").releases().to_dicts()] == ["first"]
+    assert sparsehist(*other, "--out", "empty/other.parquet", "--sign", "key").code == 0
+
+
 def test_a_file_that_is_not_this_release_is_never_replaced(sparsehist, store):
     """A log, another release and a directory stay as they are, and nothing is drawn; the same release is written."""
     assert sparsehist("release", store, *RELEASE, "--out", "public.parquet").code == 0

@@ -18,7 +18,10 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
         "requested level 0.75" in refused.err
         and "remaining rho 0.25; the largest level that would fit is 0.5" in refused.err
     )
+    wrong = sparsehist("budget", store, "--rho", "0")
+    assert wrong.code == 2 and "rho must be a positive" in wrong.err
     shown = sparsehist("ledger", store, "--events")
+    assert "null" not in shown.out and "{" not in shown.out
     for told in ("ex ante", "rho 0.5", "dpo", "bob", "refuse", "remaining"):
         assert told in " ".join(shown.out.split()), shown.out
     data = sparsehist("ledger", store, "--events", "--json").json
@@ -26,6 +29,7 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
     raised = sparsehist("budget", store, "--rho", "2")
     assert raised.code == 2 and "give --reason" in raised.err
     assert sparsehist("budget", store, "--rho", "2", "--reason", "second study").code == 0
+    assert "rho 2; second study" in " ".join(sparsehist("ledger", store, "--events").out.split())
     assert sparsehist(*release, "b", "--level", "0.75").code == 0
     assert "was rho 0.5 when its first release was made" in sparsehist("ledger", store).out
 

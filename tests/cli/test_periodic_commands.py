@@ -79,6 +79,8 @@ def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
     assert "with --time" in sparsehist(*again, "--period", "2026-W13", "--drop-other-periods").err
     untimed = sparsehist("append", weekly, "--series", "weekly", "--input", "w12.csv", "--period", "2026-W12")
     assert untimed.code == 5 and "made with --time day" in untimed.err
+    whole = sparsehist("release", weekly, "--series", "weekly", "--name", "public", "--level", "0.1")
+    assert whole.code == 2 and "is a log in periods" in whole.err and "weekly_2026w11" in whole.err
     words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.6")
     assert sparsehist("release", weekly, *words).code == 3
     declare = ("create-periodic", weekly, *DECLARED, "--protects", "user-week")

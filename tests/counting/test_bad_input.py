@@ -121,6 +121,11 @@ def test_files_that_cannot_be_read_are_named(engine, tmp_path):
     refused(DataError, "middle.parquet", [whole, middle], engine=engine)
     (tmp_path / "ragged.csv").write_text(f"user_id,query\n1,a\n2,b,{SECRET},d\n")
     refused(DataError, "ragged.csv.*different length", tmp_path / "ragged.csv", engine=engine)
+    (tmp_path / "quote.csv").write_text(f'user_id,query\n1,a\n2,{SECRET}"b\n')
+    refused(DataError, "quote.csv.*quote", tmp_path / "quote.csv", engine=engine)
+    for name, line in (("cut.jsonl", f'{{"user_id": "{SECRET}", "que'), ("list.jsonl", f'["{SECRET}"]')):
+        (tmp_path / name).write_text(f'{{"user_id": "1", "query": "a"}}\n{line}\n')
+        refused(DataError, f"{name}.*no JSON object", tmp_path / name, engine=engine)
     (tmp_path / "twice.csv").write_text("user_id,query,query\n1,a,b\n")
     refused(DeclarationError, "twice.csv.*more than one column 'query'", tmp_path / "twice.csv", engine=engine)
     (tmp_path / "latin.csv").write_bytes(f"user_id,query\n1,{SECRET}".encode() + b"\xe9t\xe9\n")
@@ -130,7 +135,12 @@ def test_files_that_cannot_be_read_are_named(engine, tmp_path):
 def test_a_first_line_that_is_no_header_is_not_shown(engine, tmp_path):
     """A row in the place of the header may hold a unit and a key; a line with a declared column is a header."""
     (tmp_path / "bare.csv").write_text(f"{SECRET},{SECRET_NUMBER}\n")
-    refused(DeclarationError, "no column 'user_id'; its first line has 2 field", tmp_path / "bare.csv", engine=engine)
+    refused(
+        DeclarationError,
+        "no column 'user_id'; its first line has 2 field.* delimiter",
+        tmp_path / "bare.csv",
+        engine=engine,
+    )
     (tmp_path / "bytes.csv").write_bytes(SECRET.encode() + bytes(range(128, 256)))
     refused(InputError, "bytes.csv", tmp_path / "bytes.csv", engine=engine)
     (tmp_path / "other.csv").write_text("user_id,q\n1,a\n")

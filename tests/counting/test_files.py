@@ -132,8 +132,10 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, engine: str, f
             of("price", "date", days)
         with pytest.raises(DataError, match="key_types"):
             counted(source, tmp_path, days, engine, key=["time"])
-    with pytest.raises(DeclarationError, match="key_types"):
+    with pytest.raises(DeclarationError, match="key_types makes of 'price' one of"):
         of("price", "number", days)
+    with pytest.raises(DeclarationError, match="'price', which is no key column"):
+        counted(source, tmp_path, days, engine, key=["time"], key_types={"price": "integer"})
 
 
 def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
+from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import DenseReleases, release_dense
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Family, discrete_laplace, exact_geometric, exact_table
@@ -329,18 +329,6 @@ def test_the_standard_deviation_is_that_of_the_law() -> None:
         x = np.arange(-REACH, REACH + 1)
         assert FAMILY.std(level) == pytest.approx(math.sqrt((pmf(rate) * x**2).sum()), rel=1e-9)
     assert FAMILY.std("2e-9") == pytest.approx(math.sqrt(2) * 1e9, rel=1e-12)
-
-
-def test_steps_refuse_levels_out_of_order() -> None:
-    """coarsen goes down, refine goes up, between stays inside; equal levels need no step."""
-    z, rng = np.zeros(3, np.int64), entropy.seeded(67)
-    with pytest.raises(LevelOrderError):
-        FAMILY.coarsen(z, "0.1", "0.1", rng=rng)
-    with pytest.raises(LevelOrderError):
-        FAMILY.refine(z, "0.1", "0.05", rng=rng)
-    with pytest.raises(LevelOrderError):
-        FAMILY.between(z, "0.1", z, "0.2", "0.2", rng=rng)
-    assert np.array_equal(FAMILY.carry(z[None], "0.1", "1/10", rng=rng)[0], z)
 
 
 def test_parameters_that_cannot_be_served_are_refused() -> None:

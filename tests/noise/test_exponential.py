@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import Family
 from tests.noise.orders import in_order
@@ -74,15 +74,7 @@ def test_tails_and_their_inverse_agree() -> None:
 
 
 def test_every_guarantee_is_refused_with_the_reason() -> None:
-    """There is no statement to make, and levels out of order are refused as everywhere."""
+    """There is no statement to make."""
     assert isinstance(FAMILY, Family)
     with pytest.raises(DeclarationError, match="never negative"):
         FAMILY.statement(1)
-    z, rng = np.zeros(3), entropy.seeded(406)
-    for call in (
-        lambda: FAMILY.coarsen(z, 1, 1, rng=rng),
-        lambda: FAMILY.refine(z, 1, "0.5", rng=rng),
-        lambda: FAMILY.between(z, 1, z, 2, 2, rng=rng),
-    ):
-        with pytest.raises(LevelOrderError):
-            call()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Family, Gaussian, family_named
 from tests.stats import assert_consistent, assert_detected, gaussian_vector_test, ks_test
@@ -95,17 +95,6 @@ def test_inverse_log_tail_inverts_log_tail(log_probability: float) -> None:
     """The inverse is right to rounding, over all tails."""
     t = FAMILY.inverse_log_tail(log_probability, 1)
     assert float(FAMILY.log_tail(t, 1)) == pytest.approx(log_probability, rel=1e-9)
-
-
-def test_steps_refuse_levels_out_of_order() -> None:
-    """coarsen goes down, refine goes up, between stays inside; equal levels need no step."""
-    z, rng = np.zeros(3), entropy.seeded(27)
-    with pytest.raises(LevelOrderError):
-        FAMILY.coarsen(z, "0.1", "0.1", rng=rng)
-    with pytest.raises(LevelOrderError):
-        FAMILY.refine(z, "0.1", "0.05", rng=rng)
-    with pytest.raises(LevelOrderError):
-        FAMILY.between(z, "0.1", z, "0.2", "0.2", rng=rng)
 
 
 def test_a_family_is_named_with_the_sensitivity_of_max_keys() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparsehist import entropy
-from sparsehist.errors import DataError, DeclarationError, InputError, LevelError, LevelOrderError
+from sparsehist.errors import DataError, DeclarationError, InputError, LevelError
 from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import DenseFamily, Family, RandomisedResponse
 from sparsehist.series.declaration import load_family
@@ -175,8 +175,6 @@ def test_what_is_no_category_is_refused():
         RandomisedResponse(categories=3, sensitivity=0)
     with pytest.raises(LevelError, match="at most 4000"):
         family.sample(1, 5000, rng=entropy.seeded(1))
-    with pytest.raises(LevelOrderError):
-        family.refine(np.array([0]), 2, 1, rng=entropy.seeded(1))
 
 
 def test_sparse_series_refuse_it_by_what_it_lacks():

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import ive
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.binomial_poisson import Number, as_number, poisson
 from sparsehist.noise.family import Family
 from sparsehist.noise.integer_tails import Uniforms, draw_uniforms
@@ -172,15 +172,7 @@ def test_draws_by_inversion_have_the_law_of_fresh_noise() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """Levels out of order and keys that are no number of keys; and the statement claims no rho."""
-    z, rng = np.zeros(3, np.int64), entropy.seeded(312)
-    for call in (
-        lambda: FAMILY.coarsen(z, 1, 1, rng=rng),
-        lambda: FAMILY.refine(z, 1, "0.5", rng=rng),
-        lambda: FAMILY.between(z, 1, z, 2, 2, rng=rng),
-    ):
-        with pytest.raises(LevelOrderError):
-            call()
+    """Keys that are no number of keys; and the statement claims no rho."""
     with pytest.raises(DeclarationError):
         Skellam(sensitivity=0)
     assert isinstance(FAMILY, Family)

@@ -21,7 +21,7 @@ PUBLIC = 0o666  # less the umask of whoever publishes
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
 
-LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
+_LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:
@@ -36,10 +36,10 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
     return content
 
 
-def read_json(path: Path, *, at_most: int = LARGEST_JSON) -> Any:
+def read_json(path: Path) -> Any:
     """Read a JSON file that anybody may have put there; OSError as `read_regular`, ValueError if it is none."""
     try:
-        return json.loads(str(read_regular(path, at_most=at_most), "utf-8"))
+        return json.loads(str(read_regular(path, at_most=_LARGEST_JSON), "utf-8"))
     except RecursionError:
         message = "nested too deeply"
         raise ValueError(message) from None

@@ -63,6 +63,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "workload.agreed.Measured",
         "workload.gram.agreement.Columns",
         "workload.gram.agreement._Inclusion",
+        "workload.gram.resolvents.Resolvents",
         "workload.gram.table_types.WeightedResiduals",
         "workload.gram.table_types._Side",
         "workload.strategies.optimised.Optimum",

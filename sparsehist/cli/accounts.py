@@ -72,7 +72,10 @@ def _why(details: str | None, reason: str | None) -> str | None:
     elif "route" in said:
         words = str(budget_from(said))
     else:
-        told = {name.replace("_", " "): value for name, value in said.items() if value is not None}
+        # What a log in periods declares for its series is theirs, and `show` has it.
+        told = {
+            name.replace("_", " "): value for name, value in said.items() if value and not isinstance(value, dict)
+        }
         words = ", ".join(
             f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in told.items()
         )

@@ -445,7 +445,7 @@ def _listed(state: State, name: str) -> str:
     """What a store holds, for somebody who asks for another name."""
     held = ", ".join(sorted(record.name for record in state.all_series())) or "none"
     if name in Ledger.of(state).limits.periods:
-        return f"that is a log in periods, of which each is a series; it holds {held}"
+        return f"{name!r} is a log in periods, and each period a series: {held}"
     return f"it holds {held}"
 
 

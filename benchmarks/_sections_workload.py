@@ -101,6 +101,35 @@ def sensitivity(result: Result) -> str:
     return "\n".join(text)
 
 
+def statements(result: Result) -> str:
+    """What releases say of themselves, by family and strategy."""
+    words = (
+        "Guarantee, threshold and sensitivity, before anything is drawn. Milliseconds of CPU: first statements, with "
+        "nothing computed before, in the middle of the cases (levels, keys a unit) and in the dearest, which is "
+        "named; its clock; later ones in the dearest. Megabytes at most. "
+        f"Target: {result['target_ms']:.0f} ms in the median of {result['runs']}, {result['target_mb']:.0f} MB. "
+        f"{_over(result)}\n"
+    )
+    heading = ["", "first, middle", "dearest", "where", "clock", "later, dearest", "MB"]
+    keys = ("median_ms", "largest_ms", "where", "clock_ms", "later_ms", "memory_mb")
+    text = [words]
+    for section in dict.fromkeys(row["section"] for row in result["rows"]):
+        rows = [
+            [row["name"], *(row[key] if key == "where" else f"{row[key]:.1f}" for key in keys)]
+            for row in result["rows"]
+            if row["section"] == section
+        ]
+        text.append(table([section, *heading[1:]], rows))
+    return "\n".join(text)
+
+
+def _over(result: Result) -> str:
+    """How many cases are above the target."""
+    medians = [1e3 * one["first cpu_s"]["median"] for cases in result["all"].values() for one in cases.values()]
+    over = sum(one > result["target_ms"] for one in medians)
+    return f"Above it are {over} of {len(medians)} cases."
+
+
 def _kind(strategy: str) -> str:
     """The name without what depends on the number of cells; parameters that fit the unit are one kind."""
     plain = re.sub(r"(, )?length=[0-9]+", "", strategy).replace("()", "")

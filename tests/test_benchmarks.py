@@ -60,6 +60,7 @@ SCRIPTS = {
     "spark": ["--runs", "1", "--rows", "4000", "--warm", "2000", "--memory", "1g"],
     "sql_front": ["--runs", "1", "--rows", "2000"],
     "start": ["--runs", "1"],
+    "statements": ["--runs", "1", "--only", "haar"],
     "workload_error": ["--exponents", "4", "6", "--max-keys", "1", "3"],
     "workload_speed": ["--runs", "1", "--cells", "3000"],
 }

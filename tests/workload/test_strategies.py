@@ -239,19 +239,23 @@ def test_the_sensitivity_of_prefix_sums_is_not_a_root():
     assert strategy_named("spectral", Prefix(256)).sensitivity(20).l2_lower ** 2 > 266
 
 
-def test_toeplitz_bounds_in_groups_are_bounds():
-    """Where windows are bounded in groups of ranks, the bound stays above that of each rank by itself."""
-    strategy = strategy_named("square_root(scaled=True)", Prefix(400))
-    fine = windows_by_rank(strategy.coefficients, strategy.norms, 100)
-    assert fine <= strategy.sensitivity(100).l2 ** 2 * (1 + 1e-12)
-    import sparsehist.workload.strategies.toeplitz as module
-
-    most, module._WINDOWS = module._WINDOWS, 0
-    try:
-        coarse = windows_by_rank(strategy.coefficients, strategy.norms, 100)
-    finally:
-        module._WINDOWS = most
-    assert fine <= coarse <= 1.5 * fine
+@pytest.mark.parametrize("name", ["square_root", "square_root(scaled=True)", "banded(bands=40)"])
+@pytest.mark.parametrize(("ranks", "single", "most"), [(256, 512, 1.0), (10, 16, 1.2), (1, 1, 3.0)])
+def test_toeplitz_bounds_in_groups_and_blocks_are_bounds(monkeypatch, name, ranks, single, most):
+    """Never below the bound of each rank and each coefficient by itself, nor far above it."""
+    monkeypatch.setattr("sparsehist.workload.strategies.toeplitz._RANKS", ranks)
+    monkeypatch.setattr("sparsehist.workload.strategies.toeplitz._SINGLE", single)
+    n, keys = 400, 100
+    strategy = strategy_named(name, Prefix(n))
+    c = strategy.coefficients
+    lags = np.abs(np.arange(n)[:, np.newaxis] - np.arange(n))
+    products = np.cumsum(np.stack([c * np.append(c[lag:], np.zeros(lag)) for lag in range(n)]), axis=1)
+    gram = products[lags, n - 1 - np.maximum(*np.indices((n, n)))]  # before scaling
+    fine = sum(
+        max(gram[i, i - a : i + keys - a].sum() / strategy.norms[i] ** 2 for i in range(a, n)) for a in range(keys)
+    )
+    stated = windows_by_rank(c, strategy.norms, keys)
+    assert fine <= stated * (1 + 1e-12) <= most * fine * (1 + 1e-9)
 
 
 def test_a_stream_in_small_state_is_the_noise_of_the_whole():

@@ -8,20 +8,21 @@ stream of answers needs the last bands − 1 values, nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from scipy import fft
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity, along
 
-# Windows of each rank are taken cell by cell up to this many; then ranks are bounded in groups.
-_WINDOWS = 2**27
+# Up to so many keys each rank is bounded by itself, from there on in groups; and coefficients one by one, up to
+# there, and then in blocks that grow by a fixed share.
+_RANKS = 256
+_SINGLE, _GROWTH = 512, 1.02
 
 
 class SquareRoot(Invertible):
@@ -91,9 +92,9 @@ class SquareRoot(Invertible):
         """Bounds by rank: see `windows_by_rank`; the set of the first cells from below."""
         keys = min(max_keys, self._cells)
         upper = windows_by_rank(self.coefficients, self.norms, keys)
-        first = np.zeros(self._cells)
-        first[:keys] = 1.0
-        reached = float(np.sum(self.apply(first) ** 2))
+        sums = np.concatenate([np.zeros(keys), np.cumsum(self.coefficients)])
+        moved = (sums[keys:] - sums[:-keys]) / self.norms[0]  # at least, as norms fall
+        reached = float(moved @ moved)
         largest = float(np.max(np.cumsum(self.coefficients**2)[::-1] / self.norms**2))
         bound = min(upper * (1 + 1e-9), keys**2 * largest)
         return Sensitivity(bound**0.5, min(reached, bound) ** 0.5)
@@ -170,30 +171,32 @@ class Banded(SquareRoot):
 
 
 def windows_by_rank(coefficients: FloatArray, norms: FloatArray, keys: int) -> float:
-    """Bound 1ᵀ_S G 1_S for G = RᵀR, R Toeplitz with positive falling coefficients and columns divided by norms.
+    """Bound 1ᵀ_S G 1_S for G = RᵀR, R Toeplitz with coefficients that are positive and fall, as column norms do.
 
     As in `gram.rank_bound`: the Gram matrix before scaling, C[i, j] = Σ_{k < n − max(i, j)} c_k c_{k + |i − j|}, is
     positive and falls away from the diagonal, so if i has a members of S on its left and b on its right, its row over
-    S is at most that over the window from i − a to i + b. The sum over a window is a running sum over k.
+    S is at most that over the window from i − a to i + b: Σ_{k < n − i} c_k W_k, where W_k adds up c from k − b to
+    k + a. W_k grows up to k = b and falls from there on, so over a block of k it is taken where it is greatest.
     """
     n = coefficients.size
     sums = np.concatenate([np.zeros(1), np.cumsum(coefficients)])
-    k = np.arange(n)
-    squares = norms[::-1] ** 2  # by n − 1 − i
-    total = 0.0
-    for first, last in _groups(keys, max(8, _WINDOWS // n)):
-        left, right = last, keys - 1 - first
-        forward = sums[np.minimum(k + left + 1, n)] - sums[k]
-        backward = sums[k] - sums[np.maximum(k - right, 0)]
-        rows = np.cumsum(coefficients * (forward + backward)) / squares
-        # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank.
-        total += (last - first + 1) * float(rows[: n - first].max())
-    return total
+    edges = _graded(n)
+    start, end = edges[:-1], edges[1:]
+    ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))[:, np.newaxis]
+    first, left, right = ranks[:-1], ranks[1:] - 1, keys - 1 - ranks[:-1]
+    peak = np.clip(right, start, end - 1)
+    windows = sums[np.minimum(peak + left + 1, n)] - sums[np.maximum(peak - right, 0)]
+    rows = np.cumsum((sums[end] - sums[start]) * windows, axis=1) / norms[::-1][start] ** 2
+    # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank.
+    return float((np.diff(ranks, axis=0) * np.where(start < n - first, rows, 0.0).max(axis=1, keepdims=True)).sum())
 
 
-def _groups(keys: int, most: int) -> Sequence[tuple[int, int]]:
-    step = -(-keys // most)
-    return [(first, min(first + step, keys) - 1) for first in range(0, keys, step)]
+def _graded(size: int) -> IntArray:
+    """Where blocks of the numbers below `size` begin, and the end: single numbers, then ever longer blocks."""
+    steps = max(0, math.ceil(math.log(max(size, _SINGLE) / _SINGLE) / math.log(_GROWTH)))
+    far = (_SINGLE * _GROWTH ** np.arange(steps)).astype(np.int64)
+    near = np.concatenate([np.arange(_SINGLE), far])
+    return np.unique(np.append(near[near < size], size))
 
 
 def _series(power: float, size: int) -> FloatArray:

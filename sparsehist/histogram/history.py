@@ -15,7 +15,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -86,17 +85,15 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """
     if not history.levels:
         return np.zeros(counts.size)
-    each = -_log_hidden(family, history, counts)
-    total = np.zeros(counts.size)
-    for begin, end in pairwise(_rungs(history.levels)):
-        one_by_one = each[begin] if end == begin + 1 else each[begin:end].sum(axis=0)
-        if end > begin + 1:
-            lowest = history.thresholds[begin:end].min() - counts
-            exceeding = np.minimum(2 * family.tail(lowest, history.levels[begin]), 1.0)
-            with np.errstate(divide="ignore"):
-                one_by_one = np.minimum(one_by_one, -np.log1p(-exceeding))
-        total += one_by_one
-    return total
+    rungs = _rungs(history.levels)
+    rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
+    for rung in np.flatnonzero(np.diff(rungs) > 1).tolist():
+        begin, end = rungs[rung : rung + 2]
+        lowest = history.thresholds[begin:end].min() - counts
+        exceeding = np.minimum(2 * family.tail(lowest, history.levels[begin]), 1.0)
+        with np.errstate(divide="ignore"):
+            rarities[rung] = np.minimum(rarities[rung], -np.log1p(-exceeding))
+    return np.asarray(rarities.sum(axis=0))
 
 
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:

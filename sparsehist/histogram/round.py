@@ -239,13 +239,14 @@ def _carry_back(
     inside = np.ones(pair.shape, bool)
     path = np.empty((len(history.levels) + 1, exceeding.size), pair.dtype)
     path[-1] = exceeding
+    bounds = history.bounds(counts)
     at = bisect_left(history.levels, level)
     for leg in (range(at - 1, -1, -1), range(at, len(history.levels))):
         current, known = pair, level
         for i in leg:
             current = family.carry(current, known, history.levels[i], rng=rng)
             known = history.levels[i]
-            inside &= current <= history.thresholds[i] - counts
+            inside &= current <= bounds[i]
             path[i] = current[1]
         if not (current[1] >= current[0]).all():
             raise LawError(f"steps of {family!r} reversed an order, so that its cells cannot be drawn lazily")

@@ -18,7 +18,8 @@ Level = int | float | str | Fraction | Decimal
 """What a caller may write for a level."""
 
 # A float must hold every level with room for the arithmetic on it (squares, ratios).
-_SMALLEST, _LARGEST = Fraction(1, 10**60), Fraction(10**60)
+_LARGEST = 10**60
+_SMALLEST = Fraction(1, _LARGEST)
 _LONGEST_TEXT, _LARGEST_EXPONENT = 400, 100
 
 
@@ -42,14 +43,11 @@ def as_level(value: Level, name: str = "level") -> Fraction:
     """
     if type(value) is str:
         return _from_text(value, name)
-    if type(value) is Fraction and _is_in_range(value.numerator, value.denominator):
-        return value
+    if type(value) is Fraction:  # a round reads those of all before it
+        above, below = value.as_integer_ratio()
+        if 0 < above <= _LARGEST and below <= _LARGEST:
+            return value
     return _checked(value, name)
-
-
-def _is_in_range(above: int, below: int) -> bool:
-    """Whether a fraction is a level; its integers are compared, since a round reads those of all before it."""
-    return 0 < above <= _LARGEST.numerator * below and below <= _LARGEST.numerator * above
 
 
 @lru_cache(maxsize=4096)

@@ -67,7 +67,7 @@ WORKLOADS = {
         )
     ),
     "kronecker(residual, spectral)": ("kronecker(marginals((4, 5), 2), prefix(100))",),
-    "union(spectral, haar)": ("union(prefix(1000), ranges(1000))",),
+    "union(spectral, tree)": ("union(prefix(1000), ranges(1000, [(0, 9), (5, 500), (3, 999)]))",),
 }
 WORKLOAD_KEYS = (2, 5, 20, 60, 1000)
 

@@ -60,12 +60,14 @@ class KroneckerStrategy(Combined):
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
         keys = min(max_keys, self.workload.n_cells)
-        one = [strategy.sensitivity(1) for strategy in self.strategies]
-        upper = keys * math.prod(bounds.l2 for bounds in one)
+        numbers = _numbers(keys)
+        bounds = [_bounds(strategy, numbers) for strategy in self.strategies]
+        upper = keys * math.prod(first.l2 for first, *_ in bounds)
         if keys > 1:
             spectral = math.sqrt(keys * math.prod(map(_largest_eigenvalue, self.strategies)))
-            upper = min(upper, spectral, *(self._layers(last, keys) for last in self.strategies))
-        lower = _boxes(self.strategies, keys)
+            layers = (self._layers(*last, numbers) for last in zip(self.strategies, bounds, strict=True))
+            upper = min(upper, spectral, *layers)
+        lower = _boxes(bounds, numbers)
         return Sensitivity(upper, min(lower, upper))
 
     def l1_sensitivity(self, max_keys: int) -> float:
@@ -112,10 +114,10 @@ class KroneckerStrategy(Combined):
     def _rows(self) -> list[int]:
         return [strategy.n_noise for strategy in self.strategies]
 
-    def _layers(self, last: Strategy, keys: int) -> float:
+    def _layers(self, last: Strategy, bounds: Sequence[Sensitivity], numbers: Sequence[int]) -> float:
         """The bound in layers, with this factor as the last."""
-        numbers = _numbers(keys)
-        asked = np.maximum.accumulate([last.sensitivity(number).l2 for number in numbers])
+        keys = numbers[-1]
+        asked = np.maximum.accumulate([bound.l2 for bound in bounds])
         # of a number not asked for, the next larger one says enough
         reached = asked[np.searchsorted(numbers, np.arange(1, keys + 1))]
         for strategy in self.strategies:
@@ -130,6 +132,13 @@ def _numbers(keys: int) -> list[int]:
     while numbers[-1] < keys:
         numbers.append(min(keys, max(numbers[-1] + 1, int(1.03 * numbers[-1]))))
     return numbers
+
+
+def _bounds(strategy: Strategy, numbers: Sequence[int]) -> list[Sensitivity]:
+    """What so many cells of one factor move; it has no more than all of its cells."""
+    cells = strategy.workload.n_cells
+    found = {number: strategy.sensitivity(number) for number in {min(number, cells) for number in numbers}}
+    return [found[min(number, cells)] for number in numbers]
 
 
 def _largest_eigenvalue(strategy: Strategy) -> float:
@@ -169,15 +178,12 @@ def _knapsack(gains: FloatArray, norms: FloatArray) -> FloatArray:
     return best[1:]
 
 
-def _boxes(strategies: Sequence[Strategy], keys: int) -> float:
+def _boxes(bounds: Sequence[Sequence[Sensitivity]], numbers: Sequence[int]) -> float:
     """The largest product of what t cells of one factor reach by what ⌊keys/t⌋ of the others do."""
-    numbers = _numbers(keys)
+    keys = numbers[-1]
     # of a number not asked for, the next smaller one
     place = np.searchsorted(numbers, np.arange(1, keys + 1), side="right") - 1
-    reached = [
-        np.maximum.accumulate([strategy.sensitivity(number).l2_lower for number in numbers])[place].tolist()
-        for strategy in strategies
-    ]
+    reached = [np.maximum.accumulate([bound.l2_lower for bound in of_one])[place].tolist() for of_one in bounds]
     best = reached[-1]
     for one in reversed(reached[:-1]):
         best = [

@@ -91,11 +91,12 @@ class SquareRoot(Invertible):
     def sensitivity(self, max_keys: int) -> Sensitivity:
         """Bounds by rank: see `windows_by_rank`; the set of the first cells from below."""
         keys = min(max_keys, self._cells)
-        upper = windows_by_rank(self.coefficients, self.norms, keys)
-        sums = np.concatenate([np.zeros(keys), np.cumsum(self.coefficients)])
-        moved = (sums[keys:] - sums[:-keys]) / self.norms[0]  # at least, as norms fall
-        reached = float(moved @ moved)
-        largest = float(np.max(np.cumsum(self.coefficients**2)[::-1] / self.norms**2))
+        sums = np.concatenate([np.zeros(1), np.cumsum(self.coefficients)])
+        upper = windows_by_rank(sums, self.norms, keys)
+        moved = sums[1:].copy()
+        moved[keys:] -= sums[1:-keys]
+        reached = float(moved @ moved) / float(self.norms[0]) ** 2  # at least, as norms fall
+        largest = 1.0 if self.scaled else float(self.coefficients @ self.coefficients)
         bound = min(upper * (1 + 1e-9), keys**2 * largest)
         return Sensitivity(bound**0.5, min(reached, bound) ** 0.5)
 
@@ -170,16 +171,17 @@ class Banded(SquareRoot):
         return np.asarray(lfilter([1.0], self.coefficients[: self.bands], z, axis=0))
 
 
-def windows_by_rank(coefficients: FloatArray, norms: FloatArray, keys: int) -> float:
+def windows_by_rank(sums: FloatArray, norms: FloatArray, keys: int) -> float:
     """Bound 1ᵀ_S G 1_S for G = RᵀR, R Toeplitz with coefficients that are positive and fall, as column norms do.
+
+    `sums` adds the coefficients up, from 0 on; shape (cells + 1,).
 
     As in `gram.rank_bound`: the Gram matrix before scaling, C[i, j] = Σ_{k < n − max(i, j)} c_k c_{k + |i − j|}, is
     positive and falls away from the diagonal, so if i has a members of S on its left and b on its right, its row over
     S is at most that over the window from i − a to i + b: Σ_{k < n − i} c_k W_k, where W_k adds up c from k − b to
     k + a. W_k grows up to k = b and falls from there on, so over a block of k it is taken where it is greatest.
     """
-    n = coefficients.size
-    sums = np.concatenate([np.zeros(1), np.cumsum(coefficients)])
+    n = norms.size
     edges = _graded(n)
     start, end = edges[:-1], edges[1:]
     ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))[:, np.newaxis]

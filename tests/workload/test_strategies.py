@@ -240,12 +240,16 @@ def test_the_sensitivity_of_prefix_sums_is_not_a_root():
 
 
 @pytest.mark.parametrize("name", ["square_root", "square_root(scaled=True)", "banded(bands=40)"])
-@pytest.mark.parametrize(("ranks", "single", "most"), [(256, 512, 1.0), (10, 16, 1.2), (1, 1, 3.0)])
-def test_toeplitz_bounds_in_groups_and_blocks_are_bounds(monkeypatch, name, ranks, single, most):
+@pytest.mark.parametrize("keys", [1, 100, 400])
+@pytest.mark.parametrize(
+    ("ranks", "single", "growth", "most"),
+    [(512, 512, 1.02, 1.0), (10, 16, 1.02, 1.2), (512, 1, 4.0, 2.0), (1, 1, 1.02, 5.0)],
+)
+def test_toeplitz_bounds_in_groups_and_blocks_are_bounds(monkeypatch, name, keys, ranks, single, growth, most):
     """Never below the bound of each rank and each coefficient by itself, nor far above it."""
-    monkeypatch.setattr("sparsehist.workload.strategies.toeplitz._RANKS", ranks)
-    monkeypatch.setattr("sparsehist.workload.strategies.toeplitz._SINGLE", single)
-    n, keys = 400, 100
+    for constant, value in {"_RANKS": ranks, "_SINGLE": single, "_GROWTH": growth}.items():
+        monkeypatch.setattr(f"sparsehist.workload.strategies.toeplitz.{constant}", value)
+    n = 400
     strategy = strategy_named(name, Prefix(n))
     c = strategy.coefficients
     lags = np.abs(np.arange(n)[:, np.newaxis] - np.arange(n))

@@ -148,8 +148,8 @@ def _columns(piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.D
                 return None
             found[name] = _column(parts, dtypes[name])
             del parts
-            if piece.rows > BATCH_ROWS:  # of large row groups, Arrow keeps as much as it decoded
-                release_unused()
+    if piece.rows > BATCH_ROWS:  # of large row groups, Arrow keeps as much as it decoded
+        release_unused()
     return [found[name] for name in columns]
 
 

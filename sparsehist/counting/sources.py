@@ -420,7 +420,10 @@ def open_file(file: str, columns: Sequence[str] = (), told: Files | None = None)
         if log.kind == "json":
             return replace(log, dtypes=dict.fromkeys(columns, pl.String()))
         scan = scan_csv(file, log.delimiter, storage) if log.kind == "csv" else scan_parquet(file, storage)
-        return replace(log, dtypes=dict(scan.collect_schema()))
+        dtypes = dict(scan.collect_schema())
+    if log.kind == "csv" and any("\r" in name for name in dtypes):  # the log itself would be told as names of columns
+        raise DataError(f"{label} ends its lines with carriage returns alone: write it with line feeds")
+    return replace(log, dtypes=dtypes)
 
 
 def scan_parquet(file: str, storage: dict[str, str] | None = None) -> pl.LazyFrame:

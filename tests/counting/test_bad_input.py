@@ -147,6 +147,16 @@ def test_a_first_line_that_is_no_header_is_not_shown(engine, tmp_path):
     refused(DeclarationError, r"no column 'query'; its columns are \['user_id', 'q'\]", tmp_path / "other.csv")
 
 
+def test_lines_that_end_in_carriage_returns_are_told_and_not_shown(engine, tmp_path):
+    """Such a file is one header: what is in it would be shown as names of columns, or pass for an empty log."""
+    for number, header in enumerate(("user_id,query", "user_id,query,more", '"user_id","query"')):
+        log = tmp_path / f"{number}.csv"
+        log.write_text(f"{header}\r{SECRET_NUMBER},{SECRET}\r2,b\r", newline="")
+        refused(DataError, "carriage returns alone: write it with line feeds", log, engine=engine)
+    log.write_bytes(b"user_id,query\r\n1,a\r\n2,a\r\n")
+    assert as_dict(count(log, engine=engine)) == {"a": 2}
+
+
 def test_what_looks_like_a_path_and_is_none_is_told_apart(engine, tmp_path):
     """A directory, a URL and SQL are not called missing files; an open quote is named."""
     refused(NotFoundError, r"is a directory.*\*\.parquet", tmp_path, engine=engine)

@@ -312,14 +312,14 @@ def request(
         _memory_text(memory_limit),
         Path(temporary_directory),
         progress or (lambda _: None),
-        checked_key_types(key_types, names),
+        checked_key_types(key_types, names, domain),
         watch or (lambda log: log),
         portable,
         note or (lambda _: None),
     )
 
 
-def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str]) -> dict[str, str]:
+def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str], domain: Domain) -> dict[str, str]:
     """What key columns are to become."""
     told = dict(key_types or {})
     for column, kind in told.items():
@@ -328,6 +328,11 @@ def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str]) -
         if kind not in KEY_TYPES:
             raise DeclarationError(
                 f"key_types makes of {column!r} one of {', '.join(map(repr, KEY_TYPES))}, not {kind!r}"
+            )
+        if kind != "text" and domain.accepts(key.index(column), pl.String()):
+            raise DeclarationError(
+                f"key_types makes {kind}s of {column!r}, but {domain.describe()} takes any text there: declare a "
+                "domain of them, or leave the type out"
             )
     return told
 

@@ -316,13 +316,13 @@ def declare(
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     checked_whole("max_keys", max_keys, 1, _LARGEST_BOUND)
-    stored = checked_noise(noise, max_keys)
+    stored, cells = checked_noise(noise, max_keys), _checked_domain(domain, columns)
     return Declaration(
         name=checked_name("series", name),
         unit=_checked_unit(unit, columns),
         key=columns,
         max_keys=max_keys,
-        domain=_checked_domain(domain, columns),
+        domain=cells,
         noise=stored,
         cap=None if cap is None else as_level(cap, "cap"),
         population=checked_name("population", population),
@@ -331,7 +331,7 @@ def declare(
         bounding=checked_choice("bounding", bounding, ("keep", "share")),
         most_keys=_checked_most_keys(bounding, most_keys, max_keys, load_family(stored, max_keys)),
         unverified=checked_choice("unverified", unverified, (False, True)),
-        key_types=tuple(sorted(checked_key_types(key_types, columns).items())),
+        key_types=tuple(sorted(checked_key_types(key_types, columns, cells).items())),
         portable=checked_choice("portable", portable, (False, True)),
         chosen_by_looking=checked_text("chosen_by_looking", chosen_by_looking) or "",
     )

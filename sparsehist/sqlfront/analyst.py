@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 _Settings = dict[str, str | bool | int | float | list[str]]
-_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+_SHOW = re.compile(r"\s*show\s+(tables|ledger)\s*;?\s*", re.IGNORECASE)
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
     "store": pl.String,
     "series": pl.String,
@@ -118,8 +118,8 @@ class AnalystSession:
             NotAllowedError: If a reader may not run it.
             StatementError: If it is wrong, or needs more than the memory limit or the time limit.
         """
-        if _SHOW_TABLES.fullmatch(text):  # DuckDB's own names what is in its schema alone
-            return self.tables()
+        if shown := _SHOW.fullmatch(text):  # DuckDB's own names tables of its schema alone, and columns of the ledger
+            return self.tables() if shown[1].lower() == "tables" else self._tables["ledger",].clone()
         with self._one_at_a_time:
             process = self._started()
             try:

@@ -51,8 +51,9 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
 
 
 def test_tables_are_shown_and_what_is_for_curators_is_named(analyst):
-    """SHOW TABLES lists the releases; RELEASE is no syntax error, but nothing for readers."""
+    """SHOW TABLES lists releases, SHOW LEDGER their costs; RELEASE is no syntax error, but nothing for readers."""
     assert analyst.sql("show  Tables ;").equals(analyst.tables())
+    assert analyst.sql("SHOW LEDGER;").equals(analyst.sql("from ledger"))
     for text in ("release a from queries at level 1", "create series s as select 1", "plan from queries"):
         with pytest.raises(NotAllowedError, match="is for a session with a store; readers may run SELECT"):
             analyst.sql(text)

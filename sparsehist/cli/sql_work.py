@@ -15,7 +15,7 @@ from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.reading import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.script import pieces, pointed
+from sparsehist.sqlfront.script import asked_for, pieces, pointed
 from sparsehist.sqlfront.session import Session
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def run_file(
 ) -> Answer:
     """Run a script from a file."""
     text, parameters, tables = _read(script), parameters_from(param), _tables(table)
+    for name in parameters.keys() - asked_for(text, parameters):
+        raise DeclarationError(f"the script does not name the parameter ${name}")
     home = _home(store, wait)
     with Session(home, parameters=parameters, tables=tables, rows=_checked_rows(rows), who=who) as session:
         outcomes = run_script(session, text, keep_going=keep_going, dry_run=dry_run)

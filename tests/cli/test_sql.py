@@ -71,6 +71,15 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
     assert not (here / "s").exists()
 
 
+def test_a_parameter_that_a_script_does_not_name_is_told(sparsehist, script, here):
+    """It may be a slip in a name."""
+    given = ("--store", "s", "--param", "level=1", "--param", "Levle=2")
+    wrong = sparsehist("run", script(), *given)
+    assert (wrong.code, wrong.err) == (2, "error: the script does not name the parameter $levle\n")
+    assert not (here / "s").exists()
+    assert sparsehist("run", script("select $LEVLE;"), *given).code == 0
+
+
 def test_a_directory_is_no_script(sparsehist, here):
     """It is told apart from a file that is not there."""
     assert "is a directory: name a file of SQL in it" in sparsehist("run", str(here)).err

@@ -417,7 +417,7 @@ def drop(
     /,
     *,
     series: options.SeriesName,
-    yes: Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")] = False,
+    yes: options.Yes = False,
     reason: Annotated[str | None, Parameter(help="Why; one line, kept in the ledger for good.")] = None,
     who: options.Who = None,
     wait: options.Wait = 0.0,

@@ -334,11 +334,11 @@ def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who:
 def confirm(question: str, answer: str, warning: str = "") -> None:
     """Ask on the terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DeclarationError(f"{warning}Nothing brings back a dropped series: give --yes to confirm")
+        raise DeclarationError(f"{warning}This cannot be undone: give --yes to confirm")
     sys.stderr.write(question)
     sys.stderr.flush()
     if sys.stdin.readline().strip() != answer:
-        raise DeclarationError("nothing was erased")
+        raise DeclarationError("another name was typed: nothing was done")
 
 
 def counted(n: int, what: str) -> str:

@@ -187,18 +187,29 @@ def _telling() -> Iterator[Callable[[str], None]]:
 
 
 def finish(
-    store: options.StorePath, /, *, series: options.SeriesName, who: options.Who = None, wait: options.Wait = 0.0
+    store: options.StorePath,
+    /,
+    *,
+    series: options.SeriesName,
+    yes: options.Yes = False,
+    who: options.Who = None,
+    wait: options.Wait = 0.0,
 ) -> Answer:
     """Let nothing more be appended to a running series or a log in periods, and erase who counted; releases go on.
 
+    This cannot be undone.
+
     For example:
-      sparsehist finish logs.sparsehist --series daily
+      sparsehist finish logs.sparsehist --series daily --yes
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import in_periods, opening
+    from sparsehist.cli.commands import confirm, in_periods, opening
 
     with opening(store, wait) as opened:
         open_again = sh.open_periodic if series in in_periods(opened) else sh.open_running
-    open_again(store, series, wait=wait).finish(who=who)
+    ending = open_again(store, series, wait=wait)
+    if not yes:
+        confirm(f"Let nothing more be appended to {series} of {store}, for ever? Type its name: ", series)
+    ending.finish(who=who)
     shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -54,6 +54,7 @@ Domain = Annotated[
     ),
 ]
 MaxKeys = Annotated[int, Parameter(help="Distinct keys one unit counts towards at most; noise grows with its root.")]
+Yes = Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")]
 KeyTypes = Annotated[
     list[str] | None,
     Parameter(

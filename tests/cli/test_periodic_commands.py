@@ -132,7 +132,7 @@ def test_finish_erases_who_counted(sparsehist, here):
         for week in ("2026-W11", "2026-W12"):
             assert sparsehist(*append, week).code == 0
         if store == "s":
-            assert sparsehist("finish", "s", "--series", "weekly").code == 0
+            assert sparsehist("finish", "s", "--series", "weekly", "--yes").code == 0
         else:
             drop = ("drop", "t", "--series")
             assert "warning" not in sparsehist(*drop, "weekly_2026w12", "--yes", "--json").json

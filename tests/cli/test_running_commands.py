@@ -62,7 +62,9 @@ def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
     assert sparsehist(*declare, "--if-exists", "reuse", "--json").json["status"] == "reused"
     differs = sparsehist(*declare[:-4], "--steps", "8", "--if-exists", "reuse")
     assert differs.code == 5 and "made with --steps 7, --cap 1" in differs.err.replace("with --cap", "--cap")
-    assert sparsehist("finish", daily, "--series", "daily").code == 0
+    finish = ("finish", daily, "--series", "daily")
+    assert "give --yes" in sparsehist(*finish).err  # nobody to ask
+    assert sparsehist(*finish, "--yes").code == 0
     assert sparsehist(*append, "--step", 3, "--input", "day_1.parquet").code == 3
     assert sparsehist(*words, "--step", 2).code == 0
     assert "made with --step 2" in sparsehist(*words, "--step", 1).err

@@ -32,19 +32,19 @@ _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_
 class Database:
     """A state file, open; its errors never carry the engine's own words."""
 
-    def __init__(self, path: Path, *, durable: bool, create: bool = False) -> None:
-        """Open a state file, or make an empty one."""
+    def __init__(self, path: Path, *, durable: bool, create: bool = False, writable: bool = True) -> None:
+        """Open a state file, or make an empty one; one that is not `writable` for reading alone."""
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreVersionError(
                 f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
             )
-        self._path, self._process = path, os.getpid()
+        self._path, self._process, self.writable = path, os.getpid(), writable
         if create:
             with disk_errors(path):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
         with self._plain_errors():
             self._connection = sqlite3.connect(
-                f"{path.as_uri()}?mode=rw",
+                f"{path.as_uri()}?mode={'rw' if writable else 'ro'}",
                 uri=True,
                 timeout=0,
                 isolation_level=None,
@@ -129,9 +129,9 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def open_database(store: Path, *, durable: bool, create: bool = False) -> Database:
+def open_database(store: Path, *, durable: bool, create: bool = False, writable: bool = True) -> Database:
     """Connect to the state file of a store."""
-    return Database(store / STATE, durable=durable, create=create)
+    return Database(store / STATE, durable=durable, create=create, writable=writable)
 
 
 _open: weakref.WeakSet[Database] = weakref.WeakSet()

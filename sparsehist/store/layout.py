@@ -45,6 +45,11 @@ def is_store(store: Path) -> bool:
         return any((store / name).is_file() for name in (_FORMAT, STATE, _BEFORE_0_1))
 
 
+def is_writable(store: Path) -> bool:
+    """Whether this process may change what is in a store; else it may still be looked at."""
+    return os.access(store, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def store_id_at(place: Path) -> str | None:
     """Which store stands at a place, as far as its format file says."""
     try:
@@ -226,10 +231,12 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 def _locked_descriptor(path: Path, deadline: float) -> int:
     nap = _SHORTEST_NAP
+    writable = is_writable(path.parent)
+    lock = fcntl.LOCK_EX if writable else fcntl.LOCK_SH  # all that network file systems give who may only read
     while True:
-        descriptor = _open_lock(path)
+        descriptor = _open_lock(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             if _still_at(path, descriptor):
                 return descriptor
         except BlockingIOError:
@@ -245,10 +252,10 @@ def _locked_descriptor(path: Path, deadline: float) -> int:
         nap = min(2 * nap, _LONGEST_NAP)
 
 
-def _open_lock(path: Path) -> int:
+def _open_lock(path: Path, how: int) -> int:
     try:
         with disk_errors(path):
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            return os.open(path, how | os.O_CLOEXEC, PRIVATE)
     except StoreError:
         if not path.parent.is_dir():
             raise NotFoundError(f"no store at {path.parent}") from None

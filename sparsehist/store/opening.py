@@ -24,6 +24,7 @@ from sparsehist.store.layout import (
     exclusive_lock,
     has_journal,
     is_alive,
+    is_writable,
     last_change,
     leftovers,
     make_spill,
@@ -50,7 +51,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
     """Lock and open a store for the length of a block; nothing of it is kept afterwards.
 
     One that is damaged, a copy, or older than what was published from it is refused. What is not `durable` need not
-    survive a power cut: no synchronisation, no marks.
+    survive a power cut: no synchronisation, no marks. One that cannot be written can be looked at: nothing is put in
+    order, and whatever would change it fails.
     """
     path = path.resolve()
     with held(path, wait=wait, durable=durable) as database:
@@ -58,11 +60,11 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         check_is_original(path, identity)
         if durable:
             check_is_newest(path, identity)
-            if identity.home != path or (path / ADOPTING).exists():
+            if database.writable and (identity.home != path or (path / ADOPTING).exists()):
                 identity = take_place(path, database, identity, "move store")
-        _remove_leftovers(path, database)
-        removed, left = _remove_elsewhere(path, database)
-        state = State(path, database, identity, removed=tuple(removed), left=tuple(left), durable=durable)
+        removed, left = _put_in_order(path, database) if database.writable else ([], [])
+        noting = durable and database.writable
+        state = State(path, database, identity, removed=tuple(removed), left=tuple(left), durable=noting)
         try:
             # A run that died after its commit left no mark, and what it committed may be published now.
             state.note()
@@ -79,13 +81,17 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
     check_is_store(path)
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
-        make_spill(path)
-        with disk_errors(path):
-            mark_path(path).with_name(f"{mark_path(path).name}.new").unlink(missing_ok=True)
+        writable = is_writable(path)
+        if writable:
+            make_spill(path)
+            with disk_errors(path):
+                mark_path(path).with_name(f"{mark_path(path).name}.new").unlink(missing_ok=True)
+        elif has_journal(path):
+            raise StoreError(f"a run died in store {path}: open it first where, and as who, it can be written")
         if durable and has_journal(path) and (store_id := store_id_at(path)) is not None:
             # What is rolled back has another time of change; a run may die between that and noting it.
             raise_mark(path, store_id, read_mark(path, store_id)._replace(changed=None))
-        database = open_database(path, durable=durable)
+        database = open_database(path, durable=durable, writable=writable)
         try:
             yield database
         finally:
@@ -103,11 +109,13 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     return StoreIdentity(store_id, generation, directory, Path(home), anchor, publications)
 
 
-def _remove_elsewhere(path: Path, database: Database) -> tuple[list[Path], list[str]]:
-    """Remove what runs that died left elsewhere, copies and what clusters wrote; says what, and which URLs are left.
+def _put_in_order(path: Path, database: Database) -> tuple[list[Path], list[str]]:
+    """Remove what runs that died left: in the store; and elsewhere, copies and what clusters wrote.
 
-    Opening waits for no other machine, and a disk that is not there today is looked at on another day.
+    Returns what was removed elsewhere, and which URLs are left. Opening waits for no other machine, and a disk that
+    is not there today is looked at on another day.
     """
+    _remove_leftovers(path, database)
     removed: list[Path] = []
     left: list[str] = []
     for (text,) in database.rows("read_copies"):

@@ -54,7 +54,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             reason = "the disk is full or a quota is reached; make room and repeat"
         elif error.errno == errno.EROFS:
-            reason = "the file system is read-only; a store has to be writable even to be shown"
+            reason = "the file system is read-only"
         elif error.errno in _UNWRITABLE:
             reason = "it cannot be read or written; check that the place exists, its owner and its mode"
         else:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -8,13 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import sparsehist as sh
 from sparsehist.errors import (
     NameTakenError,
     NotFoundError,
     StoreDamagedError,
     StoreError,
+    StoreInUseError,
     StoreRolledBackError,
     StoreVersionError,
 )
@@ -423,3 +428,53 @@ def test_the_remains_of_a_killed_backup_are_removed_by_the_next_opening(tmp_path
         assert state.removed == ()
     backup(path, tmp_path / "disk" / "copy")
     assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk" / "copy"]
+
+
+def test_a_store_that_cannot_be_written_is_looked_at_and_never_changed(tmp_path):
+    """Not even by root: its right to write wherever it likes is taken from the processes started here."""
+    store = tmp_path / "s"
+    log = pl.DataFrame({"user": range(900), "url": ["/home"] * 900})
+    domain = sh.Strings(max_bytes=8)
+    sh.create(store, log, name="q", unit="user", key="url", max_keys=1, domain=domain).release("a", level=1)
+
+    def run(*words):
+        def lose_the_right():
+            for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+                ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
+
+        made = subprocess.run(
+            [sys.executable, "-m", "sparsehist", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+            timeout=60, preexec_fn=lose_the_right,
+        )  # fmt: skip
+        return made.returncode, made.stdout + made.stderr
+
+    def content():
+        return {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+    before = content()
+    places = [store, *(place for place in store.rglob("*") if place.is_dir())]
+    for place in places:
+        place.chmod(0o500)
+    try:
+        for words in (("show", "s"), ("ledger", "s"), ("release", "s", "--series", "q", "--name", "a")):
+            assert run(*words)[0] == 0
+        with (store / layout.LOCK).open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            assert run("show", "s")[0] == 0
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert run("show", "s")[0] == StoreInUseError.exit_code
+        finer = run("release", "s", "--series", "q", "--name", "b", "--level", "2")
+        budget = run("budget", "s", "--epsilon", "9", "--delta", "1e-6")
+        assert (finer[0], budget[0]) == (2, 2) and "cannot be" in finer[1] and "cannot be written" in budget[1]
+        (tmp_path / "s.generation").rename(tmp_path / "away")
+        assert run("show", "s")[0] == 0 and not (tmp_path / "s.generation").exists()
+        (tmp_path / "away").rename(tmp_path / "s.generation")
+        assert content() == before
+        store.chmod(0o700)
+        (store / f"{layout.STATE}-journal").write_bytes(b"")
+        store.chmod(0o500)
+        assert "a run died in store" in run("show", "s")[1]
+    finally:
+        for place in places:
+            place.chmod(0o700)
+    assert run("show", "s")[0] == 0 and not (store / f"{layout.STATE}-journal").exists()

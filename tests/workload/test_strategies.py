@@ -243,10 +243,13 @@ def test_the_sensitivity_of_prefix_sums_is_not_a_root():
 @pytest.mark.parametrize("keys", [1, 100, 400])
 @pytest.mark.parametrize(
     ("ranks", "single", "growth", "most"),
-    [(512, 512, 1.02, 1.0), (10, 16, 1.02, 1.2), (512, 1, 4.0, 2.0), (1, 1, 1.02, 5.0)],
+    [(512, 512, 1.02, 1.0), (10, 16, 1.02, 1.2), (512, 1, 4.0, 1.5), (1, 1, 1.02, 2.0)],
 )
 def test_toeplitz_bounds_in_groups_and_blocks_are_bounds(monkeypatch, name, keys, ranks, single, growth, most):
-    """Never below the bound of each rank and each coefficient by itself, nor far above it."""
+    """Never below the bound of each rank and each coefficient by itself, nor far above it.
+
+    In long blocks it would be below with windows taken at their beginnings (400 keys) or at their ends (100 keys).
+    """
     for constant, value in {"_RANKS": ranks, "_SINGLE": single, "_GROWTH": growth}.items():
         monkeypatch.setattr(f"sparsehist.workload.strategies.toeplitz.{constant}", value)
     n = 400

@@ -186,10 +186,11 @@ def windows_by_rank(sums: FloatArray, norms: FloatArray, keys: int) -> float:
     start, end = edges[:-1], edges[1:]
     ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))[:, np.newaxis]
     first, left, right = ranks[:-1], ranks[1:] - 1, keys - 1 - ranks[:-1]
-    peak = np.clip(right, start, end - 1)
+    # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank, and blocks of k end there.
+    peak = np.clip(right, start, np.minimum(end, n - first) - 1)
     windows = sums[np.minimum(peak + left + 1, n)] - sums[np.maximum(peak - right, 0)]
-    rows = np.cumsum((sums[end] - sums[start]) * windows, axis=1) / norms[::-1][start] ** 2
-    # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank.
+    blocks = np.minimum(sums[end], sums[n - first]) - sums[start]
+    rows = np.cumsum(blocks * windows, axis=1) / norms[::-1][start] ** 2
     return float((np.diff(ranks, axis=0) * np.where(start < n - first, rows, 0.0).max(axis=1, keepdims=True)).sum())
 
 

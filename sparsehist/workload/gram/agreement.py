@@ -34,9 +34,16 @@ import numpy as np
 
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, IntArray
 from sparsehist.workload.gram.few_cells import greatest, merge_unused, sums_of_products
+from sparsehist.workload.gram.profiles import Profile, as_reached, between, numbers_up_to
 
 _PROGRAMMED = 7
 """Up to so many columns the linear programme is solved: 128 unknowns."""
+
+_PROGRAMMES = 4
+"""Programmes that are solved to bound all numbers of cells at once, fewer of more than four columns."""
+
+_LOOKED_AT = 2**17
+"""Cells of a set times patterns of their columns, where sets of all sizes are looked at."""
 
 _ENUMERATED = 14
 """Up to so many columns all patterns of agreement are listed: 2**14 values."""
@@ -107,7 +114,7 @@ def upper_sum(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf,
         return cells * cells * whole
     closer = min(cells * largest_eigenvalue, cells * whole + 2.0 * _sum_of_pairs(gram, cells))
     if programmed and len(gram.sizes) <= _PROGRAMMED:
-        closer = min(closer, _programmed(gram, cells))
+        closer = min(closer, float(_programmed(gram, np.array([cells]), [cells])[0]))
     return min(cells * cells * whole, closer * (1.0 + _ROUNDING))
 
 
@@ -127,38 +134,94 @@ def _greatest(gram: Columns, cells: int) -> float:
     return greatest(gram.sizes, list(parts), term, cells)
 
 
-def _programmed(gram: Columns, cells: int) -> float:
-    """The bound of the linear programme; any multipliers prove one, and the solver's are the best."""
+def profile(gram: Columns, n_cells: int, largest_eigenvalue: float = math.inf) -> Profile:
+    """What 1, 2, …, `n_cells` cells come to, at most all: by the linear programme of a few of these numbers.
+
+    Under |G| it is the same with |r_i|: 1 on the diagonal and |r_i| <= 1 elsewhere is positive semidefinite, products
+    and positive sums of such matrices are too, and none of their entries is below that of G or of −G.
+    """
+    gram = _merged(gram)
+    cells = min(n_cells, math.prod(gram.sizes))
+    plain = not np.any(gram.ratios)
+    norms = _bounds_of_all(gram, cells, largest_eigenvalue, programmes=_PROGRAMMES)
+    majorant = norms
+    if not plain:
+        unsigned = gram._replace(ratios=np.abs(gram.ratios))
+        majorant = norms[0] * np.arange(1, cells + 1)
+        if len(gram.sizes) <= _ENUMERATED:
+            majorant = _bounds_of_all(unsigned, cells, programmes=_PROGRAMMES // 2)
+    columns = len(gram.sizes)
+    numbers = numbers_up_to(max(1, min(cells, _LOOKED_AT >> columns)))[:: max(1, columns - 2)].tolist()
+    order = _orders(gram)[0] if columns else []
+    found = [math.sqrt(max(0.0, _sum_over_first(gram, number, order))) * (1.0 - _ROUNDING) for number in numbers]
+    reached = as_reached([*numbers, cells + 1], [*found, found[-1]])[:cells]
+    return Profile(norms, majorant, np.minimum(reached, norms), largest_eigenvalue)
+
+
+def _bounds_of_all(gram: Columns, cells: int, largest_eigenvalue: float = math.inf, *, programmes: int) -> FloatArray:
+    """Roots of bounds of the sum of G over 1, 2, …, `cells` cells; of many columns by fewer programmes, or none."""
+    every = np.arange(1.0, cells + 1)
+    norms = np.sqrt(np.minimum(float(gram.parts.sum()) * every**2, largest_eigenvalue * every))
+    columns = len(gram.sizes)
+    if not columns or cells == 1:
+        return norms
+    programmes = min(programmes, _PROGRAMMED - columns + 1)
+    numbers = np.unique(np.rint(np.geomspace(1, cells, 1 + max(2, programmes))).astype(np.int64))
+    if programmes > 1 or (programmes == 1 and largest_eigenvalue < math.inf):
+        squares = _programmed(gram, every.astype(np.int64), numbers[1:].tolist()) * (1.0 + _ROUNDING)
+        norms = np.maximum.accumulate(np.minimum(norms, np.sqrt(squares)))
+        return np.minimum(norms, between(numbers, norms[numbers - 1]))
+    asked = [math.sqrt(upper_sum(gram, number, largest_eigenvalue, programmed=False)) for number in numbers.tolist()]
+    return np.minimum(norms, between(numbers, asked))
+
+
+def _programmed(gram: Columns, cells: IntArray, solved: Sequence[int]) -> FloatArray:
+    """The bounds of the linear programme for some numbers of cells.
+
+    Any multipliers prove one, and the solver's are the best: those of the numbers it is solved for serve all.
+    """
     from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
 
     values = all_patterns(gram, range(len(gram.sizes))).reshape(-1)
     norms: FloatArray = np.ones((1, 1))
     agreeing: FloatArray = np.ones((1, 1))
-    caps: FloatArray = np.ones(1)
     differing: FloatArray = np.zeros(1)
-    together = [1]  # cells that agree on B
+    together = np.ones(1)  # cells that agree on B
     for size in gram.sizes:
         norms = np.kron(norms, [[1.0, 1.0], [1.0, -1.0 / (size - 1)]]).astype(np.float64)
         agreeing = np.kron(agreeing, [[1.0, 1.0], [1.0, 0.0]]).astype(np.float64)
-        caps = np.kron(caps, [1.0, min(size - 1, cells)]).astype(np.float64)
         differing = np.add.outer(differing, [0.0, 1.0]).reshape(-1)
-        together = [number * factor for number in together for factor in (size, 1)]
-    edges = most_edges(gram.sizes, np.arange(1, min(cells, _COUNTED) + 1))
-    # Where sets are too many to look at, cells in one column with l - 1 others each are allowed for.
-    most_single = float(np.max(2 * edges / np.arange(1, edges.size + 1))) if cells <= _COUNTED else cells - 1.0
+        together = np.kron(together, [float(size), 1.0]).astype(np.float64)
     rows = np.concatenate([np.ones((1, values.size)), -norms[1:], agreeing[1:], (differing == 1.0)[np.newaxis]])
-    room = [float(cells), *np.zeros(values.size - 1), *(float(min(cells, n)) for n in together[1:]), most_single]
-    limits = cells * np.array(room)
-    high = cells * np.minimum(caps, cells - 1.0)
-    high[0] = cells
-    low = np.zeros(values.size)
-    low[0] = cells
-    solved = linprog(-values, A_ub=rows, b_ub=limits, bounds=np.stack([low, high], axis=1), method="highs-ds")
-    if solved.ineqlin is None:
-        return math.inf
-    multipliers = np.maximum(-solved.ineqlin.marginals, 0.0)
-    rest = values - multipliers @ rows
-    return float(multipliers @ limits + np.maximum(rest * low, rest * high).sum())
+
+    def limits_of(cells: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Right sides, and the least and the largest numbers of pairs; shapes (numbers, rows or patterns)."""
+        number = cells[:, np.newaxis].astype(np.float64)
+        edges = most_edges(gram.sizes, np.arange(1, min(int(cells.max()), _COUNTED) + 1))
+        # Where sets are too many to look at, cells in one column with l - 1 others each are allowed for.
+        each = np.maximum.accumulate(2 * edges / np.arange(1, edges.size + 1))
+        single = np.where(cells <= _COUNTED, each[np.minimum(cells, _COUNTED) - 1], cells - 1.0)[:, np.newaxis]
+        room = [number, np.zeros((cells.size, values.size - 1)), np.minimum(number, together[1:]), single]
+        caps = np.ones((cells.size, 1))
+        for size in gram.sizes:
+            caps = np.stack([caps, caps * np.minimum(size - 1, number)], axis=2).reshape(cells.size, -1)
+        high = number * np.minimum(caps, number - 1.0)
+        low = np.zeros_like(high)
+        high[:, 0] = low[:, 0] = cells
+        return number * np.concatenate(room, axis=1), low, high
+
+    limits, low, high = limits_of(cells)
+    bounds = np.full(cells.size, math.inf)
+    for at in range(len(solved)):
+        right, least, largest = (part[0] for part in limits_of(np.array(solved[at : at + 1])))
+        box = np.stack([least, largest], axis=1)
+        found = linprog(-values, A_ub=rows, b_ub=right, bounds=box, method="highs-ds")
+        if found.ineqlin is None:
+            continue
+        multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
+        rest = values - multipliers @ rows
+        bounds = np.minimum(bounds, limits @ multipliers + np.maximum(rest * low, rest * high).sum(axis=1))
+    return bounds
 
 
 def value_at(gram: Columns, differing: Sequence[int]) -> float:

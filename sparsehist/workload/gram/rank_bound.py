@@ -37,6 +37,7 @@ import numpy as np
 from scipy import fft
 
 from sparsehist.typing import FloatArray, IntArray
+from sparsehist.workload.gram.profiles import Profile, by_sides, numbers_up_to
 from sparsehist.workload.gram.resolvents import Resolvents, ratios, resolvents
 from sparsehist.workload.gram.spectral_kernels import SpectralKernel
 from sparsehist.workload.gram.written_out import bound_of_gram, largest_of_all_sets
@@ -51,6 +52,8 @@ _FEW_SETS = 20_000
 _WINDOWS = 64
 # Runs of cells, an odd number, so that one is in the middle; and their cells together, if more than one is tried.
 _RUNS, _IN_RUNS = 9, 20_000
+# All numbers of cells at once: of more blocks than these, those beyond the first few are made one with the next.
+_BLOCKS, _NEAR, _THINNED = 256, 32, 2
 # Steps and margins of mixtures: of d² (off by 1e-9), in L2 (by 1e-6) and in L1, where they need not be near.
 _SCALES, _SQUARES, _WEIGHTS = (0.9, 1e6), (1.2, 1e4), (3.0, 10.0)
 # Weights of the bound in L1, as eighths of a power of the spectrum: the best for 1 to 4 keys, and for 5 to 1,000.
@@ -142,6 +145,47 @@ def squared_sensitivity_reached(kernel: SpectralKernel, cells: int, max_keys: in
     places = 2 * chosen[:, np.newaxis] + kernel.shift + np.arange(2 * keys - 1)
     forms = 2.0 * lags @ table - table[0] * lags[:, 0] + kernel.sign * np.sum(mixture.entries(places) * sums, axis=1)
     return float(ratios(kernel, mixture)[0].min() * forms.max()) * (1 - _ROUNDING)
+
+
+def profile_by_sides(kernel: SpectralKernel, cells: int, keys: int) -> Profile:
+    """What 1, 2, …, `keys` cells come to, at most the number of cells: by sides (`profiles`), all at once.
+
+    Cells come in groups by how many members are on one side, the fewest and the most of a group.
+    """
+    mixture = resolvents(kernel, 1.0, *_SQUARES)
+    kappa, _ = ratios(kernel, mixture)
+    ends = numbers_up_to(keys) - 1
+    fewest, most = np.append(0, ends[:-1] + 1), ends
+    edges = graded(cells)[:, np.newaxis]
+    if len(edges) > _BLOCKS:
+        edges = np.concatenate([edges[:_NEAR], edges[_NEAR:-1:_THINNED], edges[-1:]])
+    stops = np.append(edges[1:] - 1, edges[-1:], axis=0)
+    squares = _squared_scales(kernel, np.append(edges, stops, axis=1)).min(axis=1, keepdims=True)
+    sides = []
+    for on_left in (True, False):
+        first = np.maximum(edges, fewest) if on_left else edges + 0 * fewest
+        last = stops + 0 * fewest if on_left else np.minimum(stops, cells - 1 - fewest)
+        some = first <= last
+        last = np.maximum(first, last)
+        if on_left:
+            rows = mixture.rows(first, last, np.minimum(most, last), np.zeros_like(last))
+        else:
+            reach = np.minimum(most, np.maximum(cells - 1 - first, 0))
+            rows = mixture.rows(first, last, np.full_like(last, -1), reach) - mixture.identity
+        sides.append(np.where(some, rows / squares, -np.inf))
+    upper = float(kappa.max()) * by_sides(sides[0], sides[1], most - fewest + 1)
+    number = np.arange(1.0, keys + 1)
+    upper = np.minimum(upper, number**2)
+    # The first cells of one run in the middle, with the largest scale of theirs.
+    begin, t = (cells - keys) // 2, np.arange(keys)
+    scales = np.maximum.accumulate(_squared_scales(kernel, begin + t))
+    table, hankel = mixture.entries(t), mixture.entries(2 * begin + kernel.shift + np.arange(2 * keys - 1))
+    sums = np.append(0.0, np.cumsum(hankel))
+    added = 2.0 * (sums[2 * t] - sums[t]) + hankel[2 * t]  # to the Hankel part, by the cell t
+    rows = 2.0 * np.cumsum(table) - table[0] + kernel.sign * added
+    lower = float(kappa.min()) * np.cumsum(rows) / scales
+    norms, reached = np.sqrt(upper * (1 + _ROUNDING)), np.sqrt(np.maximum(lower, 0.0) * (1 - _ROUNDING))
+    return Profile(norms, norms, np.minimum(np.maximum.accumulate(reached), norms))
 
 
 def gram_matrix(kernel: SpectralKernel, cells: int, table: FloatArray | None = None) -> FloatArray:

@@ -171,9 +171,8 @@ def bound_of_gram(gram: FloatArray, keys: int) -> float:
     return total * (1 + _ROUNDING)
 
 
-def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
-    """The upper bounds of `largest_sum` for sets of 1, 2, …, `n_cells` cells, at the cost of a few."""
-    most = min(n_cells, len(gram))
+def upper_sums(gram: FloatArray, most: int, largest_eigenvalue: float) -> FloatArray:
+    """Upper bounds as in `largest_sum` for sets of 1, 2, …, `most` cells, at most all; at the cost of a few."""
     diagonal = np.diag(gram)
     beside = np.maximum(gram, 0.0)
     np.fill_diagonal(beside, 0.0)
@@ -181,9 +180,8 @@ def upper_sums(gram: FloatArray, n_cells: int) -> FloatArray:
     rows = np.concatenate([np.zeros((len(gram), 1)), sorted_rows], axis=1) + diagonal[:, np.newaxis]
     norms = np.cumsum(np.sort(np.sqrt(diagonal))[::-1])[:most] ** 2
     by_rows = np.array([_sum_of_largest(rows[:, number - 1], number) for number in range(1, most + 1)])
-    largest_eigenvalue = float(np.linalg.eigvalsh(gram)[-1])
     bounds = np.minimum(np.minimum(by_rows, norms), largest_eigenvalue * np.arange(1, most + 1))
-    return np.append(bounds, np.full(n_cells - most, bounds[-1])) * (1.0 + _ROUNDING)
+    return np.asarray(bounds * (1.0 + _ROUNDING))
 
 
 def _sum_of_largest(values: FloatArray, number: int) -> FloatArray:

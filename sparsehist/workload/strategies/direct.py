@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.workload.gram.profiles import Profile, profile_of_gram
 from sparsehist.workload.gram.signed_columns import largest_l1
 from sparsehist.workload.gram.written_out import gram_of, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
@@ -53,6 +54,16 @@ class Direct(Strategy):
             upper, lower = min(upper, bounds.upper**0.5), max(lower, bounds.lower**0.5)
         return Sensitivity(upper, min(lower, upper))
 
+    def profile(self, max_keys: int) -> Profile:
+        keys = min(max_keys, self.workload.n_cells)
+        if isinstance(self.workload, Total):
+            norms = np.arange(1.0, keys + 1)
+            return Profile(norms, norms, norms)
+        if self.workload.n_cells <= _LARGEST_GRAM:
+            return profile_of_gram(gram_of(self.workload), keys)
+        norms = np.cumsum(_largest(np.sqrt(_columns(self.workload)[0]), keys))
+        return Profile(norms, norms, np.full(keys, norms[0]))
+
     def l1_sensitivity(self, max_keys: int) -> float:
         """By the largest columns of A, exact where no entry is negative; else for few cells and queries closer."""
         keys = min(max_keys, self.workload.n_cells)
@@ -81,6 +92,11 @@ class Direct(Strategy):
 
     def check(self, *, rng: Generator, probes: int = 3) -> None:
         """R is A and L the identity: there is nothing to compare, on columns of any length."""
+
+
+def _largest(values: FloatArray, number: int) -> FloatArray:
+    """The largest values, falling; shape (number,)."""
+    return -np.sort(np.partition(-values, number - 1)[:number])
 
 
 def _columns(workload: Workload) -> tuple[FloatArray, FloatArray]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator
-from sparsehist.workload.gram.agreement import Columns, largest_sum
+from sparsehist.workload.gram.agreement import Columns, largest_sum, profile
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.strategy import OF_Z, Kept, Sensitivity, Strategy, along
@@ -43,12 +44,15 @@ class DirectMarginals(Strategy):
         return self.workload.n_queries
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        sizes = self._asked.columns
-        parts = self._scales**-2.0
-        bounds = largest_sum(
-            Columns(sizes, self._asked.marginals, parts, np.zeros(len(sizes))), max_keys, self._largest_eigenvalue()
-        )
+        bounds = largest_sum(self._columns(), max_keys, self._largest_eigenvalue())
         return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
+
+    def profile(self, max_keys: int) -> Profile:
+        return profile(self._columns(), max_keys, self._largest_eigenvalue())
+
+    def _columns(self) -> Columns:
+        sizes = self._asked.columns
+        return Columns(sizes, self._asked.marginals, self._scales**-2.0, np.zeros(len(sizes)))
 
     def l1_sensitivity(self, max_keys: int) -> float:
         """Exact: the norm of a sum of columns without negative entries is the sum of theirs."""

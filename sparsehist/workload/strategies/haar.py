@@ -28,6 +28,7 @@ class Haar(Invertible):
     word = "haar"
     one_column = True
     integral = True
+    overlapping = True  # the node where two cells part takes 1 away, the total gives it back
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)

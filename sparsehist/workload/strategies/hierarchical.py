@@ -33,6 +33,7 @@ class Hierarchical(Invertible):
     word = "hierarchical"
     one_column = True
     integral = True
+    overlapping = True
 
     def __init__(self, workload: Workload, *, branching: int = 16) -> None:
         super().__init__(workload)

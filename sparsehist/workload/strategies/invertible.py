@@ -9,6 +9,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.gram.panels import on_panels
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
@@ -125,6 +126,7 @@ class IdentityStrategy(Invertible):
     word = "identity"
     integral = True
     alone = True
+    overlapping = True
 
     @property
     def n_noise(self) -> int:
@@ -136,6 +138,10 @@ class IdentityStrategy(Invertible):
 
     def l1_sensitivity(self, max_keys: int) -> float:
         return float(min(max_keys, self.workload.n_cells))
+
+    def profile(self, max_keys: int) -> Profile:
+        norms = np.sqrt(np.arange(1.0, min(max_keys, self.workload.n_cells) + 1))
+        return Profile(norms, norms, norms, 1.0)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return np.array(x, np.float64)

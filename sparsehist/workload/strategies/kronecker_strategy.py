@@ -9,26 +9,31 @@ the norm of M
 
     Δ_both(l) <= max Σ_j δ_j·D(t_j) over t_1 >= t_2 >= … with Σ t_j = l,
 
-a knapsack over layers. It is also at most l times the product of the column norms, for which M is that norm's square
-everywhere, and its square at most l times the product of the largest eigenvalues. From below: boxes of cells, t of
-one factor by ⌊l/t⌋ of the others, whose sums multiply. Derived here.
+a knapsack over layers (`sparsehist.workload.gram.profiles`). It is also at most l times the product of the column
+norms, for which M is that norm's square everywhere. And with λ the largest eigenvalue of G1 its square is at most
+λ·Σ Δ(s_a)², as G1 ⊗ G2 is at most λ·I ⊗ G2: at most λ·l·max Δ(s)²/s over s <= l, which is exact where G1 is the
+identity and Δ(s)²/s grows. From below: boxes of cells, t of one factor by ⌊l/t⌋ of the others, whose sums multiply.
+Each factor says once what any number of its cells does (`Strategy.profile`). Derived here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial, reduce
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
-from sparsehist.workload.gram.written_out import LARGEST_GRAM, upper_sums
+from sparsehist.workload.gram.profiles import Profile, boxes, layered
 from sparsehist.workload.queries.kronecker import Kronecker, along_axes
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.direct import Direct
-from sparsehist.workload.strategies.invertible import IdentityStrategy
 from sparsehist.workload.strategies.strategy import Combined, Kept, Sensitivity, Strategy
+
+# Of factors with columns that cancel, so many are tried as the last.
+_MOST_LAST = 4
 
 
 class KroneckerStrategy(Combined):
@@ -59,16 +64,31 @@ class KroneckerStrategy(Combined):
         return math.prod(strategy.n_noise for strategy in self.strategies)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
+        profile = self.profile(max_keys)
+        return Sensitivity(float(profile.norms[-1]), float(profile.reached[-1]))
+
+    def profile(self, max_keys: int) -> Profile:
         keys = min(max_keys, self.workload.n_cells)
-        numbers = _numbers(keys)
-        bounds = [_bounds(strategy, numbers) for strategy in self.strategies]
-        upper = keys * math.prod(first.l2 for first, *_ in bounds)
-        if keys > 1:
-            spectral = math.sqrt(keys * math.prod(map(_largest_eigenvalue, self.strategies)))
-            layers = (self._layers(*last, numbers) for last in zip(self.strategies, bounds, strict=True))
-            upper = min(upper, spectral, *layers)
-        lower = _boxes(bounds, numbers)
-        return Sensitivity(upper, min(lower, upper))
+        parts = [strategy.profile(keys) for strategy in self.strategies]
+        largest = math.prod(float(part.norms[0]) for part in parts)
+        every = np.arange(1.0, keys + 1)
+        norms = largest * every
+        # Where majorants are the norms, it is the same whichever factor is the last.
+        last = [part for part in parts if part.majorant is not part.norms] or parts[:1]
+        for part in last[:_MOST_LAST]:
+            rest = [other.majorant for other in parts if other is not part]
+            norms = np.minimum(norms, reduce(partial(layered, keys=keys), rest, part.norms))
+        majorant = reduce(partial(layered, keys=keys), [part.majorant for part in parts])
+        eigenvalue = math.prod(part.eigenvalue for part in parts)
+        for part in parts:
+            others = math.prod(other.eigenvalue for other in parts if other is not part)
+            each = np.maximum.accumulate(part.norms**2 / every[: part.norms.size])
+            each = np.append(each, np.full(keys - each.size, each[-1]))
+            norms = np.minimum(norms, np.sqrt(every * others * each))
+        norms = np.maximum.accumulate(norms)
+        reached = np.minimum(boxes([part.reached for part in parts], keys), norms)
+        same = all(part.majorant is part.norms for part in parts)
+        return Profile(norms, norms if same else np.minimum(majorant, largest * every), reached, eigenvalue)
 
     def l1_sensitivity(self, max_keys: int) -> float:
         keys = min(max_keys, self.workload.n_cells)
@@ -113,81 +133,3 @@ class KroneckerStrategy(Combined):
 
     def _rows(self) -> list[int]:
         return [strategy.n_noise for strategy in self.strategies]
-
-    def _layers(self, last: Strategy, bounds: Sequence[Sensitivity], numbers: Sequence[int]) -> float:
-        """The bound in layers, with this factor as the last."""
-        keys = numbers[-1]
-        asked = np.maximum.accumulate([bound.l2 for bound in bounds])
-        # of a number not asked for, the next larger one says enough
-        reached = asked[np.searchsorted(numbers, np.arange(1, keys + 1))]
-        for strategy in self.strategies:
-            if strategy is not last:
-                reached = _knapsack(np.diff(reached, prepend=0.0), _norms(strategy, keys))
-        return float(reached[-1])
-
-
-def _numbers(keys: int) -> list[int]:
-    """1, …, keys, thinned out to steps of 3 % where they are many."""
-    numbers = [1]
-    while numbers[-1] < keys:
-        numbers.append(min(keys, max(numbers[-1] + 1, int(1.03 * numbers[-1]))))
-    return numbers
-
-
-def _bounds(strategy: Strategy, numbers: Sequence[int]) -> list[Sensitivity]:
-    """What so many cells of one factor move; it has no more than all of its cells."""
-    cells = strategy.workload.n_cells
-    found = {number: strategy.sensitivity(number) for number in {min(number, cells) for number in numbers}}
-    return [found[min(number, cells)] for number in numbers]
-
-
-def _largest_eigenvalue(strategy: Strategy) -> float:
-    """Of RᵀR; infinite where that is not written out."""
-    if isinstance(strategy, IdentityStrategy):
-        return 1.0
-    cells = strategy.workload.n_cells
-    if cells > LARGEST_GRAM:
-        return math.inf
-    return float(np.linalg.svd(strategy.apply(np.eye(cells)), compute_uv=False)[0]) ** 2
-
-
-def _norms(strategy: Strategy, keys: int) -> FloatArray:
-    """D(1), …, D(keys) under a positive semidefinite matrix that is nowhere below the absolute Gram matrix."""
-    cells = strategy.workload.n_cells
-    numbers = np.minimum(np.arange(1, keys + 1), cells)
-    if isinstance(strategy, IdentityStrategy):
-        return np.sqrt(numbers)
-    if cells > LARGEST_GRAM:
-        norms: FloatArray = strategy.sensitivity(1).l2 * numbers
-        return norms
-    rows = strategy.apply(np.eye(cells))
-    absolute = np.abs(rows.T @ rows)
-    shift = max(0.0, -float(np.linalg.eigvalsh(absolute)[0]))
-    return np.sqrt(upper_sums(absolute + shift * np.eye(cells), keys))
-
-
-def _knapsack(gains: FloatArray, norms: FloatArray) -> FloatArray:
-    """The largest Σ gains[j]·norms[t_j] with Σ t_j = 1, …, keys; layer j has at most a j-th of all cells."""
-    keys = len(norms)
-    best = np.zeros(keys + 1)
-    for layer in range(1, keys + 1):
-        before = best.copy()
-        for taken in range(1, keys // layer + 1):
-            value = before[: keys + 1 - taken] + gains[layer - 1] * norms[taken - 1]
-            np.maximum(best[taken:], value, out=best[taken:])
-    return best[1:]
-
-
-def _boxes(bounds: Sequence[Sequence[Sensitivity]], numbers: Sequence[int]) -> float:
-    """The largest product of what t cells of one factor reach by what ⌊keys/t⌋ of the others do."""
-    keys = numbers[-1]
-    # of a number not asked for, the next smaller one
-    place = np.searchsorted(numbers, np.arange(1, keys + 1), side="right") - 1
-    reached = [np.maximum.accumulate([bound.l2_lower for bound in of_one])[place].tolist() for of_one in bounds]
-    best = reached[-1]
-    for one in reversed(reached[:-1]):
-        best = [
-            max(one[taken - 1] * best[number // taken - 1] for taken in range(1, number + 1))
-            for number in range(1, keys + 1)
-        ]
-    return float(best[-1])

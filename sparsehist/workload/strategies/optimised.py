@@ -24,6 +24,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.workload.gram.profiles import Profile, profile_of_gram
 from sparsehist.workload.gram.signed_columns import largest_l1
 from sparsehist.workload.gram.written_out import gram_of, largest_sum
 from sparsehist.workload.queries.linear_queries import Workload
@@ -156,6 +157,9 @@ class Optimised(Strategy):
     def sensitivity(self, max_keys: int) -> Sensitivity:
         sums = largest_sum(self._strategy.T @ self._strategy, max_keys)
         return Sensitivity(math.sqrt(sums.upper), math.sqrt(sums.lower))
+
+    def profile(self, max_keys: int) -> Profile:
+        return profile_of_gram(self._strategy.T @ self._strategy, max_keys)
 
     def l1_sensitivity(self, max_keys: int) -> float:
         return largest_l1(self._strategy, max_keys)

@@ -30,8 +30,9 @@ from scipy import sparse
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator
-from sparsehist.workload.gram.agreement import Columns, largest_sum, upper_sum
+from sparsehist.workload.gram.agreement import Columns, largest_sum, profile, upper_sum
 from sparsehist.workload.gram.few_cells import merge_unused
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.gram.table_types import MOST_COLUMNS, WeightedResiduals, largest_l1
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.linear_queries import Workload
@@ -160,6 +161,10 @@ class ResidualBasis(Strategy):
         columns, eigenvalue = self._columns(np.ones(len(self._lengths)))
         bounds = largest_sum(columns, max_keys, eigenvalue)
         return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
+
+    def profile(self, max_keys: int) -> Profile:
+        columns, eigenvalue = self._columns(np.ones(len(self._lengths)))
+        return profile(columns, max_keys, eigenvalue)
 
     def _columns(self, weights: FloatArray) -> tuple[Columns, float]:
         """The Gram matrix of the residuals, each divided by its weight, and its largest eigenvalue."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.rows_of_ranges import Ranges
 from sparsehist.workload.strategies.invertible import Invertible
@@ -72,6 +73,14 @@ class Shared(Invertible):
         k = np.arange(1.0, min(max_keys, cells) + 1)
         l2 = math.sqrt(float(_squares(k, cells, self.common).max()))
         return Sensitivity(l2, l2)
+
+    def profile(self, max_keys: int) -> Profile:
+        """Exact; |RᵀR| is (1 − 2c)·I + c·J, which is positive semidefinite for two cells and more."""
+        cells = self.workload.n_cells
+        k = np.arange(1.0, min(max_keys, cells) + 1)
+        norms = np.sqrt(np.maximum.accumulate(_squares(k, cells, self.common)))
+        share = self.common / (cells * (1 + self.common))
+        return Profile(norms, np.sqrt(k * (1 - 2 * share) + share * k * k), norms, 1.0)
 
     def l1_sensitivity(self, max_keys: int) -> float:
         """Exact: the largest over k of the k rows of the cells and the d − k others."""

@@ -16,8 +16,10 @@ from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 from sparsehist.workload.gram.causal_sums import causal_sums, inverse_diagonal
 from sparsehist.workload.gram.panels import on_panels
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.gram.rank_bound import (
     l1_sensitivity_bound,
+    profile_by_sides,
     squared_sensitivity_bound,
     squared_sensitivity_reached,
 )
@@ -83,6 +85,10 @@ class Spectral(Invertible):
         upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
         lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
         return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)))
+
+    def profile(self, max_keys: int) -> Profile:
+        written_out = self._profile_of_rows(max_keys)
+        return written_out or profile_by_sides(self.kernel, self._cells, min(max_keys, self._cells))
 
     def l1_sensitivity(self, max_keys: int) -> float:
         """By rank, by way of weighted squares, and where R is small also from R itself."""

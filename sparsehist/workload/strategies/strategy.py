@@ -18,6 +18,14 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.workload.gram.profiles import (
+    WRITTEN_OUT,
+    Profile,
+    as_reached,
+    between,
+    numbers_up_to,
+    profile_of_gram,
+)
 from sparsehist.workload.queries.linear_queries import Workload
 
 _LONG = 2**18
@@ -75,6 +83,9 @@ class Strategy(abc.ABC):
     alone: bool = False
     """Whether R is the identity: cells that a unit does not touch then have the same noise in both logs."""
 
+    overlapping: bool = False
+    """Whether no two columns of R have a negative inner product."""
+
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
 
@@ -101,6 +112,27 @@ class Strategy(abc.ABC):
     @abc.abstractmethod
     def l1_sensitivity(self, max_keys: int) -> float:
         """The same in L1: a certified upper bound, what noise of a pure guarantee is scaled to."""
+
+    def profile(self, max_keys: int) -> Profile:
+        """Bounds for 1, 2, …, max_keys cells in L2, at most all cells, at the cost of a few numbers of them.
+
+        What a product of strategies asks its factors. Here each number is asked by itself, which is for strategies
+        whose sensitivity costs nothing.
+        """
+        numbers = numbers_up_to(min(max_keys, self.workload.n_cells))
+        found = [self.sensitivity(number) for number in numbers.tolist()]
+        norms = between(numbers, [one.l2 for one in found])
+        # under a matrix that is the square of the largest column norm everywhere
+        majorant = norms if self.overlapping else norms[0] * np.arange(1, norms.size + 1)
+        return Profile(norms, majorant, as_reached(numbers, [one.l2_lower for one in found]))
+
+    def _profile_of_rows(self, max_keys: int) -> Profile | None:
+        """The same from R written out, where there are few cells."""
+        cells = self.workload.n_cells
+        if cells > WRITTEN_OUT:
+            return None
+        rows = self.apply(np.eye(cells))
+        return profile_of_gram(rows.T @ rows, max_keys)
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:

@@ -15,6 +15,7 @@ from scipy import fft
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.gram.profiles import Profile, as_reached, by_sides, numbers_up_to
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.strategies.invertible import Invertible
 from sparsehist.workload.strategies.strategy import Sensitivity, along
@@ -100,6 +101,27 @@ class SquareRoot(Invertible):
         bound = min(upper * (1 + 1e-9), keys**2 * largest)
         return Sensitivity(bound**0.5, min(reached, bound) ** 0.5)
 
+    def profile(self, max_keys: int) -> Profile:
+        """By sides: see `windows_by_rank` and `profiles`; the same set from below, by blocks of its coefficients."""
+        written_out = self._profile_of_rows(max_keys)
+        if written_out:
+            return written_out
+        keys = min(max_keys, self._cells)
+        sums = np.concatenate([np.zeros(1), np.cumsum(self.coefficients)])
+        ends = numbers_up_to(keys) - 1
+        fewest = np.append(0, ends[:-1] + 1)
+        none = np.zeros_like(ends)
+        # with the diagonal on the left, W_k on the right without it is that of k − 1
+        left = _rows(sums, self.norms, fewest, ends, none)
+        right = _rows(sums, self.norms, none, none - 1, ends)
+        upper = by_sides(left.T, right.T, ends - fewest + 1) * (1 + 1e-9)
+        norms = np.sqrt(np.minimum(upper, np.arange(1, keys + 1) ** 2 * float(upper[0])))
+        edges = _graded(self._cells)
+        first, last = edges[:-1, np.newaxis], edges[1:, np.newaxis] - 1
+        moved = [sums[at + 1] - sums[np.maximum(at - ends, 0)] for at in (first, last)]
+        reached = np.sqrt((last - first + 1).T @ np.minimum(*moved) ** 2)[0] / float(self.norms[0])
+        return Profile(norms, norms, np.minimum(as_reached(ends + 1, reached), norms))
+
     def l1_sensitivity(self, max_keys: int) -> float:
         """No entry is negative: the sum of the largest columns'."""
         columns = np.sort(np.cumsum(self.coefficients)[::-1] / self.norms)
@@ -181,17 +203,26 @@ def windows_by_rank(sums: FloatArray, norms: FloatArray, keys: int) -> float:
     S is at most that over the window from i − a to i + b: Σ_{k < n − i} c_k W_k, where W_k adds up c from k − b to
     k + a. W_k grows up to k = b and falls from there on, so over a block of k it is taken where it is greatest.
     """
+    ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))
+    first, left, right = ranks[:-1], ranks[1:] - 1, keys - 1 - ranks[:-1]
+    return float(np.diff(ranks) @ _rows(sums, norms, first, left, right).max(axis=1))
+
+
+def _rows(sums: FloatArray, norms: FloatArray, first: IntArray, left: IntArray, right: IntArray) -> FloatArray:
+    """The greatest row of a block of cells over windows, of those cells that have `first` ones on their left.
+
+    0 where a block has none of these cells; shape (windows, blocks).
+    """
     n = norms.size
     edges = _graded(n)
     start, end = edges[:-1], edges[1:]
-    ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))[:, np.newaxis]
-    first, left, right = ranks[:-1], ranks[1:] - 1, keys - 1 - ranks[:-1]
+    first, left, right = first[:, np.newaxis], left[:, np.newaxis], right[:, np.newaxis]
     # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank, and blocks of k end there.
     peak = np.clip(right, start, np.minimum(end, n - first) - 1)
     windows = sums[np.minimum(peak + left + 1, n)] - sums[np.maximum(peak - right, 0)]
     blocks = np.minimum(sums[end], sums[n - first]) - sums[start]
     rows = np.cumsum(blocks * windows, axis=1) / norms[::-1][start] ** 2
-    return float((np.diff(ranks, axis=0) * np.where(start < n - first, rows, 0.0).max(axis=1, keepdims=True)).sum())
+    return np.where(start < n - first, rows, 0.0)
 
 
 def _graded(size: int) -> IntArray:

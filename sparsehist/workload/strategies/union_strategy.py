@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.workload.gram.profiles import Profile
 from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.union import Union
 from sparsehist.workload.strategies.strategy import Combined, Kept, Sensitivity, Strategy
@@ -55,6 +56,15 @@ class UnionStrategy(Combined):
         upper = float(np.linalg.norm([factor * part.l2 for factor, part in parts]))
         lower = max(factor * part.l2_lower for factor, part in parts)
         return Sensitivity(upper, min(float(lower), upper))
+
+    def profile(self, max_keys: int) -> Profile:
+        """The Gram matrices of the parts add up, and so do those above them."""
+        parts = [(factor**2, strategy.profile(max_keys)) for factor, strategy in self._weighted]
+        norms, majorant = (
+            np.sqrt(np.sum([square * np.square(part[place]) for square, part in parts], axis=0)) for place in (0, 1)
+        )
+        reached = np.max([math.sqrt(square) * part.reached for square, part in parts], axis=0)
+        return Profile(norms, majorant, reached, math.fsum(square * part.eigenvalue for square, part in parts))
 
     def l1_sensitivity(self, max_keys: int) -> float:
         return float(sum(factor * strategy.l1_sensitivity(max_keys) for factor, strategy in self._weighted))

@@ -1,13 +1,14 @@
 """Guarantees as values, and what each of them implies in the words of another.
 
-    from              epsilon-DP     mu-GDP     rho-zCDP     (epsilon, delta)-DP
-    Epsilon           itself         mu()       rho()        delta(epsilon), epsilon(delta), of many releases too
-    Mu                no             itself     rho()        delta(epsilon), epsilon(delta), exact
-    Rho               no             no         itself       delta(epsilon), epsilon(delta), the best that follows
-    EpsilonDelta      no             no         no           weakened(...); largest_rho() and largest_mu() imply it
+    from              rho-zCDP     (epsilon, delta)-DP
+    Epsilon           rho()        delta(epsilon), epsilon(delta), of many releases too
+    Mu                rho()        delta(epsilon), epsilon(delta), exact
+    Rho               itself       delta(epsilon), epsilon(delta), the best that follows
+    EpsilonDelta      no           itself; largest_rho() and largest_mu() imply it
 
-What does not exist is refused with the reason. A guarantee adds to one of its own kind: what two releases with
-independent noise cost together.
+An (epsilon, delta) implies no rho and no mu: an event of probability delta may tell everything. A rho implies no mu:
+its orders above 1 say nothing of the mass where the loss is negative; Gaussian noise at that level and nothing else
+has `Mu.of_gaussian(rho)`. What several releases cost together is said by `sparsehist.privacy.composition`.
 
 Papers: [ARNP Def. D.1, Def. D.2]; [KHP Def. 2, Def. 12]; [Interactive Def. 3].
 """
@@ -17,13 +18,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
 
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.privacy import gaussian, pure, zcdp
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, exactly, probability
+from sparsehist.privacy.exact_numbers import Number, exactly
 from sparsehist.privacy.levels import Level, as_level, level_or_zero, level_text
-from sparsehist.privacy.special_functions import erfinv, expit, ndtri
 
 _SMALLEST = Fraction(1, 10**400)
 # An event that nearly always happens leaves no guarantee to speak of.
@@ -58,21 +57,6 @@ class Epsilon:
     def rho(self) -> Rho:
         """What it implies in zCDP: epsilon * tanh(epsilon / 2)."""
         return Rho(zcdp.from_pure(self.value))
-
-    def mu(self) -> Mu:
-        """What it implies in Gaussian DP: the mu whose curve touches its own, 2 Phi^-1(1 / (1 + e**-epsilon)).
-
-        Source: our own derivation: a Gaussian trade-off curve is convex, so it lies below the two lines of
-        epsilon-DP once it meets them at their corner.
-        """
-        value = float(self.value)
-        # Near 0 the normal quantile of a number near a half has lost its digits, far out the error function has.
-        if value < 1.0:
-            return Mu(2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(value / 2.0))))
-        return Mu(-2.0 * float(ndtri(expit(-value))))
-
-    def __add__(self, other: Epsilon) -> Epsilon:
-        return Epsilon(self.value + other.value) if isinstance(other, Epsilon) else NotImplemented
 
     def __str__(self) -> str:
         return f"{level_text(self.value)}-DP"
@@ -114,11 +98,6 @@ class Mu:
         """What it implies in zCDP: mu**2 / 2."""
         return Rho(self.value**2 / 2)
 
-    def __add__(self, other: Mu) -> Mu:
-        if not isinstance(other, Mu):
-            return NotImplemented
-        return Mu(math.hypot(float(self.value), float(other.value)))
-
     def __str__(self) -> str:
         return f"{level_text(self.value)}-GDP"
 
@@ -152,22 +131,6 @@ class Rho:
     def epsilon(self, delta: Number) -> float:
         """The smallest epsilon for a delta that follows from it: `zcdp.epsilon`."""
         return zcdp.epsilon(delta, self.value, self.delta_infinity)
-
-    def mu(self) -> NoReturn:
-        """Refuse: zCDP implies no Gaussian DP.
-
-        Raises:
-            DeclarationError: Always, with what to ask instead.
-        """
-        raise DeclarationError(
-            f"{self} implies no mu-GDP: its orders above 1 say nothing of the mass where the loss is negative; for "
-            "Gaussian noise at that level and nothing else ask for Mu.of_gaussian(rho)"
-        )
-
-    def __add__(self, other: Rho) -> Rho:
-        if not isinstance(other, Rho):
-            return NotImplemented
-        return Rho(self.value + other.value, self.delta_infinity + other.delta_infinity)
 
     def __str__(self) -> str:
         but = f"{float(self.delta_infinity):g}-approximate " if self.delta_infinity else ""
@@ -223,28 +186,6 @@ class EpsilonDelta:
             raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {text!r}")
         return cls(epsilon.strip(), delta.strip())
 
-    def weakened(self, *, epsilon: Number | None = None, delta: Number | None = None) -> EpsilonDelta:
-        """What it implies at another epsilon, or at another delta: delta + (1 - delta) * (that of pure epsilon).
-
-        Raises:
-            DeclarationError: If not exactly one is given, or a delta below its own.
-
-        Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3 for one release.
-        """
-        if epsilon is not None and delta is None:
-            asked = at_least_zero(epsilon, "epsilon")
-            if asked >= self.epsilon:
-                return EpsilonDelta(asked, self.delta)
-            rest = Fraction(pure.delta(asked, self.epsilon))
-            return EpsilonDelta(asked, self.delta + (1 - self.delta) * rest)
-        if delta is None or epsilon is not None:
-            raise DeclarationError("give either epsilon or delta, and not both")
-        wanted = probability(delta)
-        if wanted < self.delta:
-            raise DeclarationError(f"{self} implies nothing at a smaller delta, got {delta!r}")
-        rest = (wanted - self.delta) / (1 - self.delta)
-        return EpsilonDelta(pure.epsilon(rest, self.epsilon) if rest else self.epsilon, wanted)
-
     def largest_rho(self, delta_infinity: Number = 0) -> float:
         """The largest rho that implies it, with an event of probability delta_infinity apart: `zcdp.largest_rho`."""
         return zcdp.largest_rho(self.epsilon, self.delta, delta_infinity)
@@ -252,33 +193,6 @@ class EpsilonDelta:
     def largest_mu(self) -> float:
         """The largest mu that implies it: `gaussian.mu`."""
         return gaussian.mu(self.epsilon, self.delta)
-
-    def rho(self) -> NoReturn:
-        """Refuse: it implies no zCDP.
-
-        Raises:
-            DeclarationError: Always, with what to ask instead.
-        """
-        raise DeclarationError(
-            f"{self} implies no rho-zCDP: an event of probability delta may tell everything; for the largest rho "
-            "that implies it ask for largest_rho()"
-        )
-
-    def mu(self) -> NoReturn:
-        """Refuse: it implies no Gaussian DP.
-
-        Raises:
-            DeclarationError: Always, with what to ask instead.
-        """
-        raise DeclarationError(
-            f"{self} implies no mu-GDP: an event of probability delta may tell everything; for the largest mu "
-            "that implies it ask for largest_mu()"
-        )
-
-    def __add__(self, other: EpsilonDelta) -> EpsilonDelta:
-        if not isinstance(other, EpsilonDelta):
-            return NotImplemented
-        return EpsilonDelta(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __str__(self) -> str:
         return f"({level_text(self.epsilon)}, {float(self.delta):g})-DP"

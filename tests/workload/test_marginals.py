@@ -27,12 +27,7 @@ SMALL = [
     Marginals((3, 3, 2), [[0], [1, 2], [0, 2]]),
     Marginals((4, 3), up_to=2),
 ]
-STRATEGIES = [
-    ResidualBasis,
-    lambda workload: ResidualBasis(workload, "largest"),
-    DirectMarginals,
-    WeightedMarginals,
-]
+STRATEGIES = [ResidualBasis, DirectMarginals, WeightedMarginals]
 
 
 def drawn_cells(shape, n, *, seed, most=9):
@@ -160,27 +155,6 @@ def test_the_residual_basis_reaches_the_bound_of_the_singular_values(workload):
     bound = np.linalg.svd(matrices(made)[0], compute_uv=False).sum() ** 2 / workload.n_cells / workload.n_queries
     assert made.sensitivity(1).l2 == pytest.approx(1.0)
     assert made.mean_variance() == pytest.approx(bound, rel=1e-12)
-
-
-@pytest.mark.parametrize("workload", SMALL, ids=str)
-def test_the_largest_variance_is_least_at_equal_prices(workload):
-    """No weights on the marginals give a bound above it, and the mean's optimum is no better at it."""
-    made = ResidualBasis(workload, "largest")
-    assert made.sensitivity(1).l2 == pytest.approx(1.0)
-    rng = entropy.seeded(6)
-    largest = made.marginal_variance().max()
-    assert largest <= ResidualBasis(workload).marginal_variance().max() * (1 + 1e-6)
-    A = matrices(made)[0]
-    sizes = np.array(workload.sizes)
-    for weights in rng.dirichlet(np.ones(len(sizes)), 20):
-        rows = np.sqrt(np.repeat(weights / sizes, sizes))[:, None] * A
-        assert np.linalg.svd(rows, compute_uv=False).sum() ** 2 / workload.n_cells <= largest * (1 + 1e-6)
-
-
-def test_the_largest_variance_in_a_case_done_by_hand():
-    """A column of three values and the total, both of variance a: a = a/9 + 2b/3 and 1/a + 2/(3b) = 1 give 3/2."""
-    made = ResidualBasis(Marginals((3, 2), [[0], []]), "largest")
-    np.testing.assert_allclose(made.marginal_variance(), [1.5, 1.5], rtol=1e-5)
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
@@ -333,7 +307,6 @@ def test_names_and_sizes_are_filled_in():
         (lambda: Marginals((2, 3), 1).answers(Cells((6,), (np.array([0]),), np.array([1]))), "sizes"),
         (lambda: ResidualBasis(Workload.parse("prefix(3)")), "not prefix"),
         (lambda: DirectMarginals(Workload.parse("prefix(3)")), "not prefix"),
-        (lambda: ResidualBasis(Marginals((2, 3), 1), "median"), "'mean' or 'largest'"),
         (lambda: Workload.parse("marginals(k=)"), "cannot read"),
     ],
 )

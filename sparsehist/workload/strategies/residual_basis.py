@@ -10,8 +10,6 @@ place of the noise that gives y_S back, so L·R = A. Marginals rebuilt so agree 
 - Σ w·variance = Σ v_A·σ_A², least at cost 1 for σ_A² = √(p_A/v_A)·Σ_B √(p_B·v_B) (Cauchy and Schwarz), where it is
   (Σ √(p_A·v_A))². That is ‖A‖_*² over the number of cells, below which no factorization gets: the singular spaces of
   marginals are those of the residuals.
-- The largest variance is least at the weights w that maximise that minimum, a concave problem whose gradient in w is
-  the variance of each marginal: w is multiplied by the variances until those that count are equal.
 
 Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner). There the noise of a residual comes from differences with
 correlated entries; centring independent noise has the same law and keeps the strategy free of a choice of basis.
@@ -23,7 +21,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -39,12 +37,6 @@ from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginal_sums import Subset
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
-
-Minimise = Literal["mean", "largest"]
-
-_ROUNDS = 2000
-_GAP = 1e-6
-"""Relative; how far the largest variance may be above the least possible one."""
 
 # Of the bound in L1: powers of the mean square of an entry.
 _WEIGHTS = (0.25, 0.5, 1.0)
@@ -101,57 +93,26 @@ def least_mean(residuals: Residuals, weights: FloatArray) -> FloatArray:
     return squares
 
 
-def least_largest(residuals: Residuals) -> FloatArray:
-    """σ_A² that minimise the largest variance of a query at cost 1, within 1e-6; shape (residuals,)."""
-    n_marginals = residuals.variance.shape[0]
-    weights = np.full(n_marginals, 1.0 / n_marginals)
-    best, smallest = least_mean(residuals, weights), math.inf
-    for _ in range(_ROUNDS):
-        squares = least_mean(residuals, weights)
-        variances = residuals.variance @ squares
-        if variances.max() < smallest:
-            best, smallest = squares, float(variances.max())
-        weights = weights * variances
-        bound = float(weights.sum())
-        if smallest <= bound * (1.0 + _GAP):
-            break
-        # what lies outside of all optimal sets tends to 0, and must not reach it: a residual could lose all weight
-        weights = np.maximum(weights / bound, 1e-30)
-    return best
-
-
 class ResidualBasis(Strategy):
-    """Residuals of all marginals, each measured by itself: of all factorizations the one of least variance.
+    """Residuals of all marginals, each measured by itself: of all factorizations the one of least mean variance.
 
     Args:
         workload: Marginals with their columns known.
-        minimise: "mean", the variance averaged over all queries; or "largest", that of the worst query.
     """
 
     word = "residual"
 
-    def __init__(self, workload: Workload, minimise: Minimise = "mean") -> None:
+    def __init__(self, workload: Workload) -> None:
         if not isinstance(workload, Marginals):
             raise DeclarationError(f"the residual basis answers marginals, not {workload.describe()}")
-        if minimise not in {"mean", "largest"}:
-            raise DeclarationError(f"the residual basis minimises 'mean' or 'largest', got {minimise!r}")
         super().__init__(workload)
         self._asked = workload
-        self._minimise = minimise
         self._sizes = workload.columns
         self._residuals = residuals_of(self._sizes, workload.marginals)
-        if minimise == "mean":
-            squares = least_mean(self._residuals, np.array(workload.sizes, np.float64))
-        else:
-            squares = least_largest(self._residuals)
-        self._squares = squares
-        self._scales = np.sqrt(squares)
+        self._squares = least_mean(self._residuals, np.array(workload.sizes, np.float64))
+        self._scales = np.sqrt(self._squares)
         self._lengths = [math.prod(self._sizes[column] for column in subset) for subset in self._residuals.subsets]
         self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
-
-    @property
-    def name(self) -> str:
-        return self.word if self._minimise == "mean" else f"{self.word}(minimise='{self._minimise}')"
 
     @property
     def n_noise(self) -> int:

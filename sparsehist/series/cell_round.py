@@ -19,8 +19,7 @@ from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
-from sparsehist.store.ordering import stable_order
-from sparsehist.typing import BoolArray, IntArray, NDArray, secret
+from sparsehist.typing import BoolArray, IntArray, secret
 
 _BLOCK = 1 << 18
 
@@ -197,14 +196,13 @@ def _paths(past: Past, level: Fraction, new: NewlyTracked) -> dict[Spot, NoiseAr
 class Shown:
     """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
 
-    By cell number: the position in the counts file, -1 for an empty one, and the noisy count on the grid of that
-    step; shape (q,). `empty` says which of the tracked empty cells are among them.
+    By cell number: the position in the counts file, -1 for an empty one, and the noisy count on the grid; shape (q,).
+    `empty` says which of the tracked empty cells are among them.
     """
 
     position: IntArray
     noisy: NoiseArray
     empty: BoolArray
-    step: float
 
 
 def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: float | None, *, unit: int = 1) -> Shown:
@@ -223,7 +221,7 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     noisy += count
     if unit != 1:
         noisy /= unit  # a power of two: exact
-    return Shown(position, noisy, above[tracked.position < 0], 1.0 if grid is None else grid / unit)
+    return Shown(position, noisy, above[tracked.position < 0])
 
 
 class NumberedKeys(Protocol):
@@ -245,10 +243,10 @@ def published_frame(
         keys = pl.concat([files.keys(shown.position[from_file]), empty_keys.filter(pl.Series(shown.empty))])
         noisy = np.concatenate([noisy[from_file], noisy[~from_file]])
     frame = keys.rename(dict(zip(keys.columns, declaration.key, strict=True)))
-    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy)).rechunk()  # fast to pick from
-    step = shown.step
+    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy))
     del keys, noisy, from_file, shown
-    return _in_own_buffers(frame[_order(frame, list(declaration.key), step)])
+    falling = [True] + [False] * len(declaration.key)
+    return _in_own_buffers(frame.sort("noisy_count", *declaration.key, descending=falling))
 
 
 def _round_in_place(noise: NoiseArray, step: float) -> None:
@@ -256,36 +254,6 @@ def _round_in_place(noise: NoiseArray, step: float) -> None:
     for first in range(0, noise.size, _BLOCK):
         block = noise[first : first + _BLOCK]
         block[:] = round_to_grid(block, step)
-
-
-def _order(frame: pl.DataFrame, keys: list[str], step: float) -> NDArray[np.uint32 | np.uint64]:
-    """Rows by noisy count, largest first, then by key; keys are compared only where counts are equal."""
-    noisy = frame["noisy_count"].to_numpy()
-    # In steps of the grid below the largest: whole numbers, exact as the step is a power of two.
-    order = stable_order(((noisy.max(initial=0) - noisy) / step).astype(np.uint64))
-    by = pl.arg_sort_by("noisy_count", *keys, descending=[True] + [False] * len(keys))
-    first = 0
-    while first < order.size:  # by blocks, so that many ties take little memory
-        last = _end_of_tie(noisy, order, min(first + _BLOCK, order.size))
-        rows = order[first:last]
-        falling = noisy[rows]
-        same_as_next = np.append(falling[1:] == falling[:-1], False)
-        tied = np.flatnonzero(same_as_next | np.roll(same_as_next, 1))
-        if tied.size:
-            rows[tied] = rows[tied][frame[rows[tied]].select(by).to_series().to_numpy()]
-        first = last
-    return order
-
-
-def _end_of_tie(noisy: NoiseArray, order: NDArray[np.uint32 | np.uint64], end: int) -> int:
-    """The first place from `end` on where the count is another one than just before `end`."""
-    value = noisy[order[end - 1]]
-    while end < order.size:
-        other = noisy[order[end : end + _BLOCK]] != value
-        if other.any():
-            return end + int(other.argmax())
-        end += other.size
-    return end
 
 
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:

@@ -20,20 +20,6 @@ Positions: TypeAlias = "NDArray[np.uint32 | np.uint64]"
 Number = TypeVar("Number", bound="np.generic")
 
 
-def stable_order(values: WordArray) -> Positions:
-    """Positions by rising value; equal values stay in the order they stand in.
-
-    Args:
-        values: Shape (n,).
-
-    Returns:
-        Shape (n,), of 4 bytes each where that suffices.
-    """
-    if int(values.max(initial=0)).bit_length() + _position_bits(len(values)) > WORD_BITS:
-        return np.argsort(values, kind="stable").astype(_width(len(values)))
-    return sort_with_positions(values)[1]
-
-
 def sort_with_positions(values: WordArray, *, in_place: bool = False) -> tuple[WordArray, Positions]:
     """Sort values, of any 64 bits; returns them and where each stood, equal ones in the order they stand in.
 

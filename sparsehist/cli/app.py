@@ -461,7 +461,6 @@ def demo(
     directory: Annotated[
         Path, Parameter("--dir", help="Where to leave store and releases; an earlier demo there is replaced.")
     ] = Path(".demo"),
-    plot: Annotated[bool, Parameter(help="Also draw demo.svg and demo.png there; needs sparsehist[plots].")] = False,
     picture: Annotated[Path | None, Parameter(help="Also save what is printed as an SVG picture.")] = None,
 ) -> Answer:
     """Release a real log at three levels, out of order, and show them side by side.
@@ -474,7 +473,7 @@ def demo(
     """
     from sparsehist.cli.demonstration import demonstrate
 
-    return demonstrate(directory, plot=plot, picture=picture)
+    return demonstrate(directory, picture=picture)
 
 
 @app.command(sort_key=20)

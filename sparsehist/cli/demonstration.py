@@ -85,31 +85,23 @@ font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asia
 """
 
 
-def demonstrate(directory: Path, *, plot: bool = False, picture: Path | None = None) -> Answer:
+def demonstrate(directory: Path, *, picture: Path | None = None) -> Answer:
     """Release the shipped log three times and show what came out."""
     if picture is not None:
         checked_output("--picture writes SVG", picture, (".svg",))
-    if plot:
-        from sparsehist.report.plots import require_plots
-
-        require_plots()
     _prepare(directory)
     with as_file(shipped("data") / "msweb_catalogue.csv") as titles:
         catalogue = pl.read_csv(titles)
     released, cost = _release_log(directory)
     rows = side_by_side(released).join(catalogue, on="url", how="left", maintain_order="left")
     shown = shown_demo(released, rows, directory, cost=cost)
-    written = [directory / f"{release.name}.parquet" for release in released]
     shown.append(_report(directory))
-    if plot:
-        written += _plots(released, directory)
-        shown.append(f"Plots:               {', '.join(str(path) for path in written[len(released) :])}")
     if picture is not None:
         save_picture(shown, picture)
     data = {
         "directory": str(directory),
         "store": str(directory / _STORE),
-        "files": [str(path) for path in written],
+        "files": [str(directory / f"{release.name}.parquet") for release in released],
         "cost": cost,
         "releases": [{**release.metadata, "rows": len(release)} for release in released],
     }
@@ -144,16 +136,6 @@ def _report(directory: Path) -> str:
     return f"Report (public):     {escape(str(directory / _REPORT))}, and for the registry {_ENTRY}"
 
 
-def _plots(released: list[Release], directory: Path) -> list[Path]:
-    from sparsehist.report.plots import plot_ranks, save_plot
-
-    chart = plot_ranks(released)
-    paths = [directory / "demo.svg", directory / "demo.png"]
-    for path in paths:
-        save_plot(chart, path)
-    return paths
-
-
 def _prepare(directory: Path) -> None:
     """Make the directory, or clear the demo that is in it; touch nothing else."""
     marker = directory / _MARKER
@@ -166,7 +148,7 @@ def _prepare(directory: Path) -> None:
         marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
         shutil.rmtree(directory / _STORE, ignore_errors=True)
         made = [f"{name}.parquet" for name, _ in RELEASES]
-        for name in (f"{_STORE}.generation", LEDGER_NAME, *made, "demo.svg", "demo.png", _REPORT, _ENTRY):
+        for name in (f"{_STORE}.generation", LEDGER_NAME, *made, _REPORT, _ENTRY):
             (directory / name).unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"cannot write {directory}: {problem.strerror}") from None

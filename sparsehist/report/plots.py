@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from sparsehist.errors import DeclarationError, StoreError, needing, printable
-from sparsehist.privacy import level_text
-from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
 if TYPE_CHECKING:
     from sparsehist.series.planning import Plan
     from sparsehist.series.release import Release
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
-_LEAST_SHOWN = 1.0  # the axis is logarithmic
 
 
 def require_plots() -> Any:
@@ -26,51 +23,6 @@ def require_plots() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to write pictures
     return alt
-
-
-def plot_ranks(releases: Sequence[Release]) -> Any:
-    """Draw the noisy counts of several releases of a series, under different names, against the rank of their keys.
-
-    All releases use the ranks of the finest, so that the noise of the coarser ones shows as scatter and their
-    thresholds as the line below which they publish nothing.
-    """
-    alt = require_plots()
-    ordered = coarse_to_fine(releases)
-    names = {release.name: f"{release.name}, ρ = {level_text(release.level)}" for release in ordered}
-    rows = side_by_side(ordered).with_row_index("rank", offset=1)
-    points = (
-        rows.unpivot(list(names), index="rank", variable_name="release", value_name="noisy_count")
-        .drop_nulls()
-        .filter(pl.col("noisy_count") >= _LEAST_SHOWN)
-        .with_columns(pl.col("release").replace_strict(names))
-    )
-    thresholds = pl.DataFrame(
-        {"release": list(names.values()), "threshold": [release.threshold for release in ordered]}
-    )
-    colour = alt.Color(
-        "release:N",
-        title=None,
-        scale=alt.Scale(domain=list(names.values()), range=list(COLOURS[: len(names)])),
-        legend=alt.Legend(orient="top-right"),
-    )
-    log, plain = alt.Scale(type="log", nice=False), alt.Scale(nice=False)
-    marks = (
-        alt.Chart(alt.InlineData(values=points.to_dicts()))
-        .mark_point(size=14, filled=True, opacity=0.75)
-        .encode(
-            x=alt.X("rank:Q", title="rank of the key in the finest release", scale=plain),
-            y=alt.Y("noisy_count:Q", title="noisy count (units)", scale=log),
-            color=colour,
-        )
-    )
-    lines = (
-        alt.Chart(alt.InlineData(values=thresholds.to_dicts()))
-        .mark_rule(strokeDash=[4, 3])
-        .encode(y=alt.Y("threshold:Q"), color=colour)
-    )
-    return (lines + marks).properties(
-        width=620, height=340, background="#ffffff", title="Noisy counts at each level; dashed: its threshold"
-    )
 
 
 def plot_plan(plan: Plan) -> Any:

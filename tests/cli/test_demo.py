@@ -10,7 +10,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import demonstration
-from sparsehist.report import plots
 
 
 @pytest.fixture(scope="module")
@@ -82,31 +81,6 @@ def test_a_demo_is_replaced_and_nothing_else_is(sparsehist, here, monkeypatch):
     demonstration._prepare(Path("demo"))
     assert not Path("demo/public.parquet").exists()
     assert Path("demo/notes.txt").read_text(encoding="utf-8") == "mine"
-
-
-def test_a_missing_extra_is_named_before_anything_is_done(sparsehist, here, monkeypatch):
-    """Without altair, --plot says what to install."""
-    monkeypatch.setitem(sys.modules, "altair", None)
-    missing = sparsehist("demo", "--plot")
-    assert missing.code == 2
-    assert "sparsehist[plots]" in missing.err
-    assert not Path(".demo").exists()
-
-
-def test_the_plot_shows_every_published_count(demo, tmp_path):
-    """One point a published count, one dashed line a threshold, and pictures in both formats."""
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    home, _ = demo
-    releases = [sh.read(home / ".demo" / f"{name}.parquet") for name, _ in demonstration.RELEASES]
-    chart = plots.plot_ranks(releases)
-    described = chart.to_dict()
-    lines, points = (described["datasets"][layer["data"]["name"]] for layer in described["layer"])
-    assert len(points) == sum(map(len, releases))
-    assert {line["threshold"] for line in lines} == {release.metadata["threshold"] for release in releases}
-    for name, begins in (("demo.svg", b"<svg"), ("demo.png", b"\x89PNG")):
-        plots.save_plot(chart, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(begins)
 
 
 @pytest.mark.parametrize("picture", ["x.png", "nowhere/x.svg"])

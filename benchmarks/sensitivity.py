@@ -3,8 +3,8 @@
     python benchmarks/sensitivity.py --out sensitivity.json
 
 Stated over found, in L1 and in L2. Found: boxes of cells, runs, random sets and sets grown cell by cell, each
-improved by the cells that suit its signs (in L2, its sums) and then cell by cell: the greatest norm of any set of at
-most so many cells.
+improved by the cells that suit its signs (in L2, its sums) and then cell by cell; and sets annealed by exchanges of
+cells: the greatest norm of any set of at most so many cells.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ TARGET, TARGET_MS = 1.05, 50.0
 SHAPES = (((20, 15), 2), ((3, 4, 30), 2), ((4, 5, 6), 2), ((10, 10, 10), 2), ((5, 5, 5, 5), 2))
 SHAPES += (((3, 3, 3, 3, 3), 2), ((2,) * 7, 3))
 KEPT = 12
+CHAINS, EXCHANGES, HOT, COLD = 32, 700, 0.04, 0.003
+"""Sets annealed side by side, exchanges for each of their cells, temperatures over the greatest norm of a cell."""
 
 
 def cases(cells: int) -> list[tuple[str, Workload, str]]:
@@ -70,7 +72,7 @@ def reached(rows: np.ndarray, sets: list[np.ndarray], keys: int, *, l1: bool) ->
         return norms
 
     ends: dict[tuple[int, ...], float] = {}
-    for start in [*sets, *grown(rows, keys, len(sets) // 3, size)]:
+    for start in [*sets, *grown(rows, keys, len(sets) // 3, size), *annealed(rows, keys, size)]:
         chosen, best = start, -1.0
         while (norm := float(size(rows[:, chosen].sum(axis=1)))) > best * (1 + 1e-12):
             best, kept = norm, tuple(sorted(chosen.tolist()))
@@ -107,6 +109,27 @@ def grown(rows: np.ndarray, keys: int, number: int, size: Callable[[np.ndarray],
             sums += rows[:, chosen[-1]]
         found.append(np.array(chosen))
     return found
+
+
+def annealed(rows: np.ndarray, keys: int, size: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
+    """Random sets after exchanges of a cell for another or for none, taken more rarely the more they lose."""
+    rng, chain = seeded(8), np.arange(CHAINS)
+    cells = np.concatenate([rows.T, np.zeros((keys, len(rows)))])  # the last are none
+    order = rng.permuted(np.tile(np.arange(len(cells)), (CHAINS, 1)), axis=1)  # the set, and what is outside of it
+    sums = cells[order[:, :keys]].sum(axis=1)
+    norms, scale = size(sums.T), float(size(rows).max())
+    best, kept = norms.copy(), order[:, :keys].copy()
+    for temperature in scale * np.geomspace(HOT, COLD, EXCHANGES * keys):
+        inside, outside = rng.integers(keys, size=CHAINS), rng.integers(keys, len(cells), size=CHAINS)
+        one, another = order[chain, inside], order[chain, outside]
+        moved = sums + cells[another] - cells[one]
+        reached = size(moved.T)
+        taken = np.flatnonzero(rng.exponential(temperature, CHAINS) > norms - reached)
+        sums[taken], norms[taken] = moved[taken], reached[taken]
+        order[taken, inside[taken]], order[taken, outside[taken]] = another[taken], one[taken]
+        better = np.flatnonzero(norms > best)
+        best[better], kept[better] = norms[better], order[better, :keys]
+    return [one[one < rows.shape[1]] for one in kept]
 
 
 def main() -> None:

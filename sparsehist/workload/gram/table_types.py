@@ -11,6 +11,8 @@ there are of each *type*, r and (y, r, c), which are integers. What holds for ev
 - Of two columns, over the entries in the row of a value with r cells: Σ 1 = n_j, Σ y = r, Σ c = l. The sums of φ(r)
   times these over all rows are asked for, with φ(r) = 1, r, 1/(1 + r), and r² for the first; of the second the last
   φ only where all columns are alike. And Σ y² = Q_ij.
+- *Triples*, of four columns and more that are all alike (`triples`): Σ r³, Σ y³, Σ r·y² and Σ r·c·y are numbers of
+  triples x, y, z of cells; of the last, y is in the row of x and z in its column.
 - *Slices.* The r cells of a row lie in the product of the values that they have in the other columns, d_j of column
   j: Π d_j >= r, so that Σ d_j is at least the least sum of such integers; d_j is the number of entries with y > 0 in
   that row of the table with j. Of three columns, the y cells of an entry have y values in the third: y <= d_k, and
@@ -46,6 +48,7 @@ from scipy import sparse
 from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload.gram.agreement import most_edges
 from sparsehist.workload.gram.few_cells import greatest, norms_of_residual
+from sparsehist.workload.gram.triples import ALIKE, MOST_PATTERNS, Triples, Y, Z, patterns_of
 
 MOST_COLUMNS = 7
 """Up to so many columns there is a programme."""
@@ -53,14 +56,20 @@ MOST_COLUMNS = 7
 _TYPES = 2**17
 """Of all tables together; all are checked, few are given to the solver."""
 
-_WORK = 180_000
+_WORK, _WORK_WITH_TRIPLES = 180_000, 230_000
 """For all programmes in types, in entries that the solver is given: 40 ms. What is proved by then stands."""
 
 _CALL, _MADE, _PRICED = 15_000, 40, 80
 """As work: a call of the solver; so many entries of all types, made and looked at, or looked at again, as one."""
 
-_GIVEN = 70_000
+_PATTERN = 9
+"""As work: a pattern of triples."""
+
+_GIVEN, _GIVEN_WITH_TRIPLES = 70_000, 25_000
 """Entries that the solver begins with, but for columns by themselves."""
+
+_SPARSE = 6
+"""Triples serve where at most one in so many cells is in a set; beyond, the time is better spent without them."""
 
 _TANGENTS = 1.3 ** np.arange(-15, 36)
 _FEW_CELLS = 6
@@ -118,9 +127,11 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
     sizes, constant = np.arange(1.0, cells + 1), weights[()]
     plain = _Programme(residuals, cells, typed=False).bound()
     most = np.minimum(tried * np.maximum(1.0, sizes / few), (plain - constant * sizes) * np.sqrt(sizes / cells))
-    left, here, exact = float(_WORK), cells, 0.0
+    triples = _triples(residuals, cells)
+    left = float(_WORK if triples is None else _WORK_WITH_TRIPLES - _PATTERN * triples.orbit.size)
+    here, exact = cells, 0.0
     for _ in range(_SIZES):
-        programme = _Programme(residuals, here, typed=True)
+        programme = _Programme(residuals, here, typed=True, triples=triples)
         found = programme.bound(left)
         left -= programme.work
         exact = exact or found
@@ -160,6 +171,13 @@ class _Classes(NamedTuple):
     def key(self, columns: Sequence[int]) -> tuple[int, ...]:
         """The classes of some columns: the same for sets that may change places."""
         return tuple(sorted(self.of_column[column] for column in columns))
+
+
+def _triples(residuals: WeightedResiduals, cells: int) -> Triples | None:
+    """For four columns and more, all alike: of columns of several kinds the programme would take too long."""
+    size, n_columns = residuals.sizes[0], len(residuals.sizes)
+    serves = n_columns >= 4 and _SPARSE * cells <= size**n_columns and patterns_of(size) ** n_columns <= MOST_PATTERNS
+    return Triples(size, n_columns) if serves and max(_Classes.of(residuals).of_column) == 0 else None
 
 
 class _Table:
@@ -236,9 +254,12 @@ class _Programme:
 
     Args:
         typed: Whether for sets of exactly so many cells, by types; else for up to so many, by tangents.
+        triples: The patterns of triples, if their numbers are unknowns too; with types only.
     """
 
-    def __init__(self, residuals: WeightedResiduals, cells: int, *, typed: bool) -> None:
+    def __init__(
+        self, residuals: WeightedResiduals, cells: int, *, typed: bool, triples: Triples | None = None
+    ) -> None:
         self.sizes, self.cells, self.typed = residuals.sizes, cells, typed
         self.whole = math.prod(residuals.sizes)
         self.classes = _Classes.of(residuals)
@@ -249,7 +270,10 @@ class _Programme:
         self.values: dict[int, tuple[int, _Table]] = {}
         self.sides: dict[int, list[_Side]] = {}
         self.work = self.least = 0
+        self.triples = triples
         self._numbers_of_pairs()
+        if triples is not None:
+            self._numbers_of_triples(triples)
         orbits: dict[tuple[int, ...], tuple[tuple[int, ...], float]] = {}
         for subset, weight in zip(residuals.subsets, residuals.weights.tolist(), strict=True):
             first, total = orbits.get(self.classes.key(subset), (subset, 0.0))
@@ -268,7 +292,8 @@ class _Programme:
         for number in self.values:
             self._rows_of_values(number)
         for table in self.tables:
-            table.begin(_GIVEN // (len(self.room) * max(1, n_pairs)))
+            given = _GIVEN if triples is None else _GIVEN_WITH_TRIPLES
+            table.begin(given // (len(self.room) * max(1, n_pairs)))
 
     def row(self, pairs: FloatArray | float, room: float, *, equal: bool = False) -> int:
         """Add pairs·m + … <= room, or = room; its number."""
@@ -282,9 +307,9 @@ class _Programme:
         from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
 
         best = math.inf
-        pairs, room, equal = np.array(self.pairs), np.array(self.room), np.array(self.equal)
         looked_at = sum(table.value.size * len(table.parts) for table in self.tables)
         for _ in range(_ROUNDS):
+            pairs, room, equal = np.array(self.pairs), np.array(self.room), np.array(self.equal)
             rows = sparse.hstack(
                 [sparse.coo_array(pairs), *(table.columns(len(room)) for table in self.tables)], format="csr"
             )
@@ -321,8 +346,13 @@ class _Programme:
                     table.give(gain)
                     missing = True
             best = min(best, proved)
+            missing &= best >= -solved.fun * (1.0 + _CLOSE) or self.triples is not None
+            if self.triples is not None:
+                for broken in self.triples.broken(solved.x[self.low.size - self.triples.size : self.low.size]):
+                    self.row(self._of_triples(-broken), 0.0)
+                    missing = True
             more = _CALL + value.size * len(room) + looked_at // _PRICED
-            if not missing or self.work + more > left or best < -solved.fun * (1.0 + _CLOSE):
+            if not missing or self.work + more > left:
                 break
         return best
 
@@ -344,17 +374,40 @@ class _Programme:
         some = [int(np.argmax(member == orbit)) for orbit in range(number.size)]
         share = np.zeros((len(keys), number.size))
         share[np.arange(len(keys)), member] = 1.0 / number[member]
-        self.norms, self.agreeing = (norms @ share)[some], (agreeing @ share)[some]
-        self.low, self.high = np.zeros(number.size), number * cells * np.minimum(caps[some], cells - 1.0)
+        more = self.triples.size if self.triples is not None else 0
+        self.norms, self.agreeing = (np.pad((one @ share)[some], ((0, 0), (0, more))) for one in (norms, agreeing))
+        self.low, self.high = np.zeros(number.size + more), np.full(number.size + more, float(cells * cells))
+        self.high[: number.size] = number * cells * np.minimum(caps[some], cells - 1.0)
         self.low[0] = self.high[0] = cells
-        self.row(1.0, cells**2, equal=self.typed)
+        self.row(self.agreeing[0], cells**2, equal=self.typed)
         for orbit in range(1, number.size):
             together = self.whole // math.prod(self.sizes[column] for column in keys[some[orbit]])
             self.row(-self.norms[orbit], 0.0)
             self.row(self.agreeing[orbit], float(cells * min(cells, together)))
         edges = 2.0 * most_edges(self.sizes, np.arange(1, cells + 1))
         most = float(edges[-1]) if self.typed else cells * float(np.max(edges / np.arange(1, cells + 1)))
-        self.row(np.array([float(len(key) == 1) for key in self.orbit]), most)
+        self.row(np.array([float(len(key) == 1) for key in self.orbit] + [0.0] * more), most)
+
+    def _numbers_of_triples(self, triples: Triples) -> None:
+        """Those are unknowns over the number of cells, after the numbers of pairs."""
+        kinds = np.array([self.orbit[(0,) * apart] for apart in range(len(self.sizes) + 1)])
+        for rows, share in zip(triples.with_pairs(), (1.0, 1.0 / self.cells), strict=True):
+            for row in np.hstack([-share * np.eye(kinds.size)[kinds], rows]):
+                self.row(row, 0.0, equal=True)
+        rows, apart, most = triples.at_most()
+        known = np.zeros((apart.size, kinds.size))
+        sets = np.array([math.comb(len(self.sizes), number) for number in apart.tolist()])
+        known[np.arange(apart.size), kinds[apart]] = -most / (sets * self.cells)
+        for row in np.hstack([known, rows]):
+            self.row(row, 0.0)
+
+    def _sum_of_triples(self, table: _Table, numbers: FloatArray, feature: FloatArray) -> None:
+        """So many triples are the sum of a feature over the entries of a table."""
+        table.parts.append((self.row(self._of_triples(-numbers), 0.0, equal=True), feature / self.cells))
+
+    def _of_triples(self, numbers: FloatArray) -> FloatArray:
+        """A row over pairs and triples."""
+        return np.concatenate([np.zeros(self.low.size - numbers.size), numbers])
 
     def _squares(self, *columns: int) -> FloatArray:
         """Q_A as a combination of m."""
@@ -385,6 +438,8 @@ class _Programme:
         table.parts.append((self.row(0.0, self.sizes[column], equal=True), np.ones_like(r)))
         table.parts.append((self.row(0.0, self.cells, equal=True), r))
         table.parts.append((self.row(-self._squares(column), 0.0, equal=True), r * r))
+        if self.triples is not None:
+            self._sum_of_triples(table, self.triples.mean(self.triples.are(column, ALIKE)), r**3)
         self.tables.append(table)
         self.values[self.classes.of_column[column]] = column, table
 
@@ -407,6 +462,11 @@ class _Programme:
         table = _Table(weight * norm, n_i * n_j, tuple(zip((r, c, y), means, strict=True)))
         table.parts.append((self.row(0.0, n_i * n_j, equal=True), np.ones_like(y_)))
         table.parts.append((self.row(-self._squares(i, j), 0.0, equal=True), y_ * y_))
+        if self.triples is not None:
+            mean, at = self.triples.mean, self.triples.are
+            self._sum_of_triples(table, mean(at(i, ALIKE) & at(j, ALIKE)), y_**3)
+            self._sum_of_triples(table, mean(at(i, ALIKE, Z) & at(j, ALIKE, Y)), r_ * c_ * y_)
+            self._sum_of_triples(table, mean(at(i, ALIKE) & at(j, ALIKE, Z)), (r_ + c_) / 2.0 * y_**2)
         self.tables.append(table)
         share = 0.5 if one == two else 1.0
         self.sides.setdefault(one, []).append(_Side(two, table, r, y_, share, c_))
@@ -429,11 +489,12 @@ class _Programme:
                 side.table.parts.append((index, side.share * weight[side.total] * feature))
 
         ones = np.ones_like(totals)
-        weights = (ones, totals, 1.0 / (1.0 + totals))
+        powers = (1, 2) if self.triples is not None else (1,)
+        weights = [ones, totals, *((1.0 + totals) ** -power for power in powers)]
         for other in sorted(present):
             seen = [side for side in sides if side.other == other]
             size = float(self.sizes[self.classes.of_column.index(other)])
-            for weight in (ones, totals, totals**2, 1.0 / (1.0 + totals)):
+            for weight in (*weights, totals**2):
                 row(weight, -size * ones, [(side, np.ones_like(side.counts)) for side in seen], equal=True)
             for weight in weights if len(self.values) == 1 else weights[:2]:  # one for every class takes long
                 row(weight, -totals, [(side, side.counts) for side in seen], equal=True)

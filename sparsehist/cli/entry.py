@@ -116,6 +116,9 @@ def _run(words: list[str], *, as_json: bool) -> int:
         return _interrupted(as_json=as_json)
     except BrokenPipeError:
         raise
+    except PermissionError as problem:
+        print_error(f"{problem.filename}: permission is denied", "InputError", as_json=as_json)
+        return BAD_INPUT
     except Exception as problem:  # noqa: BLE001 - the text of an unforeseen error may quote the log
         print_error(_unforeseen(problem), "InternalError", as_json=as_json)
         return INTERNAL

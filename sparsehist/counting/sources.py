@@ -13,10 +13,11 @@ import codecs
 import glob
 import gzip
 import logging
+import os
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,6 +75,7 @@ _ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
 _SPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 QUERY_LABEL = "the query"
 SPARK_LABEL = "the Spark frame"
+_CASTABLE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Datetime)
 _BLOCK = 1 << 20
 _MAGIC = b"PAR1"
 # What Polars says, and what it means; where neither is recognised, the reason is left open.
@@ -450,6 +452,8 @@ def scan_csv(file: str, delimiter: str | None = None, storage: dict[str, str] | 
 def _matches(path: str, told: Files) -> list[str]:
     if is_remote(path):
         return listed(path, told.storage_options, in_folders=bool(told.hive))
+    searched = map(Path, glob.glob(str(Path(path).parent), recursive=True))
+    _refuse_unreadable(searched, os.R_OK | os.X_OK if glob.has_magic(path) else os.X_OK)
     if Path(path).is_file():
         return [path]
     if "://" in path:
@@ -466,6 +470,8 @@ def _matches(path: str, told: Files) -> list[str]:
         )
     if _looks_like_sql(path):
         raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
+    if Path(path).exists():
+        raise DataError(f"{path!r} is no regular file, and a log is read more than once: write it to a file")
     found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
     if not found:
         raise NotFoundError(f"there is no file {path!r}")
@@ -474,14 +480,23 @@ def _matches(path: str, told: Files) -> list[str]:
 
 def _within(directory: Path) -> list[str]:
     """Every file of a log in a directory; what others put there begins with a dot or an underscore."""
+    places = list(directory.rglob("*"))
+    _refuse_unreadable([directory, *places], os.R_OK | os.X_OK)
     files = sorted(
         str(place)
-        for place in directory.rglob("*")
+        for place in places
         if place.is_file() and not any(part[0] in "._" for part in place.relative_to(directory).parts)
     )
     if not files:
         raise NotFoundError(f"there is no file in {str(directory)!r}")
     return files
+
+
+def _refuse_unreadable(directories: Iterable[Path], how: int) -> None:
+    """A search leaves out what it may not look into, without a word."""
+    for place in directories:
+        if os.path.isdir(place) and not os.access(place, how):  # noqa: PTH112  Path's own fails in such a directory
+            raise DataError(f"directory {shown(f'{place}/')!r} cannot be read: permission is denied")
 
 
 def _ending(file: str) -> str:
@@ -584,10 +599,11 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
     if lacks_extension(failure):
         return DataError(LACKING)
     if label == QUERY_LABEL:
-        return DataError(
-            f"{label} cannot be run ({kind}): try it in DuckDB on its own. Tables and variables of your program are "
-            "not seen: give connection= with the connection that has them"
+        unseen = (
+            "; tables and variables of your program are not seen: give connection= with the connection that has them"
         )
+        why = unseen if kind == "CatalogException" else ""
+        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own{why}")
     reason = _why_unreadable(broken, seen or failure) if broken else None
     return DataError(
         f"{f'file {shown(broken)!r}' if broken else label} cannot be read"
@@ -635,7 +651,8 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         is_text = log.kind in _TEXT or name in log.hive or name in log.casts
         parsed = log.dtypes[name] == pl.String and (wanted == pl.Date or (is_text and wanted.is_integer()))
         if not parsed and not domain.accepts(column, log.dtypes[name]):
-            to = "say what it becomes (key_types, on the command line --key-type)"
+            castable = log.dtypes[name].is_integer() or log.dtypes[name].is_decimal() or log.dtypes[name] in _CASTABLE
+            to = "say what it becomes (key_types, on the command line --key-type)" if castable else "cast it before"
             remedy = {"stream": "cast it in the query", "spark": "cast it in the Spark frame"}.get(log.kind, to)
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "

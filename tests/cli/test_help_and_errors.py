@@ -288,3 +288,14 @@ def test_json_errors_are_one_object(sparsehist):
     failed = sparsehist("show", "nowhere", "--json")
     assert (failed.code, failed.err) == (2, "")
     assert json.loads(failed.out)["error"]["type"] == "NotFoundError"
+
+
+def test_what_may_not_be_read_is_told_by_its_name(sparsehist, here, monkeypatch):
+    """A file in a directory of somebody else's: no error of ours to report."""
+
+    def denied(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    refused = sparsehist("run", "theirs/all.sql")
+    assert (refused.code, refused.err) == (2, "error: theirs/all.sql: permission is denied\n")

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+import os
 import traceback
 
 import duckdb
 import polars as pl
 import pytest
 
-from sparsehist.counting import Counts, Query
+from sparsehist.counting import Counts, Files, Query
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
 from tests.counting.logs import ENGINES, a_log, as_dict, count
@@ -157,12 +158,30 @@ def test_lines_that_end_in_carriage_returns_are_told_and_not_shown(engine, tmp_p
     assert as_dict(count(log, engine=engine)) == {"a": 2}
 
 
+def test_a_directory_that_cannot_be_read_is_no_empty_one(engine, tmp_path, monkeypatch):
+    """Searches leave it out without a word; its name may hold a key."""
+    for day in (1, SECRET_NUMBER):
+        (tmp_path / f"day={day}").mkdir()
+        a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")
+    monkeypatch.setattr("os.access", lambda place, _, **__: str(SECRET_NUMBER) not in str(place))
+    denied = "day=…/' cannot be read: permission is denied"
+    for log in ("*/*.parquet", "**/*.parquet", f"day={SECRET_NUMBER}/log.parquet"):
+        refused(DataError, denied, str(tmp_path / log), engine=engine)
+    refused(DataError, denied, Files(tmp_path, hive=["day"]), engine=engine, key=["day"])
+    assert as_dict(count(str(tmp_path / "day=1" / "*.parquet"), engine=engine)) == {"a": 1}
+
+
 def test_what_looks_like_a_path_and_is_none_is_told_apart(engine, tmp_path):
-    """A directory, a URL and SQL are not called missing files; an open quote is named."""
+    """A directory, a pipe, a URL and SQL are not called missing files; an open quote is named."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    refused(DataError, "no regular file.*: write it to a file", tmp_path / "pipe.csv", engine=engine)
     refused(NotFoundError, r"is a directory.*\*\.parquet", tmp_path, engine=engine)
     refused(DeclarationError, "no URL that can be read", "ftp://host/log.parquet", engine=engine)
     refused(DeclarationError, "Query", f"select '{SECRET}' as user_id", engine=engine)
     refused(DataError, "connection=", Query("select * from variable_of_mine"), engine=engine)
+    failing = Query(f"select '{SECRET}'::int as user_id, 'a' as query")
+    refused(DataError, "in DuckDB on its own$", failing, engine=engine)
+    refused(DataError, "wants String there: cast it before, or", a_frame([1], [1.5]), engine=engine)
     (tmp_path / "quote.csv").write_text(f'user_id,query\n1,"{SECRET}\n2,b\n')
     refused(DataError, "quoted field", tmp_path / "quote.csv", engine=engine)
 

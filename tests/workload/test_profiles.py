@@ -11,6 +11,7 @@ from sparsehist.entropy import seeded
 from sparsehist.workload import Kronecker, MatrixWorkload, Prefix, Workload, strategy_named
 from sparsehist.workload.gram import profiles
 from sparsehist.workload.gram.profiles import between, layered, profile_of_gram
+from sparsehist.workload.gram.written_out import gram_of
 
 STRATEGIES = [
     *((name, "prefix(9)") for name in ("identity", "haar", "spectral", "spectral(blend=2, window=2)", "optimised")),
@@ -150,3 +151,14 @@ def test_long_columns_lose_little(name, n):
         assert one.l2_lower <= found.norms[number - 1] * (1 + 1e-9) <= 1.1 * one.l2
         assert found.norms[number - 1] <= 1.05 * one.l2 or number in {2, 5, 17}
         assert found.reached[number - 1] <= one.l2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_gram_matrices_of_matrices_are_products(monkeypatch, share):
+    """By blocks of rows and as sparse ones, of reals and of large integers."""
+    monkeypatch.setattr("sparsehist.workload.gram.written_out._ENTRIES_AT_ONCE", 1000)
+    rng = seeded(7)
+    for kind in (np.float64, np.int32):
+        matrix = (rng.integers(-(2**19), 2**19, (300, 40)) * (rng.random((300, 40)) < share)).astype(kind)
+        wide = matrix.astype(np.float64)
+        np.testing.assert_allclose(gram_of(MatrixWorkload(matrix)), wide.T @ wide, rtol=1e-12)

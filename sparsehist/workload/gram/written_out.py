@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ LARGEST_GRAM = 1024
 """Cells; beyond it, a matrix of cells by cells is not written out."""
 
 _BLOCK = 32
+# A share of entries that are not 0, up to which a matrix is multiplied as a sparse one; and entries of a dense block.
+_SPARSE, _ENTRIES_AT_ONCE = 0.05, 2**18
 _ROUNDING, _LAST_DIGIT = 1e-12, 2.0**-52
 _FEW_SETS = 20_000
 
@@ -45,11 +47,29 @@ def gram_of(workload: Workload) -> FloatArray:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
     if isinstance(workload, RangeRows):
         return _gram_of_ranges(workload)
+    matrix = getattr(workload, "matrix", None)
+    if matrix is not None:
+        return _gram_of_matrix(matrix)
     cells = np.eye(n)
     blocks = [
         workload.apply_transposed(workload.apply(cells[:, start : start + _BLOCK])) for start in range(0, n, _BLOCK)
     ]
     gram = np.concatenate(blocks, axis=1)
+    return (gram + gram.T) / 2.0
+
+
+def _gram_of_matrix(matrix: Any) -> FloatArray:
+    """Of a sparse matrix, by some rows at a time: dense, or as they are where few entries are not 0."""
+    rows, cells = matrix.shape
+    gram = np.zeros((cells, cells))
+    if matrix.nnz < _SPARSE * rows * cells:
+        entries = matrix.astype(np.float64)
+        gram += (entries.T @ entries).toarray()
+    else:
+        step = max(1, _ENTRIES_AT_ONCE // cells)
+        for start in range(0, rows, step):
+            block = np.asarray(matrix[start : start + step].toarray(), np.float64)
+            gram += block.T @ block
     return (gram + gram.T) / 2.0
 
 
@@ -62,7 +82,7 @@ def _gram_of_ranges(workload: RangeRows) -> FloatArray:
     return both + np.triu(both, 1).T
 
 
-def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
+def largest_sum(gram: FloatArray, n_cells: int, eigen: tuple[FloatArray, FloatArray] | None = None) -> Sums:
     """Bound max 1ᵀ_S G 1_S over sets S of at most `n_cells` cells.
 
     A set that holds i gets from row i at most G_ii and the l - 1 largest positive entries beside it; the l largest
@@ -75,6 +95,7 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
     Args:
         gram: RᵀR; shape (cells, cells).
         n_cells: l >= 1, as many cells as one unit touches.
+        eigen: Eigenvalues, growing, and vectors of G, where they are known: all that are not 0.
 
     Example:
         >>> largest_sum(np.array([[1.0, 0.5], [0.5, 1.0]]), 2)
@@ -82,8 +103,11 @@ def largest_sum(gram: FloatArray, n_cells: int) -> Sums:
     """
     cells = min(n_cells, len(gram))
     diagonal, rows = np.diag(gram), row_sums(gram, cells)
-    upper = _upper_sum(gram, cells)
-    lower = max(_climb(gram, start, cells) for start in (_best_run(gram, cells), int(np.argmax(rows)), None))
+    values, vectors = np.linalg.eigh(gram) if eigen is None else eigen
+    upper = _upper_sum(gram, cells, rows, values, vectors)
+    weights = vectors[:, -1] * np.sign(vectors[:, -1].sum() or 1.0)
+    starts = (gram[:, _best_run(gram, cells)].sum(axis=1), gram[:, int(np.argmax(rows))], weights)
+    lower = max(_climb(gram, start, cells) for start in starts)
     return Sums(upper, min(max(lower, float(diagonal.max())), upper))
 
 
@@ -101,10 +125,10 @@ def largest_of_all_sets(gram: FloatArray, keys: int) -> float:
     return float(np.max(totals))
 
 
-def _upper_sum(gram: FloatArray, cells: int) -> float:
+def _upper_sum(gram: FloatArray, cells: int, rows: FloatArray, values: FloatArray, vectors: FloatArray) -> float:
     """The upper bound of `largest_sum`."""
-    diagonal, rows = np.diag(gram), row_sums(gram, cells)
-    closer = min(float(_sum_of_largest(rows, cells)), _by_eigenvectors(gram, cells))
+    diagonal = np.diag(gram)
+    closer = min(float(_sum_of_largest(rows, cells)), _by_eigenvectors(gram, cells, values, vectors))
     sizes = range(1 if (gram < 0.0).any() else cells, cells + 1)  # where columns cancel, fewer may come to more
     if sum(math.comb(len(gram), size) for size in sizes) <= _FEW_SETS:
         closer = min(closer, max(largest_of_all_sets(gram, size) for size in sizes))
@@ -112,12 +136,11 @@ def _upper_sum(gram: FloatArray, cells: int) -> float:
     return min(upper, bound_of_gram(gram, cells))
 
 
-def _by_eigenvectors(gram: FloatArray, cells: int) -> float:
+def _by_eigenvectors(gram: FloatArray, cells: int, values: FloatArray, vectors: FloatArray) -> float:
     """The greatest Σ λ_i·t_i that the entries of eigenvectors leave possible.
 
     With 1_S = ½ + z, z of entries ±½, the norm of the sum is also at most that of all columns, halved, and that of z.
     """
-    values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)
     bound = float(values @ shared_out(squares_within(vectors, cells), cells))
     if 3 * cells <= len(gram):
@@ -203,13 +226,8 @@ def _best_run(gram: FloatArray, cells: int) -> IntArray:
     return np.arange(cells) + int(np.argmax(runs))
 
 
-def _climb(gram: FloatArray, start: IntArray | int | None, cells: int) -> float:
-    """Improve a set, or the cells next to one, until it stays; the sum it reaches."""
-    if start is None:
-        weights = np.linalg.eigh(gram)[1][:, -1]
-        gain = weights * np.sign(weights.sum() or 1.0)
-    else:
-        gain = gram[:, start] if isinstance(start, int) else gram[:, start].sum(axis=1)
+def _climb(gram: FloatArray, gain: FloatArray, cells: int) -> float:
+    """Begin with the cells of the largest gain, and improve the set until it stays; the sum it reaches."""
     reached = 0.0  # of no cells; where columns cancel, rounding makes sums negative
     while True:
         chosen = np.argpartition(-gain, cells - 1)[:cells]

@@ -44,7 +44,7 @@ class Direct(Strategy):
         if isinstance(self.workload, Total):  # of any number of cells
             return Sensitivity(float(keys), float(keys))
         squares, _ = _columns(self.workload)
-        norms = np.sqrt(np.sort(squares)[::-1][:keys])
+        norms = np.sqrt(_largest(squares, keys))
         upper, lower = float(norms.sum()), float(norms[0])
         first = np.zeros(self.workload.n_cells)
         first[np.argsort(-squares, kind="stable")[:keys]] = 1.0
@@ -69,7 +69,7 @@ class Direct(Strategy):
         keys = min(max_keys, self.workload.n_cells)
         if isinstance(self.workload, Total):
             return float(keys)
-        bound = float(np.sort(_columns(self.workload)[1])[::-1][:keys].sum())
+        bound = float(_largest(_columns(self.workload)[1], keys).sum())
         written_out = self.workload.n_cells <= _LARGEST_GRAM and self.workload.n_queries <= _WRITTEN_OUT
         if keys > 1 and written_out and not self.workload.non_negative:
             bound = min(bound, largest_l1(self.workload.apply(np.eye(self.workload.n_cells)), keys))

@@ -104,12 +104,13 @@ def _largest_differences(depth: int, keys: int) -> int:
     From the leaves up: the most that c cells below a node of height h can come to is the most, over all ways of
     sharing them between its halves, of what the halves come to plus their difference.
     """
-    best = np.zeros(min(keys, 1) + 1, np.int64)
+    best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
         most = min(keys, 2**height)
-        following = np.full(most + 1, -1, np.int64)
+        following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
-            right = np.arange(min(left, most - left, best.size - 1) + 1)
-            np.maximum.at(following, left + right, best[left] + best[right] + left - right)
+            end = min(left, most - left, best.size - 1) + 1
+            reached = following[left : left + end]
+            np.maximum(reached, less[:end] + (best[left] + left), out=reached)
         best = following
     return int(np.max(best + np.arange(best.size)))

@@ -118,6 +118,7 @@ class Optimised(Strategy):
         values, vectors = np.linalg.eigh(overlap)
         kept = values > _RANK * values[-1]
         _require_all_asked(workload, vectors[:, ~kept])
+        self._eigen = values[kept], vectors[:, kept]
         root = np.sqrt(values[kept])
         self._strategy = (vectors[:, kept] * root) @ vectors[:, kept].T
         self._inverse = (vectors[:, kept] / root) @ vectors[:, kept].T
@@ -155,7 +156,7 @@ class Optimised(Strategy):
         return len(self._strategy)
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        sums = largest_sum(self._strategy.T @ self._strategy, max_keys)
+        sums = largest_sum(self._strategy.T @ self._strategy, max_keys, self._eigen)
         return Sensitivity(math.sqrt(sums.upper), math.sqrt(sums.lower))
 
     def profile(self, max_keys: int) -> Profile:

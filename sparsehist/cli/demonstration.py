@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from fractions import Fraction
-from importlib.resources import as_file
 from io import StringIO
 from pathlib import Path
 
@@ -34,25 +33,6 @@ RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
 
 _MARKER = "this-is-a-sparsehist-demo"
 _STORE, _REPORT, _ENTRY = "store", "report.html", "entry.yaml"
-_ABOUT_IT = {
-    "url_slug": "microsoft-web-1998",
-    "deployment": {
-        "basic": {
-            "name": "Visits to areas of www.microsoft.com, one week of 1998",
-            "data_curators": ["The sparsehist authors, on data of the UCI Machine Learning Repository"],
-            "description": "A demonstration: how many visitors opened which area of a web site, at three levels.",
-            "intended_use": "To show what a release, a report and an entry of the registry look like.",
-            "data_product_region": "Not stated by the source",
-            "data_product_sector": "Technology",
-        },
-        "implementation": {"justification": "A demonstration: the levels were chosen to show what each publishes."},
-        "administrative": {
-            "registry_authors": ["The sparsehist authors"],
-            "sources": "https://doi.org/10.24432/C5VS3Q",
-        },
-    },
-}
-"""What no store can know, for the registry of deployments."""
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 _LIGHT = TerminalTheme(
@@ -90,8 +70,7 @@ def demonstrate(directory: Path, *, picture: Path | None = None) -> Answer:
     if picture is not None:
         checked_output("--picture writes SVG", picture, (".svg",))
     _prepare(directory)
-    with as_file(shipped("data") / "msweb_catalogue.csv") as titles:
-        catalogue = pl.read_csv(titles)
+    catalogue = pl.read_csv(shipped("data") / "msweb_catalogue.csv")
     released, cost = _release_log(directory)
     rows = side_by_side(released).join(catalogue, on="url", how="left", maintain_order="left")
     shown = shown_demo(released, rows, directory, cost=cost)
@@ -110,11 +89,10 @@ def demonstrate(directory: Path, *, picture: Path | None = None) -> Answer:
 
 def _release_log(directory: Path) -> tuple[list[Release], str]:
     """Create the series, release it, write the files; the releases in the order made, and what they cost."""
-    with as_file(shipped("data") / "msweb_1998.csv") as log:
-        series = sh.create(
-            directory / _STORE, log, name="visits", unit="user_id", key="url", max_keys=MAX_KEYS, domain=DOMAIN,
-            cap="0.5", progress=False,
-        )  # fmt: skip
+    series = sh.create(
+        directory / _STORE, shipped("data") / "msweb_1998.csv", name="visits", unit="user_id", key="url",
+        max_keys=MAX_KEYS, domain=DOMAIN, cap="0.5", progress=False,
+    )  # fmt: skip
     released = []
     for name, level in RELEASES:
         release = series.release(name, level=level, false_keys=1)
@@ -128,7 +106,10 @@ def _report(directory: Path) -> str:
     """Write the report and the registry's entry, and say where they are or what they need."""
     store = sh.open(directory / _STORE)
     try:
-        written = {_REPORT: store.report(), _ENTRY: store.report(format="registry", about=_ABOUT_IT)}
+        written = {
+            _REPORT: store.report(),
+            _ENTRY: store.report(format="registry", about=shipped("data") / "demo_about.yaml"),
+        }
     except NotFoundError as missing:
         return escape(str(missing))
     for name, text in written.items():

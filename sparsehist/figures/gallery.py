@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +11,7 @@ import polars as pl
 from sparsehist.errors import NameTakenError, StoreError
 from sparsehist.figures.charts import Data, Figure, all_figures
 from sparsehist.report.plots import require_plots, save_plot
+from sparsehist.store.statements import shipped
 
 PAGE = "index.html"
 _STYLE = "body{font:16px/1.5 sans-serif;max-width:52em;margin:2em auto;padding:0 1em}img{max-width:100%}"
@@ -59,12 +59,8 @@ def gallery(figures: Sequence[Figure]) -> str:
 
 
 def _shipped() -> Data:
-    data = files("sparsehist.data")
-    with (
-        as_file(data / "karate_club.csv") as club,
-        as_file(data / "msweb_1998.csv") as log,
-        as_file(data / "msweb_catalogue.csv") as areas,
-    ):
-        visits = pl.read_csv(log)
-        start = visits.group_by("user_id", maintain_order=True).agg(pl.col("url").first()).select("url")
-        return Data(pl.read_csv(club), start, pl.read_csv(areas).select("url"))
+    data = shipped("data")
+    visits = pl.read_csv(data / "msweb_1998.csv")
+    start = visits.group_by("user_id", maintain_order=True).agg(pl.col("url").first()).select("url")
+    areas = pl.read_csv(data / "msweb_catalogue.csv").select("url")
+    return Data(pl.read_csv(data / "karate_club.csv"), start, areas)

@@ -26,60 +26,13 @@ from sparsehist.errors import InputError
 from sparsehist.ledger.arguments import checked_output
 from sparsehist.store import read_json, write_file
 from sparsehist.store.private_files import PUBLIC
+from sparsehist.store.statements import shipped
 
 SCHEMA, SCHEMA_VERSION = "sparsehist ledger", 1
-COLUMNS = {
-    "scope": "path, series (sum over its paths), population (sum over its series), or everybody (the most that one "
-    "person may bear over all populations: of disjoint ones the largest, of others the sum)",
-    "population": "the people behind the units",
-    "series": "name of the series",
-    "path": "kind of the noise path: cells, workload with its name and strategy, or interactive "
-    "with the name of the session and its strategy",
-    "noise": "family of noise",
-    "releases": "how many releases were made; of a session of queries one, and one for each measured answer",
-    "currency": "what level is: rho (zCDP), epsilon (pure DP), or none (neither; see epsilon)",
-    "level": "exact sum of the finest levels; missing where nothing was spent or currencies are mixed",
-    "cost": "rho of zCDP, which pure DP implies too; missing where noise has none",
-    "delta_infinity": "probability that a key of an open domain was published that one unit alone has",
-    "numerical_slack": "total variation by which draws may miss their law, summed over releases",
-    "epsilon": "all of it together is (epsilon, delta)-DP, delta_infinity and numerical_slack included, by the best "
-    "of all routes: ex post, for what did happen; missing where no epsilon is",
-    "delta": "at which epsilon holds",
-    "cap": "limit on the sum of levels of a series, as it stands",
-    "budget": "limit on a population, as it stands",
-    "limit_at_first_release": "the cap or budget that stood when the first release was made",
-    "remaining": "what the limits leave: of a path the largest level it may be released at, of a series what another "
-    "path could take, of a population what is left on the route of its budget, as route and amount",
-    "standing": "ex ante: a limit stood before the first release and was never raised; ex post: it came later, was "
-    "raised, its route or split changed, or there is none, and only what was spent is a guarantee",
-    "warning": "what has to be known to rely on the row",
-    "first_release": "time of the first release",
-    "last_release": "time of the last release",
-    "dropped": "when the series was erased; what it spent stays",
-    "unverified": "whether nobody checked that the query of the log keeps units apart",
-    "source": "what the guarantee rests on: checked query, unchecked source, or missing (files)",
-    "periods": "of a population whose log is cut into periods: how many were added, how many there will be at "
-    "most, in how many a unit counts, how many were released, and how many more can be at the level of the last one",
-    "per_period": "exact sum of the finest levels that one unit in one period bears; level is what one unit bears",
-    "per_period_epsilon": "the same as epsilon, at delta",
-}
-EVENT_COLUMNS = {
-    "number": "counts the events of the store from 1",
-    "generation": "of the store once this had happened; a refusal changes nothing",
-    "happened": "when",
-    "who": "asked for it, as given by the caller; else the user of the operating system",
-    "what": "create store, create series, append, finish series, release, refuse, set budget, raise cap, declare "
-    "disjoint, declare periods, finish periods, accept changed source, drop series, adopt store, move store",
-    "series": "name of the series",
-    "series_id": "its random id: names of dropped series can be used again",
-    "path_id": "number of the noise path",
-    "level": "asked for or set, exact",
-    "population": "of the series, or whose budget it is",
-    "release": "name of the release asked for",
-    "reason": "as given by the caller",
-    "details": "JSON: the budget (with its route, limit and split of delta), the disjoint populations, the periods "
-    "with what their series share, or what refused and why",
-}
+_TOLD = json.loads((shipped("data") / "ledger_columns.json").read_text(encoding="utf-8"))
+COLUMNS: dict[str, str] = _TOLD["spent"]
+EVENT_COLUMNS: dict[str, str] = _TOLD["events"]
+"""What each column means: data/ledger_columns.json, which the package carries and every export repeats."""
 _METADATA_KEY = "sparsehist_ledger"
 _JSON, _PARQUET = (".json",), (".parquet", ".pq")
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import string
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import duckdb
+from rich.cells import cell_len
 from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
@@ -131,16 +131,9 @@ def pointed(message: str, script: str, place: Place) -> str:
     shown, first = _window(written, column)
     before = column - 1 - first
     # A tab is as wide under the text as in it.
-    pad = "".join("\t" if character == "\t" else " " * _width(character) for character in shown[:before])
-    marked = "^" * max(sum(map(_width, shown[before : before + caret])), 1)
+    pad = "".join("\t" if character == "\t" else " " * cell_len(character) for character in shown[:before])
+    marked = "^" * max(cell_len(shown[before : before + caret]), 1)
     return f"line {line}, column {column}: {message}\n  {shown}\n  {pad}{marked}"
-
-
-def _width(character: str) -> int:
-    """Columns of a terminal that a character takes."""
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _window(written: str, column: int) -> tuple[str, int]:

@@ -12,12 +12,11 @@ from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
-from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
 from sparsehist.report.parameter_rows import declaration_rows, periodic_rows, release_rows
 from sparsehist.series.metadata import read_metadata
-from sparsehist.series.release import check_estimates, check_target, refuse_to_replace
+from sparsehist.series.release import check_estimates, check_target
 
 if TYPE_CHECKING:
     import polars as pl
@@ -149,10 +148,7 @@ def release_series(
             if handed_out is not None:
                 return _told(*handed_out, series, out, repeated=True)
         if out is not None:
-            with opened._hold() as state:
-                wanted = {"store": state.store_id, "series": series, "name": name}
-            refuse_to_replace(out, wanted)
-            check_signing(out, wanted, signed=sign is not None)
+            opened._check_file(out, series, name, signed=sign is not None)
         if of_workload:
             released: Release = opened.series(series).release_workload(name, **asked)
         else:

@@ -549,14 +549,15 @@ def check_estimates(path: str | os.PathLike[str], *, estimates: bool) -> None:
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:
     """Refuse a place where anything stands but the same release.
 
-    `metadata` is what is known of it; `content` the bytes of a file that says nothing of itself, such as CSV, or None
-    where they are not known yet.
+    `metadata` is what is known of it, its generation None before it is made; `content` the bytes of a file that says
+    nothing of itself, such as CSV, or None where they are not known yet.
     """
     if target.is_dir():
         raise InputError(f"{target} is a directory: name a file in it")
     if target.name == LEDGER_NAME:
         raise InputError(f"{target} is the name of the public ledger: name another file")
-    if not os.path.lexists(target) or (content is None and target.suffix not in _PARQUET):
+    unknown = content is None and metadata.get("generation", 0) is not None and target.suffix not in _PARQUET
+    if unknown or not os.path.lexists(target):
         return
     try:
         if content is not None:

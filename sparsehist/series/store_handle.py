@@ -23,11 +23,12 @@ from sparsehist.errors import DeclarationError, NotFoundError, StoreError
 from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_wait
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.declaration import Declaration, declaration_of
-from sparsehist.series.release import StoreOnDisk
+from sparsehist.series.release import StoreOnDisk, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, ensure_store, open_state
 
@@ -170,6 +171,15 @@ class Store:
             self.path, wait=self.wait if wait is None else checked_wait(wait), durable=not self._memory
         ) as state:
             yield state
+
+    def _check_file(self, target: Path, series: str, name: str, *, signed: bool) -> None:
+        """Refuse to write a release where something else stands, or unlike others beside it, before it is drawn."""
+        with self._hold() as state:
+            record = state.series(series)
+            made = None if record is None else state.release_named(record, name)
+            wanted = {"store": state.store_id, "series": series, "name": name, "generation": made and made.generation}
+        refuse_to_replace(target, wanted)
+        check_signing(target, wanted, signed=signed)
 
     @property
     def _reproducible(self) -> bool:

@@ -25,11 +25,10 @@ from sparsehist.errors import (
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.series.creation import create
 from sparsehist.series.declaration import Declaration, declaration_of
 from sparsehist.series.pipeline import Held, find
-from sparsehist.series.release import Release, check_target, refuse_to_replace
+from sparsehist.series.release import Release, check_target
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
@@ -311,10 +310,7 @@ class Session:
         store = self._existing()
         target = Path(str(head.target))
         check_target("TO", target, store.path)
-        with store._hold() as state:
-            wanted = {"store": state.store_id, "series": head.series, "name": head.name}
-        refuse_to_replace(target, wanted)
-        check_signing(target, wanted, signed=head.sign is not None)
+        store._check_file(target, head.series, str(head.name), signed=head.sign is not None)
 
     def _series_if_any(self, name: str) -> Series | RunningSeries | None:
         store = self._existing()

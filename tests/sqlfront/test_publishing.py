@@ -30,6 +30,18 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
     assert (here / "text.parquet").read_text() == "mine"
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_of_a_series_that_was_dropped_is_no_place_for_its_successor(ran, here, store, ending):
+    """The same names, another release: it is refused before it is drawn, and nothing is spent."""
+    release = RELEASE.format(name="first", level=1, file=f"first.{ending}")
+    ran(CREATE + release + "drop series queries;" + CREATE)
+    _, problems = ran(release)
+    assert len(problems) == 1 and "exists and is not this release" in problems[0] and "committed" not in problems[0]
+    assert store.series("queries").releases().is_empty()
+    _, problems = ran(release.replace("'first", "'second") + release.replace("'first", "'second"))
+    assert problems == []
+
+
 NO_FILES = ["", ".parquet", "x.txt", "nosuch/x.parquet", "~/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"]
 
 

@@ -5,7 +5,7 @@ Core: numpy and scipy only, no I/O, generators are passed in. `sparsehist.Multip
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path
-from sparsehist.dense.lazy_updates import DenseUpdate, apply_update, changed, expected_share, redrawn_share
+from sparsehist.dense.lazy_updates import DenseUpdate, apply_update, changed
 from sparsehist.dense.post_processing import PostProcessing, clip_negative, round_to, scale, threshold
 from sparsehist.dense.resale import Coarsening, check_coarsening, joint_level
 from sparsehist.dense.tightening import tighten
@@ -20,9 +20,7 @@ __all__ = [
     "changed",
     "check_coarsening",
     "clip_negative",
-    "expected_share",
     "joint_level",
-    "redrawn_share",
     "round_to",
     "sample_laplace_path",
     "scale",

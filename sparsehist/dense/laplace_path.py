@@ -96,16 +96,6 @@ class LaplacePath:
         noise[moved] = self._jumps.values[last[moved]]
         return noise
 
-    def restrict(self, coarsest: Level, finest: Level) -> LaplacePath:
-        """The same path on a part of its interval; what lies outside is forgotten."""
-        low, high = _interval(coarsest, finest)
-        values_at_high = self.evaluate(high)
-        self.evaluate(low)
-        kept = self._jumps.levels >= level_float(low)
-        if high < self._finest:
-            kept &= self._jumps.levels < level_float(high)
-        return LaplacePath(self._sensitivity, low, high, values_at_high, self._jumps.take(kept))
-
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
         """The same path on an interval that reaches to `level`; LevelOrderError if the level is inside already."""
         target = as_level(level)

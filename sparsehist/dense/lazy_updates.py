@@ -16,8 +16,8 @@ import numpy as np
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError, LevelOrderError
-from sparsehist.noise.family import DenseFamily, Family, NoiseArray
-from sparsehist.privacy.levels import Level, as_level
+from sparsehist.noise.family import DenseFamily, NoiseArray
+from sparsehist.privacy.levels import as_level
 from sparsehist.typing import IntArray
 
 # Families whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse), and that are private.
@@ -44,37 +44,6 @@ class DenseUpdate:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self.indices, self.values, dict(self.metadata))
-
-
-def redrawn_share(family: Family, level: Level, other_level: Level) -> float:
-    """The probability that an entry's path jumps between two levels: 1 - var(fine)/var(coarse). Public.
-
-    An upper bound for the expected share of published values that change: a jump may be 0 for integer noise,
-    or too small to show on the grid.
-
-    Raises:
-        InputError: If the family is not lazy: under Gaussian, Poisson and Skellam noise a release is new
-            throughout.
-
-    Source: the bridge of families with 1/phi(t) = 1 + v h(t), from fine to coarse 0 with probability
-    v(fine)/v(coarse); [KHP section 3.4].
-    """
-    _require_lazy(family)
-    coarse, fine = sorted((as_level(level), as_level(other_level)))
-    return 1.0 - (family.std(fine) / family.std(coarse)) ** 2
-
-
-def expected_share(family: Family, level: Level, other_level: Level) -> float:
-    """The expected share of entries that an update between two levels holds; exact for integer families. Public.
-
-    For integer noise a jump, which has the law of the coarser noise, is 0 with probability P[Z(coarse) = 0].
-    For real noise this is `redrawn_share`, which jumps within one step of the grid keep from being exact.
-    """
-    share = redrawn_share(family, level, other_level)
-    if not family.integer:
-        return share
-    coarse = min(as_level(level), as_level(other_level))
-    return share * (1.0 - float(family.tail(-1, coarse) - family.tail(0, coarse)))
 
 
 def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from sparsehist.noise.family import NoiseArray
 
 @dataclass(frozen=True)
 class PostProcessing:
-    """One step, or several composed.
+    """One step.
 
     Attributes:
         name: What it does, as it stands in the metadata: "threshold(10)".
@@ -42,20 +41,6 @@ class PostProcessing:
     lossless: bool
     apply: Callable[[NoiseArray], NoiseArray]
 
-    def then(self, later: PostProcessing) -> PostProcessing:
-        """This step and a later one.
-
-        Example:
-            >>> step = scale(2).then(clip_negative())
-            >>> step.name, step.lossless, step.apply(np.array([-1.0, 3.0])).tolist()
-            ('scale(2), clip_negative()', False, [0.0, 6.0])
-        """
-        return PostProcessing(
-            f"{self.name}, {later.name}",
-            self.lossless and later.lossless,
-            partial(_one_after_the_other, first=self.apply, second=later.apply),
-        )
-
 
 def threshold(at: float) -> PostProcessing:
     """Values at or below the threshold become 0; weakly lossless.
@@ -66,7 +51,11 @@ def threshold(at: float) -> PostProcessing:
     """
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {at!r}")
-    return PostProcessing(f"threshold({at:g})", lossless=False, apply=partial(_above, at=at))
+    return PostProcessing(
+        f"threshold({at:g})",
+        lossless=False,
+        apply=lambda values: np.where(values > at, values, values.dtype.type(0)),
+    )
 
 
 def round_to(step: float) -> PostProcessing:
@@ -76,14 +65,17 @@ def round_to(step: float) -> PostProcessing:
         >>> round_to(0.5).apply(np.array([0.25, 0.3])).tolist()
         [0.0, 0.5]
     """
+    exact = as_power_of_two(step, "the step")
     return PostProcessing(
-        f"round_to({step:g})", lossless=False, apply=partial(_rounded, step=as_power_of_two(step, "the step"))
+        f"round_to({step:g})",
+        lossless=False,
+        apply=lambda values: round_into(np.asarray(values, np.float64), exact, np.empty(values.shape)) + 0.0,
     )
 
 
 def clip_negative() -> PostProcessing:
     """Values below 0 become 0; weakly lossless."""
-    return PostProcessing("clip_negative()", lossless=False, apply=partial(np.maximum, 0))
+    return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 
 def scale(factor: float) -> PostProcessing:
@@ -96,18 +88,4 @@ def scale(factor: float) -> PostProcessing:
     """
     if not (math.isfinite(factor) and factor != 0):
         raise DeclarationError(f"the factor must be finite and not 0, got {factor!r}")
-    return PostProcessing(f"scale({factor:g})", lossless=True, apply=partial(np.multiply, factor))
-
-
-def _one_after_the_other(
-    values: NoiseArray, *, first: Callable[[NoiseArray], NoiseArray], second: Callable[[NoiseArray], NoiseArray]
-) -> NoiseArray:
-    return second(first(values))
-
-
-def _above(values: NoiseArray, *, at: float) -> NoiseArray:
-    return np.where(values > at, values, values.dtype.type(0))
-
-
-def _rounded(values: NoiseArray, *, step: float) -> NoiseArray:
-    return round_into(np.asarray(values, np.float64), step, np.empty(values.shape)) + 0.0
+    return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

@@ -35,7 +35,6 @@ from sparsehist.typing import FloatArray, IndexArray
 
 # A count is found to within this share of a standard deviation, a thousandth of the step of the grid.
 _CLOSE = 1e-6
-_MOST_STEPS = 100
 # Standard deviations beyond which noise of any family is not looked for when counts are weighed.
 _CUT = 40.0
 _MOST_COUNTS = 4000
@@ -211,53 +210,13 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(law: _Law, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find where a function turns positive, row by row; it is not yet at `left`, and it is at `right`."""
-    if law.family.integer:
-        return _first_whole(function, left, right)
-    return _root(function, left, right, _CLOSE * law.family.std(law.level))
-
-
-def _first_whole(function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """The first whole number, by halves."""
+    """Find where a function turns positive, row by row, by halves; it is not yet at `left`, and it is at `right`."""
     low, high = left.copy(), right.copy()
-    while (rows := np.flatnonzero(high - low > 1)).size:
-        middle = np.floor((low[rows] + high[rows]) / 2)
+    whole = law.family.integer
+    close = 1.0 if whole else np.maximum(_CLOSE * law.family.std(law.level), 2 * np.spacing(np.abs(high)))
+    while (rows := np.flatnonzero(high - low > close)).size:
+        middle = (low[rows] + high[rows]) / 2
+        middle = np.floor(middle) if whole else middle
         positive = function(rows, middle) > 0
         high[rows[positive]], low[rows[~positive]] = middle[positive], middle[~positive]
     return high
-
-
-def _root(function: Rising, left: FloatArray, right: FloatArray, close: float) -> FloatArray:
-    """The root, by the method of Chandrupatla 1997: inverse quadratic steps where they are safe, else halves."""
-    rows = np.arange(left.size)
-    # The newest point, the other end of the bracket, and the point before.
-    newest, other = right.copy(), left.copy()
-    at_newest, at_other = function(rows, newest), function(rows, other)
-    before, at_before = other.copy(), at_other.copy()
-    share = np.full(left.size, 0.5)
-    result = newest.copy()
-    for _ in range(_MOST_STEPS):
-        if not rows.size:
-            break
-        moved = newest + share * (other - newest)
-        at_moved = function(rows, moved)
-        same = np.sign(at_moved) == np.sign(at_newest)
-        before, at_before = np.where(same, newest, other), np.where(same, at_newest, at_other)
-        other, at_other = np.where(same, other, newest), np.where(same, at_other, at_newest)
-        newest, at_newest = moved, at_moved
-        result[rows] = np.where(np.abs(at_other) < np.abs(at_newest), other, newest)
-        width = np.abs(other - newest)
-        going = (width > close) & (at_newest != 0)
-        rows, share = rows[going], share[going]
-        newest, other, before = newest[going], other[going], before[going]
-        at_newest, at_other, at_before = at_newest[going], at_other[going], at_before[going]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            place = (newest - other) / (before - other)
-            value = (at_newest - at_other) / (at_before - at_other)
-            quadratic = (value**2 < place) & ((1 - value) ** 2 < 1 - place)
-            step = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
-            ratio = (before - newest) / (other - newest)
-            step += ratio * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
-        least = close / 4 / np.abs(other - newest)
-        share = np.clip(np.where(quadratic & np.isfinite(step), step, 0.5), least, 1 - least)
-    return result

@@ -53,7 +53,12 @@ def tables(cells, sizes, subset):
 def types_of(programme, table, subset, counts):
     """How many entries of one residual are of each type; None where one is of none."""
     seen = [side for sides in programme.sides.values() for side in sides if side.table is table]
-    if seen:
+    if programme.typed and max(programme.sizes) == 2:
+        for axis in range(len(subset)):
+            counts = counts - counts.mean(axis=axis, keepdims=True)
+        place = (np.abs(counts).sum() - programme.cells % 2) / 2
+        numbers = [int(place)] if place in range(table.value.size) else [table.value.size]
+    elif seen:
         types = zip(seen[0].total, seen[0].counts, seen[0].across, strict=True)
         place = {one: number for number, one in enumerate(types)}
         counts = counts if programme.classes.of_column[subset[1]] == seen[0].other else counts.T

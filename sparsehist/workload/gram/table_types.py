@@ -11,6 +11,8 @@ there are of each *type*, r and (y, r, c), which are integers. What holds for ev
 - Of two columns, over the entries in the row of a value with r cells: Σ 1 = n_j, Σ y = r, Σ c = l. The sums of φ(r)
   times these over all rows are asked for, with φ(r) = 1, r, 1/(1 + r), and r² for the first; of the second the last
   φ only where all columns are alike. And Σ y² = Q_ij.
+- *Signs.* Where all columns have two values, a residual is ±s/2^|A| at each entry, s a sum of l signs: an integer of
+  the parity of l, and its norm is |s|. These are the only types there, for residuals of any order; Σ s² is known.
 - *Triples*, of four columns and more that are all alike (`triples`): Σ r³, Σ y³, Σ r·y² and Σ r·c·y are numbers of
   triples x, y, z of cells; of the last, y is in the row of x and z in its column.
 - *Slices.* The r cells of a row lie in the product of the values that they have in the other columns, d_j of column
@@ -62,18 +64,18 @@ _WORK, _WORK_WITH_TRIPLES = 180_000, 230_000
 _CALL, _MADE, _PRICED = 15_000, 40, 80
 """As work: a call of the solver; so many entries of all types, made and looked at, or looked at again, as one."""
 
-_PATTERN = 9
-"""As work: a pattern of triples."""
+_BEGUN, _PATTERN = 8_000, 6
+"""As work: a programme but for its types; a pattern of triples."""
 
 _GIVEN, _GIVEN_WITH_TRIPLES = 70_000, 25_000
 """Entries that the solver begins with, but for columns by themselves."""
 
-_SPARSE = 6
+_SPARSE = 8
 """Triples serve where at most one in so many cells is in a set; beyond, the time is better spent without them."""
 
 _TANGENTS = 1.3 ** np.arange(-15, 36)
 _FEW_CELLS = 6
-_SIZES = 4
+_SIZES = 12
 _ROUNDS = 8
 _CLOSE = 1e-2
 _KEPT, _ADDED = 100, 50
@@ -133,7 +135,7 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
     for _ in range(_SIZES):
         programme = _Programme(residuals, here, typed=True, triples=triples)
         found = programme.bound(left)
-        left -= programme.work
+        left -= programme.work + _BEGUN
         exact = exact or found
         most = np.minimum(most, found * np.where(sizes <= here, (whole - sizes) / (whole - here), sizes / here))
         here = int(np.argmax(most)) + 1
@@ -281,14 +283,10 @@ class _Programme:
         self.of_pairs = np.zeros(self.low.size)  # what m adds to the norm: the residual of no columns, Σm/l
         n_pairs = sum(len(subset) == 2 for subset, _ in orbits.values())
         for subset, weight in orbits.values():
-            if not subset and not typed:
+            if subset:
+                self._residual(subset, weight, len(orbits))
+            elif not typed:
                 self.of_pairs += weight / cells
-            elif typed and len(subset) == 1:
-                self._one_column(subset[0], weight)
-            elif typed and len(subset) == 2 and self._few_types(subset, len(orbits)):
-                self._two_columns(*subset, weight)
-            elif subset:
-                self._norm(subset, weight)
         for number in self.values:
             self._rows_of_values(number)
         for table in self.tables:
@@ -414,6 +412,17 @@ class _Programme:
         squares: FloatArray = self.agreeing[self.orbit[self.classes.key(columns)]]
         return squares
 
+    def _residual(self, subset: tuple[int, ...], weight: float, n_tables: int) -> None:
+        """The norm of a residual, as closely as there is time for."""
+        if self.typed and max(self.sizes) == 2:
+            self._signs(subset, weight)
+        elif self.typed and len(subset) == 1:
+            self._one_column(subset[0], weight)
+        elif self.typed and len(subset) == 2 and self._few_types(subset, n_tables):
+            self._two_columns(*subset, weight)
+        else:
+            self._norm(subset, weight)
+
     def _norm(self, subset: tuple[int, ...], weight: float) -> None:
         """The norm of a residual by tangents."""
         entries = math.prod(self.sizes[column] for column in subset)
@@ -424,6 +433,14 @@ class _Programme:
         for slope in (math.sqrt(part * self.cells / entries) * _TANGENTS).tolist():
             if entries * slope < 2.0 * most and slope < 2.0 * self.cells:
                 table.parts.append((self.row(-squares / (2.0 * slope), entries * slope / 2.0), np.ones(1)))
+        self.tables.append(table)
+
+    def _signs(self, subset: tuple[int, ...], weight: float) -> None:
+        """The norms |s| of a residual of columns of two values."""
+        s = np.arange(float(self.cells % 2), self.cells + 1.0, 2.0)
+        table = _Table(weight * s, 1.0)
+        table.parts.append((self.row(0.0, 1.0, equal=True), np.ones_like(s)))
+        table.parts.append((self.row(-self.norms[self.orbit[self.classes.key(subset)]], 0.0, equal=True), s * s))
         self.tables.append(table)
 
     def _most(self, *columns: int) -> int:

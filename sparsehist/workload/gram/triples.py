@@ -18,15 +18,15 @@ Derived here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations, product
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, IntArray
 
-MOST_PATTERNS = 4096
-"""Of all columns: five of three values and more, six of two."""
+MOST_PATTERNS = 4**7
+"""Of all columns: five of three values and more, seven of two."""
 
 ALIKE, X, Y, Z, APART = range(5)
 
@@ -60,16 +60,18 @@ class Triples:
     Attributes:
         digits: The pattern of each column; shape (patterns, columns).
         orbit: The number of the unknown that a pattern belongs to; shape (patterns,).
+        apart: In how many columns y differs from x; shape (patterns,).
         size: Number of unknowns.
     """
 
     def __init__(self, size: int, n_columns: int) -> None:
         self._values = float(size)
-        self.digits = np.array(list(product(range(patterns_of(size)), repeat=n_columns)), np.int64)
+        self.digits = np.indices((patterns_of(size),) * n_columns).reshape(n_columns, -1).T
         worth = (n_columns + 1) ** np.arange(5)  # the number of columns of each pattern as a digit
         keys = [worth[[ALIKE, *order, APART]][self.digits].sum(axis=1) for order in permutations((X, Y, Z))]
         _, orbit = np.unique(np.min(keys, axis=0), return_inverse=True)
         self.orbit: IntArray = orbit.reshape(-1)
+        self.apart: IntArray = np.isin(self.digits, (X, Y, APART)).sum(axis=1)
         self._number = np.bincount(self.orbit).astype(np.float64)
         self.size = self._number.size
         self._squares = list(self._all_squares())
@@ -83,15 +85,10 @@ class Triples:
         """Which patterns have one of these in a column; shape (patterns,)."""
         return np.isin(self.digits[:, column], patterns)
 
-    def apart(self) -> IntArray:
-        """In how many columns y differs from x; shape (patterns,)."""
-        made: IntArray = np.isin(self.digits, (X, Y, APART)).sum(axis=1)
-        return made
-
     def with_pairs(self) -> tuple[FloatArray, FloatArray]:
         """Triples with y and x apart in 0, 1, … columns, and those with z = x; shape (columns + 1, unknowns)."""
         back = np.isin(self.digits, (ALIKE, Y)).all(axis=1)
-        kinds = [self.apart() == number for number in range(self.digits.shape[1] + 1)]
+        kinds = [self.apart == number for number in range(self.digits.shape[1] + 1)]
         return np.array([self.mean(one) for one in kinds]), np.array([self.mean(one & back) for one in kinds])
 
     def at_most(self) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -102,7 +99,7 @@ class Triples:
             each set of so many columns at most; of shape (rows,).
         """
         options = np.array([1.0, 1.0, 1.0, self._values - 1.0, self._values - 2.0])[self.digits].prod(axis=1)
-        kinds, kind = np.unique(self.orbit * len(self.orbit) + self.apart(), return_inverse=True)
+        kinds, kind = np.unique(self.orbit * len(self.orbit) + self.apart, return_inverse=True)
         kind = kind.reshape(-1)
         unknown, apart = np.divmod(kinds, len(self.orbit))
         rows = np.zeros((kinds.size, self.size))

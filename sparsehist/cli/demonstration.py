@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import polars as pl
 from rich import box
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.terminal_theme import TerminalTheme
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
 import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
@@ -35,34 +37,8 @@ _MARKER = "this-is-a-sparsehist-demo"
 _STORE, _REPORT, _ENTRY = "store", "report.html", "entry.yaml"
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
-_LIGHT = TerminalTheme(
-    (253, 253, 253), (36, 41, 47),
-    [(36, 41, 47), (207, 34, 46), (17, 99, 41), (154, 103, 0), (9, 105, 218), (130, 80, 223), (27, 124, 131),
-     (110, 119, 129)],
-)  # fmt: skip
-
-_SVG = """\
-<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
-<style>
-.{unique_id}-matrix {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
-font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width; }}
-{styles}
-</style>
-<defs>
-<clipPath id="{unique_id}-clip-terminal">
-<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
-</clipPath>
-{lines}
-</defs>
-<rect width="{width}" height="{height}" rx="8" fill="#fdfdfd" stroke="#d0d7de"/>
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
-{backgrounds}
-<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</g>
-</svg>
-"""
+# Rich's own picture of a terminal, without the fonts that it would fetch from elsewhere.
+_SVG = re.sub(r"<!--.*?-->|@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 def demonstrate(directory: Path, *, picture: Path | None = None) -> Answer:
@@ -254,7 +230,9 @@ def save_picture(shown: Sequence[RenderableType], path: Path) -> None:
         width=PIPED_WIDTH, record=True, force_terminal=True, file=StringIO(), highlight=False, emoji=False
     )
     print_shown(console, shown)
-    text = console.export_svg(title="", theme=_LIGHT, code_format=_SVG, unique_id="sparsehist")
+    text = console.export_svg(
+        title="sparsehist demo", theme=DEFAULT_TERMINAL_THEME, code_format=_SVG, unique_id="demo"
+    )
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as problem:

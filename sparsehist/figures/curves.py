@@ -43,13 +43,13 @@ def relaxation_density(values: ArrayLike, known: float, coarse: float, fine: flo
 def staircase_density(values: ArrayLike, epsilon: float) -> FloatArray:
     """Density of the staircase law with the least variance, for sensitivity 1; shape as `values`.
 
-    Source: Geng and Viswanath 2012, with the step that is best for the squared error found on a grid.
+    Source: Geng and Viswanath 2012.
     """
-    steps = np.linspace(0.0, 1.0, 2001)
-    step = float(steps[np.argmin(_staircase_variance(steps, epsilon))])
-    size = np.abs(np.asarray(values, np.float64))
-    whole, rest = np.divmod(size, 1.0)
-    return _staircase_height(step, epsilon) * np.exp(-epsilon * (whole + (rest >= step)))
+    b = math.exp(-epsilon)
+    step = -b / (1 - b) + ((b - 2 * b**2 + 2 * b**4 - b**5) / 2) ** (1 / 3) / (1 - b) ** 2
+    height = (1 - b) / (2 * (step + b * (1 - step)))
+    whole, rest = np.divmod(np.abs(np.asarray(values, np.float64)), 1.0)
+    return np.asarray(height * b ** (whole + (rest >= step)))
 
 
 def independent_over_lossless(releases: int, least: float, most: float) -> float:
@@ -85,21 +85,6 @@ def doubling_over_lossless(levels: ArrayLike, power: int = 1) -> FloatArray:
 
 def _laplace(values: ArrayLike, rate: float) -> FloatArray:
     return np.asarray(rate / 2 * np.exp(-rate * np.abs(values)))
-
-
-def _staircase_height(step: float, epsilon: float) -> float:
-    return -math.expm1(-epsilon) / (2 * (step + math.exp(-epsilon) * (1 - step)))
-
-
-def _staircase_variance(steps: FloatArray, epsilon: float) -> FloatArray:
-    """Second moment, for each width of the upper step, summed stair by stair."""
-    stairs = np.arange(int(60 / epsilon) + 2)[:, None]
-    weights = np.exp(-epsilon * stairs)
-    upper = ((stairs + steps) ** 3 - stairs**3) / 3
-    lower = ((stairs + 1) ** 3 - (stairs + steps) ** 3) / 3
-    total = (weights * (upper + math.exp(-epsilon) * lower)).sum(axis=0)
-    mass = (weights * (steps + math.exp(-epsilon) * (1 - steps))).sum(axis=0)
-    return np.asarray(total / mass)
 
 
 def path_points(path: LaplacePath) -> pl.DataFrame:

@@ -40,7 +40,7 @@ from sparsehist.errors import (
 )
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.store.private_files import AtomicFile, disk_errors
+from sparsehist.store.private_files import atomic_file, disk_errors
 from sparsehist.typing import ArrayLike
 
 _MAGIC = b"sparsehist dense 1\n"
@@ -228,7 +228,7 @@ class MultipleRelease:
                 "charge": self._charge,
                 "descent": self._descent,
             }
-            with AtomicFile(Path(path), durable=True) as file:
+            with atomic_file(Path(path), durable=True) as file:
                 file.write(_MAGIC + json.dumps(header).encode() + b"\n")
                 for array in (state.anchor, *(state.offsets[level] for level in levels)):
                     for start in range(0, array.size, _PIECE):

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from sparsehist.errors import StoreDamagedError, StoreError
@@ -67,8 +66,8 @@ class HashedFile:
 
     closed = False
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, name: str, descriptor: int) -> None:
+        self._name, self._descriptor = name, descriptor
         self._digest = hashlib.sha256()
         self.size = 0
 
@@ -88,74 +87,53 @@ class HashedFile:
         """Nothing is held back."""
 
     def close(self) -> None:
-        """The descriptor belongs to `AtomicFile`."""
+        """The descriptor belongs to `atomic_file`."""
 
     def digest(self) -> str:
         return self._digest.hexdigest()
 
+    @property
+    def registered(self) -> RegisteredFile:
+        """What the state vouches for, once it is written."""
+        return RegisteredFile(self._name, self.size, self.digest())
 
-class AtomicFile:
+
+@contextmanager
+def atomic_file(
+    path: Path, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
+) -> Iterator[HashedFile]:
     """Write a file under a temporary name and move it to its own: whole, on the disk, or not at all.
 
     Unless one is given, the temporary name is always the same, so that a killed run leaves at most one of them and
     the next run writes over it; whoever writes holds the lock of the directory.
     """
-
-    def __init__(self, path: Path, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None) -> None:
-        self._path, self._durable, self._mode = path, durable, mode
-        self._temporary = temporary or path.with_name(path.name + ".new")
-
-    def __enter__(self) -> HashedFile:
-        with disk_errors(self._path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self._temporary, flags, self._mode)
-        self._file = HashedFile(self._descriptor)
-        return self._file
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with disk_errors(self._path):
-            try:
-                if kind is None:
-                    self._settle()
-            except BaseException:
-                self._forget()
-                raise
-            finally:
-                os.close(self._descriptor)
-            if kind is not None:
-                self._forget()
-                if isinstance(error, OSError):
-                    raise error
-                return
-            if self._durable:
-                sync_directory(self._path.parent)
-
-    def _settle(self) -> None:
-        if self._durable:
-            os.fsync(self._descriptor)
-        self._temporary.replace(self._path)
-
-    def _forget(self) -> None:
-        with suppress(OSError):
-            self._temporary.unlink()
-
-    @property
-    def registered(self) -> RegisteredFile:
-        """What the state vouches for, once it is written."""
-        return RegisteredFile(self._path.name, self._file.size, self._file.digest())
+    temporary = temporary or path.with_name(path.name + ".new")
+    with disk_errors(path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(temporary, flags, mode)
+        try:
+            yield HashedFile(path.name, descriptor)
+            if durable:
+                os.fsync(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        if durable:
+            sync_directory(path.parent)
 
 
 def write_file(
     path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> RegisteredFile:
     """Write the parts one after the other, atomically."""
-    target = AtomicFile(path, durable=durable, mode=mode, temporary=temporary)
-    with target as file:
+    with atomic_file(path, durable=durable, mode=mode, temporary=temporary) as file:
         for part in parts:
             file.write(part)
-    return target.registered
+    return file.registered
 
 
 def sync_directory(directory: Path) -> None:

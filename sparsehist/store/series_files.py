@@ -20,9 +20,9 @@ from sparsehist.errors import StoreDamagedError, raise_alone
 from sparsehist.store.ordering import Positions, random_order, sort_with_positions, take
 from sparsehist.store.parts.counts_in_parts import PARTS, CountsInParts, Groups, arrow_array
 from sparsehist.store.private_files import (
-    AtomicFile,
     HashedFile,
     altered,
+    atomic_file,
     check_file,
     disk_errors,
     sync_directory,
@@ -76,15 +76,14 @@ def write_series_files(
     ordered, order = _order_by_count(counts, rng=rng)
     groups = write_groups(directory, _group(ordered), durable=durable)
     del ordered
-    target = AtomicFile(directory / COUNTS, durable=durable)
-    with target as file:
+    with atomic_file(directory / COUNTS, durable=durable) as file:
         hashes = _write_rows(file, counted, order, salt, progress or (lambda *_: None), threads or cores())
     del order
     support = write_support(directory, hashes, durable=durable)
     if durable:
         with disk_errors(directory):
             sync_directory(directory)
-    return [target.registered, groups, support]
+    return [file.registered, groups, support]
 
 
 def _write_rows(

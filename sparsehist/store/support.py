@@ -28,7 +28,7 @@ import polars as pl
 
 from sparsehist.errors import promise
 from sparsehist.store.ordering import sort_with_positions
-from sparsehist.store.private_files import AtomicFile, altered, disk_errors
+from sparsehist.store.private_files import altered, atomic_file, disk_errors
 from sparsehist.store.records import RegisteredFile
 from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
 
@@ -132,12 +132,11 @@ def write_support(directory: Path, hashes: WordArray, *, durable: bool) -> Regis
     """Write the hashes of the rows 0 … k−1, sorted."""
     ordered, positions = sort_with_positions(hashes)
     header = np.array([_MAGIC, HASH_VERSION, len(hashes), positions.itemsize], dtype="<u8")
-    target = AtomicFile(directory / SUPPORT, durable=durable)
-    with target as file:
+    with atomic_file(directory / SUPPORT, durable=durable) as file:
         file.write(header.tobytes())
         for block in chain(_blocks(ordered), _blocks(positions)):
             file.write(block)
-    return target.registered
+    return file.registered
 
 
 def _blocks(array: NDArray[np.uint32 | np.uint64]) -> Iterator[memoryview]:

@@ -269,7 +269,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         with engine_errors(SPARK_LABEL):
             return Log("spark", (), source, dtypes_of(source), SPARK_LABEL)
     if hasattr(source, "__arrow_c_stream__"):
-        names = [str(name) for name in getattr(source, "columns", ()) if isinstance(name, str)]
+        own = getattr(source, "column_names", getattr(source, "columns", ()))  # of Arrow, of pandas
+        names = [str(name) for name in own if isinstance(name, str)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DeclarationError(f"the table has more than one column {twice!r}: rename them apart")
@@ -635,8 +636,8 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 def _check_unit_dtype(unit: str, dtype: pl.DataType) -> None:
     if dtype.is_float() or dtype.is_decimal():
         raise DataError(
-            f"unit column {unit!r} holds fractional numbers, of which one may be written in several ways: cast it to "
-            "whole numbers or text first"
+            f"unit column {unit!r} has dtype {dtype}, in which one number may be written in several ways: cast it to "
+            "whole numbers of at most 64 bits or text first"
         )
     if dtype.is_nested() or dtype in (pl.Null, pl.Object):
         raise DataError(

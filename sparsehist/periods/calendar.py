@@ -111,4 +111,4 @@ def _day(period: str, named: object) -> date | None:
         return date.fromisocalendar(int(week[1]), int(week[2]), 1)
     if period == "month" and (month := _MONTH.fullmatch(text)):
         return date(int(month[1]), int(month[2]), 1)
-    return date.fromisoformat(text)
+    return None if _WEEK.fullmatch(text) else date.fromisoformat(text)  # which takes a week for its Monday

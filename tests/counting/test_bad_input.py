@@ -6,6 +6,7 @@ import traceback
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from sparsehist.counting import Counts, Files, Query
@@ -66,8 +67,8 @@ def test_wrong_declarations_are_refused_with_their_value(engine, changes, patter
         ([SECRET, SECRET], [SECRET, None], "key column 'query' holds null.*on_null"),
         ([SECRET, SECRET], [SECRET, ""], "key column 'query' holds null"),
         ([1, 2], [SECRET * 9, "a"], r"'query'.*outside strings\(max_bytes=32\).*on_outside"),
-        ([1.0, 2.0], [SECRET, "a"], "fractional"),
-        ([SECRET_NUMBER + 0.5, math.nan], [SECRET, "a"], "fractional"),
+        ([1.0, 2.0], [SECRET, "a"], "several ways"),
+        ([SECRET_NUMBER + 0.5, math.nan], [SECRET, "a"], "several ways"),
         ([[1], [2]], [SECRET, "a"], "dtype List"),
         ([1, 2], [SECRET_NUMBER, 2], "'query' has dtype Int64"),
         ([None, None], [SECRET, SECRET], "Null"),
@@ -181,6 +182,10 @@ def test_what_looks_like_a_path_and_is_none_is_told_apart(engine, tmp_path):
     refused(DataError, "connection=", Query("select * from variable_of_mine"), engine=engine)
     failing = Query(f"select '{SECRET}'::int as user_id, 'a' as query")
     refused(DataError, "in DuckDB on its own$", failing, engine=engine)
+    huge = Query("select 7::hugeint as user_id, 'a' as query")
+    refused(DataError, "dtype .*one number may be written in several ways: cast .* 64 bits", huge, engine=engine)
+    twice = pa.table([[1], [SECRET], [SECRET]], names=["user_id", "query", "query"])
+    refused(DeclarationError, "more than one column 'query'", twice, engine=engine)
     refused(DataError, "wants String there: cast it before, or", a_frame([1], [1.5]), engine=engine)
     (tmp_path / "quote.csv").write_text(f'user_id,query\n1,"{SECRET}\n2,b\n')
     refused(DataError, "quoted field", tmp_path / "quote.csv", engine=engine)

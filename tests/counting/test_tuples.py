@@ -130,7 +130,7 @@ def test_a_tuple_with_a_missing_part_is_a_missing_unit(engine):
 def test_parts_that_name_no_unit_exactly_are_refused():
     """Floating-point and nested parts, times of day, and a column that is named twice."""
     log = pl.DataFrame({"day": [1], "at": [dt.time(1)], "price": [0.5], "many": [[1]], "query": ["k"]})
-    for part, said in [("price", "fractional"), ("many", "dtype"), ("at", "cast it to text")]:
+    for part, said in [("price", "several ways"), ("many", "dtype"), ("at", "cast it to text")]:
         with pytest.raises(errors.DataError, match=said):
             count(log, unit=("day", part))
     with pytest.raises(errors.DeclarationError, match="twice"):

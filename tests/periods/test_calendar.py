@@ -43,6 +43,8 @@ def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
         ("month", "2025-13"),
         ("day", "2025-02-29"),
         ("day", "20250228x"),
+        ("day", "2025-W09"),
+        ("month", "2025W09"),
         ("7", 0),
         ("7", True),
         ("7", "x"),
@@ -52,7 +54,7 @@ def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
     ],
 )
 def test_what_is_no_period_is_refused(period: str, named: object) -> None:
-    """A week that the year does not have, a number for a week, a moment, nothing."""
+    """A week that the year does not have, a number for a week, a week for a day, a moment, nothing."""
     with pytest.raises(DeclarationError, match="such as"):
         span_of(period, named)
 

@@ -53,6 +53,11 @@ if TYPE_CHECKING:
 
 Past = Sequence[tuple[Level, float]]
 
+# Levels of a history that a search for a threshold looks at; of Laplace noise their number times their span, too.
+_MOST_SEARCHED, _WIDEST_SEARCHED = 5, 200
+# Where Laplace noise bounds discrete Laplace noise by more than this power of e, it says nothing.
+_LARGEST_FACTOR = 100.0
+
 
 def open_delta(family: Family, releases: Past, max_keys: int) -> float:
     """Compute delta_infinity, the probability that any of a unit's own new keys is ever published.
@@ -88,7 +93,10 @@ def first_exceedance(
     if not lowest or exceeds == 0:
         return exceeds
     if isinstance(family, Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam):
-        return _joint(family, tuple(sorted(lowest.items())), level, threshold - count)
+        known = tuple(sorted(lowest.items()))
+        # what a search saw; a bound by all levels can be above one by few of them
+        histories = {known, _nearest(family, known, level)}
+        return min(_joint(family, history, level, threshold - count) for history in histories if history)
     return exceeds
 
 
@@ -137,8 +145,10 @@ def _joint(
         # Laplace noise read at half integers; see the module for the factor.
         rates = [float(family.rate(known)) for known in {level, *bounds}]
         halves = {known: bound + 0.5 for known, bound in bounds.items()}
-        real = laplace_history.exceeding(halves, level, math.floor(margin) + 0.5, float(family.sensitivity))
-        found = min(found, real * math.exp(math.fsum(rate / 2 + rate**2 / 12 for rate in rates)))
+        factor = math.fsum(rate / 2 + rate**2 / 12 for rate in rates)
+        if factor <= _LARGEST_FACTOR:
+            real = laplace_history.exceeding(halves, level, math.floor(margin) + 0.5, float(family.sensitivity))
+            found = min(found, real * math.exp(factor))
     return found
 
 
@@ -176,6 +186,8 @@ def threshold_for_exceedance(
 ) -> float:
     """Find the lowest threshold to declare, on the grid, at which a key first exceeds with at most a probability.
 
+    Of a long history the levels nearest to the new one count: the threshold is then a little higher than it need be.
+
     Example:
         >>> from sparsehist.noise import Gaussian
         >>> threshold_for_exceedance(Gaussian(), [], 0.5, 2.866515718791933e-07)
@@ -185,7 +197,7 @@ def threshold_for_exceedance(
         raise DeclarationError(f"a probability must lie strictly between 0 and 1, got {probability!r}")
     new = as_level(level)
     step = published_step(family, new)
-    known = tuple((as_level(at), bound) for at, bound in past)
+    known = _nearest(family, tuple((as_level(at), bound) for at, bound in past), new)
 
     def excess(place: int) -> float:
         """ln of the probability at a threshold of that many steps, less what is allowed."""
@@ -213,6 +225,23 @@ def threshold_for_exceedance(
     while excess(short) <= 0:
         short, enough, stride = short - stride, short, 4 * stride
     return step * _first_allowed(excess, short, enough)
+
+
+def _nearest(
+    family: Family, past: tuple[tuple[Fraction, float], ...], level: Fraction
+) -> tuple[tuple[Fraction, float], ...]:
+    """The releases that a search looks at some twenty times: those of the levels nearest to the new one.
+
+    What is left out could only have hidden more of what exceeds now.
+    """
+    apart = {known: max(known / level, level / known) for known, _ in past}
+    kept: set[Fraction] = set()
+    for known in sorted(apart, key=apart.__getitem__)[:_MOST_SEARCHED]:
+        ends = [*kept, known, level]
+        if isinstance(family, Laplace | DiscreteLaplace) and len(ends) * max(ends) > _WIDEST_SEARCHED * min(ends):
+            break
+        kept.add(known)
+    return tuple(release for release in past if release[0] in kept)
 
 
 def _first_allowed(excess: Callable[[int], float], short: int, enough: int) -> int:

@@ -15,11 +15,13 @@ from mpmath import mp
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, present
 from sparsehist.histogram import effective_threshold, grid_step, release_dense
+from sparsehist.histogram.grid import published_step
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.open_domain import laplace_history, lattice_history, never_exceeds
 from sparsehist.open_domain.lattice_history import conditional_survival
 from sparsehist.open_domain.never_exceeds import (
     delta_of,
+    first_exceedance,
     first_exceedances,
     open_delta,
     open_delta_is_exact,
@@ -372,3 +374,26 @@ def test_a_level_again_costs_only_what_a_lower_threshold_lets_through() -> None:
     ((_, budget),) = OpenBudgets.of(Gaussian(), again, 1e-3, [(1, 1)]).kinds
     assert budget.spent[1:3] == (0.0, 0.0)
     assert budget.delta_spent == pytest.approx(float(Gaussian().tail(4.0, "0.5")), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [Gaussian(2.0), Laplace(3.0), DiscreteLaplace(3), Poisson(3), Skellam(3)],
+    ids=lambda family: type(family).__name__,
+)
+@pytest.mark.parametrize("spacing", [Fraction(51, 50), Fraction(4, 3), Fraction(3)])
+def test_thresholds_after_a_long_history_are_safe_and_close(monkeypatch, family, spacing):
+    """Searched with a few levels of it, they hold with all of it, and are at most 2 % above the lowest."""
+    levels = [Fraction(1, 1000) * spacing**i for i in range(12)]
+    past = [(level, float(family.inverse_log_tail(-16.0, level)) + 1.0) for level in levels]
+    for new in (levels[6] * Fraction(101, 100), levels[-1] * spacing):
+        step = published_step(family, new)
+        stated = threshold_for_exceedance(family, past, new, 1e-7)
+        bound = effective_threshold(stated, step)
+        assert first_exceedance(family, tuple(past), new, bound) <= 1e-7
+        with monkeypatch.context() as patched:
+            patched.setattr(never_exceeds, "_MOST_SEARCHED", 12)
+            patched.setattr(never_exceeds, "_WIDEST_SEARCHED", 10**9)
+            lowest = threshold_for_exceedance(family, past, new, 1e-7)
+        assert stated <= 1.02 * lowest + step
+        assert lowest <= stated or isinstance(family, DiscreteLaplace)  # all levels bound it less than some do

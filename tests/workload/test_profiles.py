@@ -17,7 +17,7 @@ STRATEGIES = [
     *((name, "prefix(9)") for name in ("identity", "haar", "spectral", "spectral(blend=2, window=2)", "optimised")),
     *((name, "prefix(9)") for name in ("square_root", "square_root(scaled=True)", "banded(bands=3)", "direct")),
     *((name, "ranges(9)") for name in ("spectral", "spectral(blend=1, window=3)", "hierarchical(branching=3)")),
-    *((name, "marginals((2, 3, 2), 2)") for name in ("residual", "residual(minimise='largest')", "weighted")),
+    *((name, "marginals((2, 3, 2), 2)") for name in ("residual", "weighted")),
     *((name, "marginals((3, 4), 1)") for name in ("residual", "direct")),
     *(
         ("tree", "ranges(9, [(0, 3), (2, 8)])"),

@@ -242,6 +242,33 @@ def test_the_programme_without_types_bounds_fewer_cells_by_a_root(sizes, order):
     assert failed
 
 
+@pytest.mark.parametrize(("sizes", "order"), SMALL)
+def test_a_range_of_numbers_of_cells_is_bounded_at_once(sizes, order):
+    """Above all sets of so many cells, with their number unknown; with it at its least throughout it is not."""
+    made, failed = weighted(sizes, order, drawn=True), False
+    norms = greatest_by_size(made) - made.weights[0] * np.arange(math.prod(sizes) + 1)
+    for fewest, most in combinations(range(1, math.prod(sizes) // 2 + 1), 2):
+        programme = table_types._Programme(made, most, typed=False, fewest=fewest)
+        assert norms[fewest : most + 1].max() <= programme.bound() * (1 + 1e-9)
+        programme.high[0] = fewest
+        failed |= bool(norms[fewest : most + 1].max() > programme.bound() * (1 + 1e-9))
+    assert failed
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((3, 3, 4), 2), ((2, 3, 3, 2), 2)])
+def test_sets_of_cells_keep_to_the_programme_of_a_range(sizes, order):
+    """Random sets of any number in the range; a cell twice does not."""
+    made, rng = weighted(sizes, order, drawn=False), seeded(9)
+    every = np.array(list(product(*map(range, sizes))))
+    for _ in range(20):
+        fewest, number, most = np.sort(rng.integers(2, len(every) // 2 + 1, 3)).tolist()
+        cells = every[rng.choice(len(every), number, replace=False)]
+        programme = table_types._Programme(made, most, typed=False, fewest=fewest)
+        out, over = how_far_out(programme, made, cells)
+        assert out <= 1e-9 and over >= -1e-9 - made.weights[0] * number
+        assert how_far_out(programme, made, np.repeat(cells[:1], number, axis=0))[0] > 0.1
+
+
 @pytest.mark.parametrize(("sizes", "cells"), [((4, 5, 6), 3), ((5, 7), 4), ((3, 3, 3), 5), ((2,) * 6, 4)])
 def test_few_cells_are_tried_in_all_ways_that_differ(sizes, cells):
     """The greatest over all sets written out, of which one cell is the first: values of columns are alike."""

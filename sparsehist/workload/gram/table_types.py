@@ -34,7 +34,9 @@ weight of the residual of no columns, which is j. With types l is exact. Let F(j
 sets of j of all n cells, without that residual. Residuals of all cells together are 0, so a cell drawn from those
 outside of S has -1/(n - j) times the residuals of S on average: by convexity F(j + 1) >= (1 - 1/(n - j))·F(j), hence
 F(j) <= F(l)·(n - j)/(n - l) for j < l. A cell of S left out gives F(j) <= F(i)·j/i for i < j, and F(n - j) = F(j).
-The programme is solved for l cells, then where these three leave most room, while there is work left.
+The programme is solved for l cells, then where these three leave most room, while there is work left. Of many cells a
+programme without types is solved first with their number j as an unknown between two numbers: in the place of
+Σ m = j², Σ m is at least the tangents of j² and at most its chord. That is linear, and bounds all of them at once.
 Derived here; every set of small domains is tried in the tests.
 """
 
@@ -42,6 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +67,9 @@ _WORK, _WORK_WITH_TRIPLES = 180_000, 230_000
 _CALL, _MADE, _PRICED = 15_000, 40, 80
 """As work: a call of the solver; so many entries of all types, made and looked at, or looked at again, as one."""
 
+_RANGE, _FOR_RANGES = 0.85, 0.5
+"""Numbers of cells bounded at once, the least to the most; and the part of the work that may be spent on it."""
+
 _BEGUN, _PATTERN = 8_000, 6
 """As work: a programme but for its types; a pattern of triples."""
 
@@ -72,6 +78,12 @@ _GIVEN, _GIVEN_WITH_TRIPLES = 70_000, 25_000
 
 _SPARSE = 8
 """Triples serve where at most one in so many cells is in a set; beyond, the time is better spent without them."""
+
+_DENSE = 5
+"""Ranges of numbers of cells serve where more than one in so many cells is in a set."""
+
+_KINDS = 3
+"""Of pairs of columns. Where there are more, there is no time for types of two columns: tangents bound them."""
 
 _TANGENTS = 1.3 ** np.arange(-15, 36)
 _FEW_CELLS = 6
@@ -105,8 +117,40 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
         1.333333333
     """
     whole = math.prod(residuals.sizes)
-    weights = dict(zip(residuals.subsets, residuals.weights.tolist(), strict=True))
+    most_cells = min(n_cells, whole)
+    tried, few = _tried(residuals, most_cells)
+    if few == most_cells:
+        return tried * (1.0 + _ROUNDING)
+    cells = min(most_cells, whole // 2)
+    if cells <= few:
+        return _Programme(residuals, most_cells, typed=False).bound() * (1.0 + _ROUNDING)
+    sizes = np.arange(1.0, cells + 1)
+    constant = float(residuals.weights[residuals.subsets.index(())])
+    plain = _Programme(residuals, cells, typed=False).bound()
+    most = np.minimum(tried * np.maximum(1.0, sizes / few), (plain - constant * sizes) * np.sqrt(sizes / cells))
+    triples = _triples(residuals, cells)
+    left = float(_WORK if triples is None else _WORK_WITH_TRIPLES - _PATTERN * triples.orbit.size)
+    if _DENSE * cells > whole:
+        most, left = _by_ranges(residuals, most, few, left)
+    here, exact = cells, 0.0
+    for _ in range(_SIZES):
+        programme = _Programme(residuals, here, typed=True, triples=triples)
+        found = programme.bound(left)
+        left -= programme.work + _BEGUN
+        exact = exact or found
+        most = np.minimum(most, found * _of_others(sizes, here, here, whole))
+        here = int(np.argmax(most)) + 1
+        if most[here - 1] <= (1.0 + _CLOSE) * exact or left < programme.least:
+            break
+    bound = float(most.max()) + constant * most_cells
+    if cells == most_cells:
+        bound = min(bound, plain)
+    return bound * (1.0 + _ROUNDING)
 
+
+def _tried(residuals: WeightedResiduals, most_cells: int) -> tuple[float, int]:
+    """The greatest norm of so many cells, or of fewer if those are too many to be tried; and how many."""
+    weights = dict(zip(residuals.subsets, residuals.weights.tolist(), strict=True))
     known: dict[tuple[tuple[int, int], ...], FloatArray] = {}  # the same for columns alike
 
     def norm(subset: tuple[int, ...], partitions: Sequence[IntArray], cells: int) -> FloatArray:
@@ -116,35 +160,30 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
             known[key] = norms_of_residual(sizes, partitions) if subset else np.asarray(float(cells))
         return np.asarray(weights[subset] * known[key])
 
-    most_cells = min(n_cells, whole)
+    few, tried = most_cells, math.inf
     for few in sorted({most_cells, *range(1, min(_FEW_CELLS, most_cells))}, reverse=True):
         tried = greatest(residuals.sizes, residuals.subsets, norm, few)
         if math.isfinite(tried):
             break
-    if few == most_cells:
-        return tried * (1.0 + _ROUNDING)
-    cells = min(most_cells, whole // 2)
-    if cells <= few:
-        return _Programme(residuals, most_cells, typed=False).bound() * (1.0 + _ROUNDING)
-    sizes, constant = np.arange(1.0, cells + 1), weights[()]
-    plain = _Programme(residuals, cells, typed=False).bound()
-    most = np.minimum(tried * np.maximum(1.0, sizes / few), (plain - constant * sizes) * np.sqrt(sizes / cells))
-    triples = _triples(residuals, cells)
-    left = float(_WORK if triples is None else _WORK_WITH_TRIPLES - _PATTERN * triples.orbit.size)
-    here, exact = cells, 0.0
-    for _ in range(_SIZES):
-        programme = _Programme(residuals, here, typed=True, triples=triples)
-        found = programme.bound(left)
+    return tried, few
+
+
+def _by_ranges(residuals: WeightedResiduals, most: FloatArray, few: int, left: float) -> tuple[FloatArray, float]:
+    """Bounds for each number of cells, from the top down while they may matter; and the work that is left then."""
+    whole, sizes, upper = math.prod(residuals.sizes), np.arange(1.0, most.size + 1), most.size
+    enough = left - _FOR_RANGES * _WORK
+    while upper > few and left > enough and most[:upper].max() > (1.0 + _CLOSE) * most[upper:].max(initial=0.0):
+        fewest = math.ceil(_RANGE * upper)
+        programme = _Programme(residuals, upper, typed=False, fewest=fewest)
+        most = np.minimum(most, programme.bound() * _of_others(sizes, fewest, upper, whole))
         left -= programme.work + _BEGUN
-        exact = exact or found
-        most = np.minimum(most, found * np.where(sizes <= here, (whole - sizes) / (whole - here), sizes / here))
-        here = int(np.argmax(most)) + 1
-        if most[here - 1] <= (1.0 + _CLOSE) * exact or left < programme.least:
-            break
-    bound = float(most.max()) + float(constant) * most_cells
-    if cells == most_cells:
-        bound = min(bound, plain)
-    return bound * (1.0 + _ROUNDING)
+        upper = fewest - 1
+    return most, left
+
+
+def _of_others(sizes: FloatArray, fewest: int, upper: int, whole: int) -> FloatArray:
+    """How far above a bound for so many cells others can be."""
+    return np.where(sizes < fewest, (whole - sizes) / (whole - fewest), np.maximum(1.0, sizes / upper))
 
 
 class _Classes(NamedTuple):
@@ -257,12 +296,19 @@ class _Programme:
     Args:
         typed: Whether for sets of exactly so many cells, by types; else for up to so many, by tangents.
         triples: The patterns of triples, if their numbers are unknowns too; with types only.
+        fewest: For sets of at least so many cells, by tangents, without the residual of no columns.
     """
 
     def __init__(
-        self, residuals: WeightedResiduals, cells: int, *, typed: bool, triples: Triples | None = None
+        self,
+        residuals: WeightedResiduals,
+        cells: int,
+        *,
+        typed: bool,
+        triples: Triples | None = None,
+        fewest: int | None = None,
     ) -> None:
-        self.sizes, self.cells, self.typed = residuals.sizes, cells, typed
+        self.sizes, self.cells, self.typed, self.fewest = residuals.sizes, cells, typed, fewest
         self.whole = math.prod(residuals.sizes)
         self.classes = _Classes.of(residuals)
         self.pairs: list[FloatArray] = []
@@ -285,7 +331,7 @@ class _Programme:
         for subset, weight in orbits.values():
             if subset:
                 self._residual(subset, weight, len(orbits))
-            elif not typed:
+            elif not typed and fewest is None:
                 self.of_pairs += weight / cells
         for number in self.values:
             self._rows_of_values(number)
@@ -377,14 +423,21 @@ class _Programme:
         self.low, self.high = np.zeros(number.size + more), np.full(number.size + more, float(cells * cells))
         self.high[: number.size] = number * cells * np.minimum(caps[some], cells - 1.0)
         self.low[0] = self.high[0] = cells
-        self.row(self.agreeing[0], cells**2, equal=self.typed)
+        here = np.eye(1, self.low.size)[0]
+        if self.fewest is None:
+            self.row(self.agreeing[0], cells**2, equal=self.typed)
+        else:
+            self.low[0] = self.fewest
+            self.row(self.agreeing[0] - (self.fewest + cells) * here, -float(self.fewest * cells))
+            for least in (self.fewest, (self.fewest + cells) / 2.0, cells):
+                self.row(2.0 * least * here - self.agreeing[0], least**2)
         for orbit in range(1, number.size):
             together = self.whole // math.prod(self.sizes[column] for column in keys[some[orbit]])
             self.row(-self.norms[orbit], 0.0)
-            self.row(self.agreeing[orbit], float(cells * min(cells, together)))
+            self.row(self.agreeing[orbit] - min(cells, together) * here, 0.0)
         edges = 2.0 * most_edges(self.sizes, np.arange(1, cells + 1))
-        most = float(edges[-1]) if self.typed else cells * float(np.max(edges / np.arange(1, cells + 1)))
-        self.row(np.array([float(len(key) == 1) for key in self.orbit] + [0.0] * more), most)
+        most = float(edges[-1]) / cells if self.typed else float(np.max(edges / np.arange(1, cells + 1)))
+        self.row(np.array([float(len(key) == 1) for key in self.orbit] + [0.0] * more) - most * here, 0.0)
 
     def _numbers_of_triples(self, triples: Triples) -> None:
         """Those are unknowns over the number of cells, after the numbers of pairs."""
@@ -462,7 +515,9 @@ class _Programme:
 
     def _few_types(self, pair: tuple[int, ...], n_tables: int) -> bool:
         i, j = pair
-        return (self._most(i) + 1) * (self._most(j) + 1) * (self._most(i, j) + 1) * n_tables <= 4 * _TYPES
+        kinds = len({self.classes.key(pair) for pair in combinations(range(len(self.sizes)), 2)})
+        types = (self._most(i) + 1) * (self._most(j) + 1) * (self._most(i, j) + 1)
+        return kinds <= _KINDS and types * n_tables <= 4 * _TYPES
 
     def _two_columns(self, i: int, j: int, weight: float) -> None:
         """The types of the entries of two columns; of two of one class, with r >= c, as both orders are alike."""

@@ -189,7 +189,7 @@ def _usual(words: list[str]) -> list[str]:
 
 
 def _advice(problem: CycloptsError) -> str:
-    message = " ".join(str(problem).split())
+    message = " ".join(str(problem).split()).replace(" requires an argument.", " is missing, or has no value.")
     if isinstance(problem, UnknownCommandError):
         commands = ", ".join(name for name in app if not name.startswith("-"))
         message = f"{message.split(' Available commands:')[0]} Commands: {commands}."

@@ -39,6 +39,7 @@ from sparsehist.guarantee.extensions import (
     draw_no_progress,
     installing_nothing,
     lacks_extension,
+    unseen,
 )
 
 if TYPE_CHECKING:
@@ -600,11 +601,7 @@ def _told_apart(failure: BaseException, label: str, log: Log | None) -> Sparsehi
     if lacks_extension(failure):
         return DataError(LACKING)
     if label == QUERY_LABEL:
-        unseen = (
-            "; tables and variables of your program are not seen: give connection= with the connection that has them"
-        )
-        why = unseen if kind == "CatalogException" else ""
-        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own{why}")
+        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own{unseen(failure)}")
     reason = _why_unreadable(broken, seen or failure) if broken else None
     return DataError(
         f"{f'file {shown(broken)!r}' if broken else label} cannot be read"

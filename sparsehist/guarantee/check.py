@@ -23,7 +23,7 @@ from typing import Any
 import duckdb
 
 from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
-from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension
+from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension, unseen
 from sparsehist.guarantee.operators import NO_UNIT, UNITS_MEET, OfOnePlan, Protected
 from sparsehist.guarantee.plan import Origins, Planned, Source, plan
 
@@ -82,7 +82,8 @@ def check_query(
             if lacks_extension(problem):
                 raise_alone(StatementError(LACKING))
             kind = type(problem).__name__.removesuffix("Exception")
-            raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): try it in DuckDB on its own"))
+            why = f"try it in DuckDB on its own{unseen(problem)}"
+            raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): {why}"))
         check_planned(planned, unit=unit, key=key, public=public)
 
 

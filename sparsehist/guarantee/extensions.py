@@ -1,4 +1,4 @@
-"""DuckDB without what it would do by itself: fetch extensions from a network, draw progress bars."""
+"""DuckDB without what it would do by itself: fetch extensions, draw progress bars, look into variables."""
 
 from __future__ import annotations
 
@@ -47,3 +47,10 @@ def lacks_extension(problem: BaseException) -> bool:
     import duckdb
 
     return isinstance(problem, duckdb.Error) and _LACKING.search(str(problem)) is not None
+
+
+def unseen(problem: BaseException) -> str:
+    """What may be wrong where DuckDB does not find a table, for the end of an error."""
+    if type(problem).__name__ != "CatalogException":
+        return ""
+    return "; tables and variables of your program are not seen: give connection= with the connection that has them"

@@ -78,7 +78,7 @@ def test_the_overview_names_every_command(sparsehist):
         (["ledger", "s", "t"], "Quote a glob"),
         (["releas", "s"], 'Did you mean "release"'),
         (["nothing"], "drop, migrate, demo"),
-        (["ledger"], "STORE"),
+        (["ledger"], "STORE is missing, or has no value"),
         (["release", "s", "--series", "a", "--name", "b", "--threshold", "high"], "--threshold"),
         (["create", "s", "--on-null", "keep"], "error"),
     ],

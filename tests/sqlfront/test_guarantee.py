@@ -305,3 +305,9 @@ def test_enough_is_listed():
     """At least sixty queries of either kind."""
     assert len(GOOD) >= 60
     assert len(BAD) >= 60
+
+
+def test_a_variable_of_the_program_is_no_table() -> None:
+    """DuckDB alone would find it; here the error says what to give."""
+    with pytest.raises(StatementError, match="variables of your program are not seen: give connection="):
+        sh.check_query("select user_id from variable_of_mine", unit="user_id")

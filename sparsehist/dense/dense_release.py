@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 from sparsehist.dense.post_processing import PostProcessing
@@ -35,7 +33,10 @@ class DenseRelease:
     values: NoiseArray
     family: DenseFamily
     level: Fraction
-    metadata: Mapping[str, Any]
+    metadata: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.values.flags.writeable = False
 
     def __repr__(self) -> str:
         shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
@@ -43,9 +44,6 @@ class DenseRelease:
 
     def __len__(self) -> int:
         return int(self.values.size)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.values, self.family, self.level, dict(self.metadata))
 
     def process(self, step: PostProcessing) -> DenseRelease:
         """Apply a step of post-processing; the metadata say so.
@@ -58,14 +56,12 @@ class DenseRelease:
             >>> plain.process(clip_negative()).values.tolist()
             [0.0, 2.0]
         """
-        values = step.apply(self.values)
-        values.flags.writeable = False
         lossless = step.lossless and self.metadata["lossless"] == LOSSLESS
         changed = {
             "post_processing": (*self.metadata["post_processing"], step.name),
             "lossless": LOSSLESS if lossless else WEAKLY_LOSSLESS,
         }
-        return DenseRelease(values, self.family, self.level, MappingProxyType({**self.metadata, **changed}))
+        return DenseRelease(step.apply(self.values), self.family, self.level, {**self.metadata, **changed})
 
 
 def dense_release(
@@ -80,7 +76,6 @@ def dense_release(
     lineage: tuple[tuple[str, str], ...] = (),
 ) -> DenseRelease:
     """Put values and their public parameters together; the values become read-only."""
-    values.flags.writeable = False
     metadata = {
         "level": level_text(level),
         "noise": type(family).__name__,
@@ -96,9 +91,4 @@ def dense_release(
         "lossless": LOSSLESS,
         "lineage": lineage,
     }
-    return DenseRelease(values, family, level, MappingProxyType(metadata))
-
-
-def _rebuilt(values: NoiseArray, family: DenseFamily, level: Fraction, metadata: dict[str, Any]) -> DenseRelease:
-    values.flags.writeable = False
-    return DenseRelease(values, family, level, MappingProxyType(metadata))
+    return DenseRelease(values, family, level, metadata)

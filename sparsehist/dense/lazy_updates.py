@@ -7,9 +7,7 @@ need to be sent. Which entries change depends on the noise alone, never on the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,14 +34,11 @@ class DenseUpdate:
 
     indices: IntArray
     values: NoiseArray
-    metadata: Mapping[str, Any]
+    metadata: dict[str, Any]
 
     def __repr__(self) -> str:
         size, since, level = (self.metadata[key] for key in ("size", "since", "level"))
         return f"DenseUpdate({self.indices.size} of {size} entries, level {since} to {level})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.indices, self.values, dict(self.metadata))
 
 
 def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
@@ -75,7 +70,7 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
     _require_same_vector(earlier, later)
     indices = np.flatnonzero(earlier.values != later.values)
     metadata = {**later.metadata, "since": earlier.metadata["level"]}
-    return DenseUpdate(indices, later.values[indices], MappingProxyType(metadata))
+    return DenseUpdate(indices, later.values[indices], metadata)
 
 
 def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
@@ -95,12 +90,7 @@ def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
         raise InputError(f"the update is for {metadata['size']} entries, the release has {earlier.values.size}")
     values = earlier.values.copy()
     values[update.indices] = update.values
-    values.flags.writeable = False
-    return DenseRelease(values, earlier.family, as_level(metadata["level"]), MappingProxyType(metadata))
-
-
-def _rebuilt(indices: IntArray, values: NoiseArray, metadata: dict[str, Any]) -> DenseUpdate:
-    return DenseUpdate(indices, values, MappingProxyType(metadata))
+    return DenseRelease(values, earlier.family, as_level(metadata["level"]), metadata)
 
 
 def _require_lazy(family: DenseFamily) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -80,10 +79,6 @@ class VectorRelease(DenseRelease):
                 f"got {level!r}"
             )
         return MultipleRelease.from_release(self).release(level)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle values and parameters."""
-        return _rebuilt_release, (self.values, self.family, self.level, dict(self.metadata))
 
 
 class MultipleRelease:
@@ -450,10 +445,3 @@ def _restore(path: Path, described: Mapping[str, Any], family: DenseFamily | Non
 def _new_path() -> str:
     """A random name for a noise path; public, and it says nothing."""
     return secrets.token_hex(16)
-
-
-def _rebuilt_release(
-    values: NoiseArray, family: DenseFamily, level: Fraction, metadata: Mapping[str, Any]
-) -> VectorRelease:
-    values.flags.writeable = False
-    return VectorRelease(values, family, level, MappingProxyType(dict(metadata)))

@@ -16,9 +16,11 @@ Source: our own derivation; the idea of settling a comparison by revealing both 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -26,6 +28,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from sparsehist.errors import promise
+from sparsehist.privacy.exact_numbers import MANY_DIGITS, as_decimal
 from sparsehist.typing import Generator, NDArray, WordArray
 
 Operation = Literal["+", "-", "*", "/"]
@@ -62,11 +65,6 @@ class Enclosure(NamedTuple):
             raise Undecided
         bits = self.bits
         return Enclosure((self.low << bits) // other.high, -((-self.high << bits) // other.low), bits)
-
-    def rounded(self, bits: int) -> Enclosure:
-        """The same with fewer bits, rounded outwards."""
-        fewer = self.bits - bits
-        return Enclosure(self.low >> fewer, -((-self.high) >> fewer), bits)
 
 
 class Undecided(ArithmeticError):  # noqa: N818 - a request for more bits, and mostly granted
@@ -106,7 +104,7 @@ class ExponentialDecay(Real):
     exponent: Fraction
 
     def __post_init__(self) -> None:
-        """Growth is not needed anywhere, and the series below is proved for decay."""
+        """Growth is not needed anywhere, and the bound below is proved for decay."""
         promise(self.exponent >= 0, "an exponential that grows")
 
     def enclose(self, bits: int) -> Enclosure:
@@ -139,27 +137,18 @@ ONE = ExponentialDecay(Fraction(0))
 
 @lru_cache(maxsize=256)
 def _exponential(exponent: Fraction, bits: int) -> Enclosure:
-    """Sum the series of e^x for x = exponent / 2**halvings <= 1/2, square as often, and invert."""
+    """By `decimal`, whose quotients and exponentials are rounded correctly.
+
+    With three digits more than the bits have, all roundings together (of the exponent q too, as q e^-q is below 1)
+    come to less than a tenth of 2**-bits.
+    """
     if not exponent:
         return Enclosure(1 << bits, 1 << bits, bits)
-    halvings = max((exponent.numerator // exponent.denominator).bit_length() + 1, 0)
-    working = bits + halvings + 16
-    shrunk = exponent / 2**halvings
-    low = (shrunk.numerator << working) // shrunk.denominator
-    argument = Enclosure(low, low + 1, working)
-    term = total = Enclosure(1 << working, 1 << working, working)
-    n = 0
-    while term.low:
-        n += 1
-        product = term.times(argument)
-        term = Enclosure(product.low // n, -(-product.high // n), working)
-        total = total.plus(term)
-    # The terms left out fall by half or more each, so together they are at most the last one taken.
-    total = Enclosure(total.low, total.high + term.high, working)
-    decay = Enclosure(1 << working, 1 << working, working).over(total)
-    for _ in range(halvings):
-        decay = decay.times(decay)
-    return decay.rounded(bits)
+    with localcontext(MANY_DIGITS) as context:
+        context.prec = math.ceil(bits * math.log10(2)) + 3
+        scaled = (-as_decimal(exponent)).exp() * (1 << bits)
+        tenth = Decimal("0.1")
+        return Enclosure(max(math.floor(scaled - tenth), 0), math.ceil(scaled + tenth), bits)
 
 
 def leading_bits(bounds: Callable[[int], Sequence[Enclosure]], bits: int) -> list[int]:

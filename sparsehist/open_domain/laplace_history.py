@@ -127,12 +127,9 @@ def _carried(decays: FloatArray, added: FloatArray) -> FloatArray:
 @lru_cache(maxsize=1)
 def _rule() -> tuple[FloatArray, FloatArray, FloatArray]:
     """Nodes and weights on [-1, 1], and the matrix that integrates from -1 to each node."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    values = np.polynomial.legendre.legvander(nodes, _NODES)
-    order = np.arange(_NODES)
-    # The integral of P_n from -1 is (P_(n+1) - P_(n-1)) / (2n + 1), and 1 + x for n = 0.
-    integrals = np.empty((_NODES, _NODES))
-    integrals[:, 0] = 1.0 + nodes
-    integrals[:, 1:] = (values[:, 2:] - values[:, : _NODES - 1]) / (2.0 * order[1:] + 1.0)
-    coefficients = (2.0 * order[:, None] + 1.0) / 2.0 * (values[:, :_NODES] * weights[:, None]).T
+    legendre = np.polynomial.legendre
+    nodes, weights = legendre.leggauss(_NODES)
+    integrals = legendre.legval(nodes, legendre.legint(np.eye(_NODES), lbnd=-1)).T
+    degrees = np.arange(_NODES)[:, None]
+    coefficients = (2.0 * degrees + 1.0) / 2.0 * (legendre.legvander(nodes, _NODES - 1) * weights[:, None]).T
     return nodes, weights, np.asarray(integrals @ coefficients)

@@ -22,6 +22,7 @@ from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, observation_for, window_for
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
+from sparsehist.domain.alphabet import only_of
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, StoreError
 from sparsehist.store.parts.counts_in_parts import COUNTS, FILE, HASH, HASH_DIGITS, ROW, SUPPORT
@@ -258,9 +259,4 @@ def _is_short(F: Any, text: Column, domain: Strings) -> Column:
     """Whether text has no more bytes or characters than it may, and only characters of the alphabet."""
     length = F.octet_length(text) if domain.max_chars is None else F.char_length(text)
     short = length <= F.lit(domain.max_bytes if domain.max_chars is None else domain.max_chars)
-    if domain.alphabet is None:
-        return short
-    points = np.frombuffer(domain.alphabet.encode("utf-32-le"), dtype="<i4")
-    runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
-    ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
-    return short & text.rlike(rf"\A[{ranges}]*\z")
+    return short if domain.alphabet is None else short & text.rlike(only_of(domain.alphabet))

@@ -66,6 +66,19 @@ def code_points(alphabet: str | None) -> NDArray[np.int32]:
     return points
 
 
+def only_of(alphabet: str) -> str:
+    r"""A regular expression for text of these characters alone, as Polars and Spark read it.
+
+    Example:
+        >>> print(only_of(read_alphabet("digits")))
+        \A[\x{30}-\x{39}]*\z
+    """
+    points = code_points(alphabet)
+    runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
+    ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
+    return rf"\A[{ranges}]*\z"
+
+
 def characters_by_width(alphabet: str | None) -> tuple[int, ...]:
     """Count the characters of an alphabet that take 0 (none), 1, 2, 3 and 4 bytes in UTF-8."""
     if alphabet is None:

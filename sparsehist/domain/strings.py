@@ -15,6 +15,7 @@ from sparsehist.domain.alphabet import (
     NO_CHARACTER,
     characters_by_width,
     code_points,
+    only_of,
     points_of,
     read_alphabet,
     text_of,
@@ -30,7 +31,6 @@ LONGEST = 4096
 """Greatest bound on the length: the table of counts takes memory with its square (8 MB here)."""
 
 _CHUNK_CHARACTERS = 2**22
-_CHUNK_ROWS = 2**18
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -89,9 +89,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         length = column.str.len_chars() if self.max_bytes is None else column.str.len_bytes()
         inside = np.array(length.is_between(1, self._bound).to_numpy(), dtype=np.bool_)
         if self.alphabet is not None:
-            for first in range(0, len(column), _CHUNK_ROWS):
-                rows = slice(first, first + _CHUNK_ROWS)
-                inside[first + _with_foreign_characters(column[rows], self.alphabet)] = False
+            inside &= column.str.contains(only_of(self.alphabet)).to_numpy()
         return inside
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
@@ -197,18 +195,3 @@ def _costs(alphabet: str | None, unit: Literal["bytes", "chars"]) -> IntArray:
 def _characters_by_cost(alphabet: str | None, unit: Literal["bytes", "chars"]) -> tuple[int, ...]:
     numbers = characters_by_width(alphabet)
     return numbers if unit == "bytes" else (0, sum(numbers), *[0] * (GREATEST_COST - 1))
-
-
-@lru_cache(maxsize=16)
-def _allowed(alphabet: str) -> BoolArray:
-    """Say for every code point whether it belongs to the alphabet."""
-    allowed = np.zeros(0x110000, dtype=np.bool_)
-    allowed[code_points(alphabet)] = True
-    return allowed
-
-
-def _with_foreign_characters(strings: pl.Series, alphabet: str) -> IntArray:
-    """Positions of the strings that have a character outside the alphabet."""
-    points, bounds = points_of(strings)
-    foreign = np.flatnonzero(~_allowed(alphabet)[points])
-    return np.searchsorted(bounds, foreign, side="right") - 1

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sparsehist.counting.contract import Choice, Counts
@@ -297,18 +296,13 @@ def create_running(
             check_alike(f"{home!r} has a series {name!r} already", known.as_json(), declared.as_json(), if_exists)
             return RunningSeries(home, record.series_id, declaration)
         Ledger.of(state).check_series(name, population, declaration.noise, is_open=declaration.domain.is_open)
-        stored = {
-            **declaration.as_json(),
-            "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
-            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
         salt, series_id = home._generator().bytes(16), secrets.token_hex(8)
         with spill_directory(state.spill) as spill:
             written = spill / "series"
             written.mkdir(mode=0o700)
             files = write_catalogues(written, declaration.domain, durable=state.durable)
             state.take_series_directory(written, series_id)
-        state.commit_series(NewSeries(series_id, name, stored, salt, files, who=who))
+        state.commit_series(NewSeries(series_id, name, declaration.as_json(), salt, files, who=who))
         home._remember(state)
     return RunningSeries(home, series_id, declaration)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -464,12 +463,7 @@ def _new_series(
     who: str | None,
     place: str | None,
 ) -> NewSeries:
-    stored = {
-        **declaration.as_json(),
-        "engine": engine,
-        "key_dtypes": [str(dtype) for dtype in declaration.domain.dtypes],
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    stored = declaration.as_json() | {"engine": engine}
     integer = declaration.family.integer
     return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who, place)
 

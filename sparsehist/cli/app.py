@@ -28,10 +28,10 @@ _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text;
 --log-level info tells on stderr what is done, by names and declared
 parameters (default warning: nothing but errors).
-Exit codes: 0 done or already done, 2 bad input, 3 refused by a limit, 4
-store in use, 5 a series to be reused has another declaration, query or log;
-1 an internal error or output that cannot be written, 130 interrupted, 141 the
-reader of the output has gone."""
+Exit codes: 0 done or already done, 2 bad input or a full disk, 3 refused by a
+limit, 4 store in use, 5 a series to be reused has another declaration, query or
+log; 1 an internal error or output that cannot be printed, 130 interrupted, 141
+the reader of the output has gone."""
 
 app = App(
     name="sparsehist",

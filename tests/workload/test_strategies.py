@@ -261,8 +261,32 @@ def test_toeplitz_bounds_in_groups_and_blocks_are_bounds(monkeypatch, name, keys
     fine = sum(
         max(gram[i, i - a : i + keys - a].sum() / strategy.norms[i] ** 2 for i in range(a, n)) for a in range(keys)
     )
-    stated = windows_by_rank(np.append(0.0, np.cumsum(c)), strategy.norms, keys)
+    sums = np.append(0.0, np.cumsum(c))
+    stated = windows_by_rank(lambda m: sums[m], lambda m: strategy.norms[n - m], n, keys)
     assert fine <= stated * (1 + 1e-12) <= most * fine * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["square_root", "square_root(scaled=True)", "banded(bands=5000)"])
+def test_toeplitz_sums_of_long_columns_are_known_without_them(name):
+    """Series for many coefficients give what adding them up does, and bounds take no array of the column."""
+    strategy = strategy_named(name, Prefix(30_000))
+    number = np.array([0, 1, 2, 4095, 4096, 4097, 10_000, 30_000])
+    c = np.append(0.0, strategy.coefficients)
+    np.testing.assert_allclose(strategy._sums(number), np.cumsum(c)[number], rtol=1e-13)
+    np.testing.assert_allclose(strategy._norms(number[1:]), strategy.norms[30_000 - number[1:]], rtol=1e-13)
+    columns = np.sort(np.cumsum(strategy.coefficients)[::-1] / strategy.norms)
+    assert strategy.l1_sensitivity(300) == pytest.approx(columns[-300:].sum(), rel=1e-10)
+    moved = np.cumsum(strategy.coefficients)
+    moved[300:] -= moved[:-300].copy()
+    assert 0.98 * np.linalg.norm(moved) / strategy.norms[0] <= strategy.sensitivity(300).l2_lower
+    assert strategy.sensitivity(300).l2_lower <= np.linalg.norm(moved) / strategy.norms[0]
+    long = strategy_named(name, Prefix(10**7))
+    tracemalloc.start()
+    assert 0.9 * long.sensitivity(1000).l2 < long.sensitivity(1000).l2_lower
+    long.l1_sensitivity(1000)
+    long.profile(1000)
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
 
 
 def test_a_stream_in_small_state_is_the_noise_of_the_whole():

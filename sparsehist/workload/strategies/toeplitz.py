@@ -8,7 +8,8 @@ stream of answers needs the last bands − 1 values, nothing else.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import fft
@@ -24,6 +25,9 @@ from sparsehist.workload.strategies.strategy import Sensitivity, along
 # there, and then in blocks that grow by a fixed share.
 _RANKS = 256
 _SINGLE, _GROWTH = 512, 1.02
+# Sums of up to so many coefficients are listed; of more they are known from series, to rounding.
+_LISTED = 4096
+_OfNumbers = Callable[[IntArray], FloatArray]
 
 
 class SquareRoot(Invertible):
@@ -40,7 +44,7 @@ class SquareRoot(Invertible):
     def __init__(self, workload: Workload, *, scaled: bool = False) -> None:
         super().__init__(workload)
         self.scaled = bool(scaled)
-        self._cells = workload.n_cells
+        self._cells = self.bands = workload.n_cells
 
     @property
     def name(self) -> str:
@@ -92,14 +96,26 @@ class SquareRoot(Invertible):
     def sensitivity(self, max_keys: int) -> Sensitivity:
         """Bounds by rank: see `windows_by_rank`; the set of the first cells from below."""
         keys = min(max_keys, self._cells)
-        sums = np.concatenate([np.zeros(1), np.cumsum(self.coefficients)])
-        upper = windows_by_rank(sums, self.norms, keys)
-        moved = sums[1:].copy()
-        moved[keys:] -= sums[1:-keys]
-        reached = float(moved @ moved) / float(self.norms[0]) ** 2  # at least, as norms fall
-        largest = 1.0 if self.scaled else float(self.coefficients @ self.coefficients)
-        bound = min(upper * (1 + 1e-9), keys**2 * largest)
-        return Sensitivity(bound**0.5, min(reached, bound) ** 0.5)
+        upper = windows_by_rank(self._sums, self._norms, self._cells, keys)
+        largest = 1.0 if self.scaled else float(squares_up_to(np.array([self.bands]))[0])
+        bound = min(upper * (1 + 1e-9), keys**2 * largest) ** 0.5
+        return Sensitivity(bound, min(float(self._reached(np.array([keys]))[0]), bound))
+
+    def _sums(self, number: IntArray) -> FloatArray:
+        """The first so many coefficients added up."""
+        return sums_up_to(np.minimum(number, self.bands))
+
+    def _norms(self, number: IntArray) -> FloatArray:
+        """What the column with so many coefficients is divided by."""
+        return np.sqrt(squares_up_to(np.minimum(number, self.bands))) if self.scaled else np.ones(number.shape)
+
+    def _reached(self, keys: IntArray) -> FloatArray:
+        """At least what the first cells do, so many of them, as norms fall: the least of each block of rows."""
+        edges = _graded(self._cells)
+        first, last = edges[:-1, np.newaxis], edges[1:, np.newaxis] - 1
+        moved = [self._sums(at + 1) - self._sums(np.maximum(at + 1 - keys, 0)) for at in (first, last)]
+        squares = (last - first + 1).T @ np.minimum(*moved) ** 2
+        return np.asarray(np.sqrt(squares[0]) / float(self._norms(np.array([self._cells]))[0]) * (1 - 1e-9))
 
     def profile(self, max_keys: int) -> Profile:
         """By sides: see `windows_by_rank` and `profiles`; the same set from below, by blocks of its coefficients."""
@@ -107,20 +123,15 @@ class SquareRoot(Invertible):
         if written_out:
             return written_out
         keys = min(max_keys, self._cells)
-        sums = np.concatenate([np.zeros(1), np.cumsum(self.coefficients)])
         ends = numbers_up_to(keys) - 1
         fewest = np.append(0, ends[:-1] + 1)
         none = np.zeros_like(ends)
         # with the diagonal on the left, W_k on the right without it is that of k − 1
-        left = _rows(sums, self.norms, fewest, ends, none)
-        right = _rows(sums, self.norms, none, none - 1, ends)
+        left = _rows(self._sums, self._norms, self._cells, fewest, ends, none)
+        right = _rows(self._sums, self._norms, self._cells, none, none - 1, ends)
         upper = by_sides(left.T, right.T, ends - fewest + 1) * (1 + 1e-9)
         norms = np.sqrt(np.minimum(upper, np.arange(1, keys + 1) ** 2 * float(upper[0])))
-        edges = _graded(self._cells)
-        first, last = edges[:-1, np.newaxis], edges[1:, np.newaxis] - 1
-        moved = [sums[at + 1] - sums[np.maximum(at - ends, 0)] for at in (first, last)]
-        reached = np.sqrt((last - first + 1).T @ np.minimum(*moved) ** 2)[0] / float(self.norms[0])
-        return Profile(norms, norms, np.minimum(as_reached(ends + 1, reached), norms))
+        return Profile(norms, norms, np.minimum(as_reached(ends + 1, self._reached(ends + 1)), norms))
 
     def l1_sensitivity(self, max_keys: int) -> float:
         """No entry is negative: the sum of the largest columns', which are the first ones.
@@ -128,8 +139,8 @@ class SquareRoot(Invertible):
         With S and Q the sums of m coefficients and of their squares a column has S, or S/√Q, which grows with m: one
         more coefficient c has c·S <= Q, as coefficients fall, so that (1 + c/S)² >= 1 + c²/Q.
         """
-        keys, sums = min(max_keys, self._cells), np.cumsum(self.coefficients)
-        return float((sums[: -keys - 1 : -1] / self.norms[:keys]).sum()) * (1 + 1e-12)
+        number = self._cells - np.arange(min(max_keys, self._cells))
+        return float((self._sums(number) / self._norms(number)).sum()) * (1 + 1e-12)
 
 
 class Banded(SquareRoot):
@@ -197,10 +208,10 @@ class Banded(SquareRoot):
         return np.asarray(lfilter([1.0], self.coefficients[: self.bands], z, axis=0))
 
 
-def windows_by_rank(sums: FloatArray, norms: FloatArray, keys: int) -> float:
+def windows_by_rank(sums: _OfNumbers, norms: _OfNumbers, n: int, keys: int) -> float:
     """Bound 1ᵀ_S G 1_S for G = RᵀR, R Toeplitz with coefficients that are positive and fall, as column norms do.
 
-    `sums` adds the coefficients up, from 0 on; shape (cells + 1,).
+    `sums` adds the first so many of them up, `norms` is what the column with so many is divided by.
 
     As in `gram.rank_bound`: the Gram matrix before scaling, C[i, j] = Σ_{k < n − max(i, j)} c_k c_{k + |i − j|}, is
     positive and falls away from the diagonal, so if i has a members of S on its left and b on its right, its row over
@@ -209,23 +220,24 @@ def windows_by_rank(sums: FloatArray, norms: FloatArray, keys: int) -> float:
     """
     ranks = np.unique(np.linspace(0, keys, _RANKS + 1).astype(np.int64))
     first, left, right = ranks[:-1], ranks[1:] - 1, keys - 1 - ranks[:-1]
-    return float(np.diff(ranks) @ _rows(sums, norms, first, left, right).max(axis=1))
+    return float(np.diff(ranks) @ _rows(sums, norms, n, first, left, right).max(axis=1))
 
 
-def _rows(sums: FloatArray, norms: FloatArray, first: IntArray, left: IntArray, right: IntArray) -> FloatArray:
+def _rows(
+    sums: _OfNumbers, norms: _OfNumbers, n: int, first: IntArray, left: IntArray, right: IntArray
+) -> FloatArray:
     """The greatest row of a block of cells over windows, of those cells that have `first` ones on their left.
 
     0 where a block has none of these cells; shape (windows, blocks).
     """
-    n = norms.size
     edges = _graded(n)
     start, end = edges[:-1], edges[1:]
     first, left, right = first[:, np.newaxis], left[:, np.newaxis], right[:, np.newaxis]
     # The cell i = n − 1 − k has i cells on its left: it cannot be of a higher rank, and blocks of k end there.
     peak = np.clip(right, start, np.minimum(end, n - first) - 1)
-    windows = sums[np.minimum(peak + left + 1, n)] - sums[np.maximum(peak - right, 0)]
-    blocks = np.minimum(sums[end], sums[n - first]) - sums[start]
-    rows = np.cumsum(blocks * windows, axis=1) / norms[::-1][start] ** 2
+    windows = sums(np.minimum(peak + left + 1, n)) - sums(np.maximum(peak - right, 0))
+    blocks = np.minimum(sums(end), sums(n - first)) - sums(start)
+    rows = np.cumsum(blocks * windows, axis=1) / norms(start + 1) ** 2
     return np.where(start < n - first, rows, 0.0)
 
 
@@ -235,6 +247,35 @@ def _graded(size: int) -> IntArray:
     far = (_SINGLE * _GROWTH ** np.arange(steps)).astype(np.int64)
     near = np.concatenate([np.arange(_SINGLE), far])
     return np.unique(np.append(near[near < size], size))
+
+
+def sums_up_to(number: IntArray) -> FloatArray:
+    """c_0 + … + c_(m − 1) = 2m·c_m of the whole square root, from a table or by Stirling's series; any shape."""
+    x = 1.0 / np.maximum(number, 1)
+    far = 2.0 / np.sqrt(math.pi * x) * (1.0 + x * (-1.0 / 8 + x * (1.0 / 128 + x * (5.0 / 1024))))
+    return np.where(number < _LISTED, _listed()[0][np.minimum(number, _LISTED)], far)
+
+
+def squares_up_to(number: IntArray) -> FloatArray:
+    """The same of c_k² = (1/π)(1/k − 1/4k² + 1/32k³ + …), by the formula of Euler and Maclaurin."""
+
+    def primitive(m: FloatArray) -> FloatArray:
+        x = 1.0 / m
+        integral = -np.log(x) + x * (1.0 / 4 + x * (-1.0 / 64 - x / 384))
+        value = x * (1.0 + x * (-1.0 / 4 + x * (1.0 / 32 + x / 128)))
+        slope = x * x * (-1.0 + x * (1.0 / 2 - x * (3.0 / 32)))
+        return np.asarray((integral - value / 2 + slope / 12) / math.pi)
+
+    near, begin = _listed()[1], np.array(float(_LISTED))
+    far = near[_LISTED] + primitive(np.maximum(number, 1).astype(np.float64)) - primitive(begin)
+    return np.where(number < _LISTED, near[np.minimum(number, _LISTED)], far)
+
+
+@lru_cache(maxsize=1)
+def _listed() -> tuple[FloatArray, FloatArray]:
+    """Sums of the first 0, 1, … coefficients and of their squares; shape (_LISTED + 1,) each."""
+    c = np.append(0.0, _series(0.5, _LISTED))
+    return np.cumsum(c), np.cumsum(c * c)
 
 
 def _series(power: float, size: int) -> FloatArray:

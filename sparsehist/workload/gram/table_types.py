@@ -70,7 +70,7 @@ _CALL, _MADE, _PRICED = 15_000, 40, 80
 _RANGE, _FOR_RANGES = 0.85, 0.5
 """Numbers of cells bounded at once, the least to the most; and the part of the work that may be spent on it."""
 
-_BEGUN, _PATTERN = 8_000, 8
+_BEGUN, _PATTERN = 8_000, 10
 """As work: a programme but for its types; a pattern of triples."""
 
 _GIVEN, _GIVEN_WITH_TRIPLES = 70_000, 25_000

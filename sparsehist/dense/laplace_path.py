@@ -63,11 +63,6 @@ class LaplacePath:
         """Coarsest and finest level."""
         return self._coarsest, self._finest
 
-    @property
-    def sensitivity(self) -> float:
-        """L1 sensitivity of the vector the noise is for, in counts."""
-        return self._sensitivity
-
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Coordinate, level and size of every jump, by coordinate and from fine to coarse; shape (m,) each.
 

@@ -71,16 +71,5 @@ class ExactChoice:
                 return lowest
 
 
-def choose(weights: Sequence[int], size: int, *, rng: np.random.Generator) -> IndexArray:
-    """Draw positions with probabilities exactly proportional to integer weights of any size; shape (size,).
-
-    Example:
-        >>> from sparsehist.entropy import seeded
-        >>> choose([0, 10**77, 0], 3, rng=seeded(1)).tolist()
-        [1, 1, 1]
-    """
-    return ExactChoice.of(weights).draw(size, rng=rng)
-
-
 def _random_words(size: int, *, rng: np.random.Generator) -> WordArray:
     return rng.integers(0, 2**_WORD - 1, size=size, dtype=np.uint64, endpoint=True)

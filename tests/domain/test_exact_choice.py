@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sparsehist.domain.exact_choice import ExactChoice, choose
+from sparsehist.domain.exact_choice import ExactChoice
 from sparsehist.entropy import seeded
 from tests.stats import assert_consistent, assert_detected, g_test
 
@@ -40,7 +40,7 @@ def exact_outcome(weights, words):
 
 def test_outcomes_have_the_probabilities_of_their_weights():
     """Outcomes come with probabilities proportional to their weights, and a wrong weight would be seen."""
-    drawn = np.bincount(choose(WEIGHTS, 200_000, rng=seeded(11)), minlength=len(WEIGHTS))
+    drawn = np.bincount(ExactChoice.of(WEIGHTS).draw(200_000, rng=seeded(11)), minlength=len(WEIGHTS))
     law = np.array(WEIGHTS) / sum(WEIGHTS)
     assert drawn[[1, 4]].tolist() == [0, 0]
     assert_consistent(g_test(drawn, law), "choose")
@@ -74,5 +74,5 @@ def test_a_draw_on_a_boundary_asks_for_more_words():
 
 def test_certain_outcomes_need_no_randomness():
     """A single possible outcome is drawn without a word."""
-    assert choose([0, 7, 0], 3, rng=seeded(1)).tolist() == [1, 1, 1]
+    assert ExactChoice.of([0, 7, 0]).draw(3, rng=seeded(1)).tolist() == [1, 1, 1]
     assert ExactChoice.of([7]).draw(2, rng=Words([])).tolist() == [0, 0]

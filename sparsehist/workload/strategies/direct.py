@@ -39,19 +39,19 @@ class Direct(Strategy):
         return self.workload.n_queries
 
     def sensitivity(self, max_keys: int) -> Sensitivity:
-        """By the largest columns of A; for up to 256 cells also from AᵀA."""
+        """For up to 256 cells from AᵀA; beyond by the largest columns of A."""
         keys = min(max_keys, self.workload.n_cells)
         if isinstance(self.workload, Total):  # of any number of cells
             return Sensitivity(float(keys), float(keys))
+        if self.workload.n_cells <= _LARGEST_GRAM:
+            bounds = largest_sum(_gram(self.workload), keys)
+            return Sensitivity(bounds.upper**0.5, bounds.lower**0.5)
         squares, _ = _columns(self.workload)
         norms = np.sqrt(_largest(squares, keys))
         upper, lower = float(norms.sum()), float(norms[0])
         first = np.zeros(self.workload.n_cells)
         first[np.argsort(-squares, kind="stable")[:keys]] = 1.0
         lower = max(lower, float(np.linalg.norm(self.workload.apply(first))))
-        if self.workload.n_cells <= _LARGEST_GRAM:
-            bounds = largest_sum(gram_of(self.workload), keys)
-            upper, lower = min(upper, bounds.upper**0.5), max(lower, bounds.lower**0.5)
         return Sensitivity(upper, min(lower, upper))
 
     def profile(self, max_keys: int) -> Profile:
@@ -60,7 +60,7 @@ class Direct(Strategy):
             norms = np.arange(1.0, keys + 1)
             return Profile(norms, norms, norms)
         if self.workload.n_cells <= _LARGEST_GRAM:
-            return profile_of_gram(gram_of(self.workload), keys)
+            return profile_of_gram(_gram(self.workload), keys)
         norms = np.cumsum(_largest(np.sqrt(_columns(self.workload)[0]), keys))
         return Profile(norms, norms, np.full(keys, norms[0]))
 
@@ -97,6 +97,14 @@ class Direct(Strategy):
 def _largest(values: FloatArray, number: int) -> FloatArray:
     """The largest values, falling; shape (number,)."""
     return -np.sort(np.partition(-values, number - 1)[:number])
+
+
+def _gram(workload: Workload) -> FloatArray:
+    """AᵀA, where the columns of A are known; shape (cells, cells)."""
+    for part in workload.parts if isinstance(workload, Union) else (workload,):
+        if not isinstance(part, RangeRows | Union) and getattr(part, "matrix", None) is None:
+            _columns(part)  # which refuses
+    return gram_of(workload)
 
 
 def _columns(workload: Workload) -> tuple[FloatArray, FloatArray]:

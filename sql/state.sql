@@ -232,8 +232,8 @@ where not exists (select 1 from series where name = $name and dropped is null);
 -- name: read_series
 -- The series that were not dropped, in order of creation.
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, created, source (of a running series
---      the one of its steps that says least)
+-- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, source (of a running series the one
+--      of its steps that says least)
 select
     series_id,
     name,
@@ -242,7 +242,6 @@ select
     salt,
     made_from,
     accepted,
-    created,
     max(
         source,
         coalesce((
@@ -358,8 +357,8 @@ insert into release values (
 -- name: read_releases
 -- What was released on a noise path, in order.
 -- in:  $path_id
--- out: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
-select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
+-- out: path_id, generation, name, level (exact text), threshold, request, metadata
+select path_id, generation, name, level, threshold, request, metadata
 from release
 where path_id = $path_id
 order by generation;
@@ -368,8 +367,8 @@ order by generation;
 -- name: read_release
 -- The release of a name, on whichever noise path of a series.
 -- in:  $series_id, $name
--- out: at most one row: path_id, generation, name, level (exact text), threshold, request, metadata, released, n_tracked
-select path_id, generation, name, level, threshold, request, metadata, released, n_past + n_new as n_tracked
+-- out: at most one row: path_id, generation, name, level (exact text), threshold, request, metadata
+select path_id, generation, name, level, threshold, request, metadata
 from release
 where series_id = $series_id and name = $name;
 

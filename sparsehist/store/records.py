@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -97,7 +96,6 @@ class SeriesRecord:
     salt: bytes
     made_from: str
     accepted: bool
-    created: datetime
     directory: Path
     files: tuple[RegisteredFile, ...]
     paths: tuple[PathRecord, ...]
@@ -115,7 +113,7 @@ class ReleaseRecord(NamedTuple):
     """A release as it was committed: public parameters only, but for what `request` was given.
 
     The threshold is the effective one, minus infinity for a workload, of which all is published; the generation is
-    that of the store with this release in it. `n_tracked` is secret: it counts more than was published.
+    that of the store with this release in it.
     """
 
     path_id: int
@@ -125,8 +123,6 @@ class ReleaseRecord(NamedTuple):
     request_text: str
     metadata_text: str
     generation: int
-    released: datetime
-    n_tracked: int
 
     @property
     def request(self) -> dict[str, Any]:

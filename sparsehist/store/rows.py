@@ -29,7 +29,7 @@ def read_series(database: Database, series: Path, name: str | None = None) -> li
 
 
 def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
-    series_id, name, population, declaration, salt, made_from, accepted, created, source = row
+    series_id, name, population, declaration, salt, made_from, accepted, source = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
@@ -41,7 +41,6 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
         salt=salt,
         made_from=made_from,
         accepted=accepted is not None,
-        created=_time(created),
         directory=series / series_id,
         files=tuple(files.get(None, ())),
         paths=tuple(
@@ -159,9 +158,8 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
 
 def release_from_row(row: Row) -> ReleaseRecord:
     """A row of `read_releases` or `read_release`."""
-    path_id, generation, name, level, threshold, request, metadata, released, n_tracked = row
-    known = (path_id, name, as_level(level), threshold, request, metadata)
-    return ReleaseRecord(*known, generation, _time(released), n_tracked)
+    path_id, generation, name, level, threshold, request, metadata = row
+    return ReleaseRecord(path_id, name, as_level(level), threshold, request, metadata, generation)
 
 
 def _time(microseconds: int) -> datetime:

@@ -94,8 +94,6 @@ class StateInMemory:
                 json.dumps(record.request),
                 json.dumps(record.metadata),
                 self.generation,
-                None,
-                position.size,
             )
         )
 

@@ -44,7 +44,7 @@ def release(path, level="1"):
         model = Model(state.series("queries").path_id)
         known = state.releases(model.path_id)
         model.names = [f"earlier_{at}" for at in range(len(known))]
-        model.position = [0] * (known[-1].n_tracked if known else 0)
+        model.position = [0] * len(state.tracked(model.path_id).position)
         model.noise = {release.level: [] for release in known}
         return state.commit_round(model.make_round(level, 2))
 

@@ -55,7 +55,7 @@ def test_noise_of_a_workload_comes_back(tmp_path_factory, levels, integer):
             state.noise(path_id, Fraction(levels[0]), M - 1)
         made = state.series_releases(state.series("queries"))
         assert [release.name for release in made] == ["release_0", *(f"prefix_{i}" for i in range(len(levels)))]
-        assert made[1].threshold == -math.inf and made[1].n_tracked == M
+        assert made[1].threshold == -math.inf and state._history(path_id).n_tracked == M
         state.verify()
         assert state.generation == 2 + len(levels)
 

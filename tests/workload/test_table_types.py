@@ -141,6 +141,27 @@ def test_no_set_of_cells_comes_to_more(monkeypatch, sizes, order, drawn):
         assert np.all(truth[1:] <= found) and np.all(found <= 1.35 * truth[1:])
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+@pytest.mark.parametrize(("sizes", "order"), SMALL)
+def test_no_set_of_cells_comes_to_more_than_squares(monkeypatch, sizes, order, drawn):
+    """Where there is no time for a programme, squares bound all sets, each number of cells by itself."""
+    made = weighted(sizes, order, drawn)
+    truth = greatest_by_size(made)
+    number = np.arange(1.0, len(truth))
+    assert np.all(truth[1:] <= table_types._by_squares(made, number) + made.weights[0] * number + 1e-9)
+    monkeypatch.setattr(few_cells, "_MOST_CELLS", 1)
+    monkeypatch.setattr(table_types, "_LARGEST", 0)
+    stated = np.array([largest_l1(made, size) for size in range(1, len(truth))])
+    assert np.all(np.maximum.accumulate(truth)[1:] <= stated)
+
+
+def test_squares_reach_what_they_bound():
+    """One of two cells, in a column by itself: nothing smaller would do."""
+    made = weighted((2,), 1, drawn=False)
+    others = greatest_by_size(made)[1] - made.weights[0]
+    assert table_types._by_squares(made, np.ones(1))[0] == pytest.approx(others, rel=1e-12)
+
+
 ALIKE = [(2, 3, 2), (3, 3, 2), (4, 3, 3), (2, 4, 2), (3, 4, 2), (2, 5, 3)]
 """Values, columns, order of the residuals."""
 

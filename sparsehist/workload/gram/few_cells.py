@@ -23,7 +23,8 @@ Term = Callable[[tuple[int, ...], Sequence[IntArray], int], FloatArray]
 _MOST_CELLS, _MOST_COLUMNS = 8, 10
 _COMBINATIONS = 2**20
 """Of partitions: six cells in three columns, five in four. A tenth of a second."""
-_NUMBERS = 2**22
+_NUMBERS = 2**20
+"""In the table of one term: of residuals, a hundredth of a second."""
 
 
 def greatest(sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], term: Term, n_cells: int) -> float:

@@ -28,6 +28,12 @@ what a set gives keeps to all of the above.
 Any multipliers prove a bound. Those of the solver, which is given some of the types, are completed for all types and
 in doubles: the entries of a table, a known number, gain at most the largest gain of a type.
 
+*Squares* alone give a bound, too, and all where there is no time for a programme. Of the set's indicator x, the
+residual of A is √(N/n_A) times as long as the part of x that depends on exactly the columns A, N the number of all
+cells; and its L1 norm is at most √n_A times its length. These parts are orthogonal and make up x, whose square is l;
+that of no columns has l²/N. By Cauchy and Schwarz the weighted sum of the norms, but for that of no columns, is at
+most √(Σ w_A²·l·(N - l)).
+
 **Fewer cells.** Without types, numbers of a set of j < l cells, times l/j, keep to all of it, and its norms times
 √(l/j), as squares grow with the numbers: with a bound U for l cells, their norms are at most (U - w·j)·√(j/l), w the
 weight of the residual of no columns, which is j. With types l is exact. Let F(j) be the greatest weighted norm over
@@ -86,6 +92,13 @@ _KINDS = 3
 """Of pairs of columns. Where there are more, there is no time for types of two columns: tangents bound them."""
 
 _TANGENTS = 1.3 ** np.arange(-15, 36)
+_FEW_TANGENTS = 1.3 ** np.array([-12, -6, -3, -1, 1, 3, 6, 10, 16, 24])
+_MANY_TABLES = 20
+"""Where there are more, each has few tangents: the solver takes long over a thousand rows."""
+
+_LARGEST = 40_000
+"""Entries of a programme without types, beyond which there is no time for one: squares are left."""
+
 _FEW_CELLS = 6
 _SIZES = 12
 _ROUNDS = 8
@@ -126,12 +139,16 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
         return _Programme(residuals, most_cells, typed=False).bound() * (1.0 + _ROUNDING)
     sizes = np.arange(1.0, cells + 1)
     constant = float(residuals.weights[residuals.subsets.index(())])
-    plain = _Programme(residuals, cells, typed=False).bound()
-    most = np.minimum(tried * np.maximum(1.0, sizes / few), (plain - constant * sizes) * np.sqrt(sizes / cells))
+    most = np.minimum(tried * np.maximum(1.0, sizes / few), _by_squares(residuals, sizes))
+    first = _Programme(residuals, cells, typed=False)
+    if first.entries > _LARGEST:
+        return (float(most.max()) + constant * most_cells) * (1.0 + _ROUNDING)
+    plain = first.bound()
+    most = np.minimum(most, (plain - constant * sizes) * np.sqrt(sizes / cells))
     triples = _triples(residuals, cells)
     left = float(_WORK if triples is None else _WORK_WITH_TRIPLES - _PATTERN * triples.orbit.size)
     if _DENSE * cells > whole:
-        most, left = _by_ranges(residuals, most, few, left)
+        most, left = _by_ranges(residuals, most, few, left - first.work)
     here, exact = cells, 0.0
     for _ in range(_SIZES):
         programme = _Programme(residuals, here, typed=True, triples=triples)
@@ -146,6 +163,13 @@ def largest_l1(residuals: WeightedResiduals, n_cells: int) -> float:
     if cells == most_cells:
         bound = min(bound, plain)
     return bound * (1.0 + _ROUNDING)
+
+
+def _by_squares(residuals: WeightedResiduals, sizes: FloatArray) -> FloatArray:
+    """Bound the norms of so many cells, but for that of no columns, by their squares; see the top."""
+    weights = np.where([bool(subset) for subset in residuals.subsets], residuals.weights, 0.0)
+    bounds: FloatArray = np.sqrt((weights**2).sum() * sizes * (math.prod(residuals.sizes) - sizes))
+    return bounds
 
 
 def _tried(residuals: WeightedResiduals, most_cells: int) -> tuple[float, int]:
@@ -346,6 +370,11 @@ class _Programme:
         self.equal.append(equal)
         return len(self.room) - 1
 
+    @property
+    def entries(self) -> int:
+        """How large the programme is."""
+        return (self.low.size + sum(table.given.size for table in self.tables)) * len(self.room)
+
     def bound(self, left: float = math.inf) -> float:
         """The bound that the solver's multipliers prove, with other types given to it while work is left."""
         from scipy.optimize import linprog  # a fifth of a second, for marginals of several keys only
@@ -474,16 +503,17 @@ class _Programme:
         elif self.typed and len(subset) == 2 and self._few_types(subset, n_tables):
             self._two_columns(*subset, weight)
         else:
-            self._norm(subset, weight)
+            self._norm(subset, weight, n_tables)
 
-    def _norm(self, subset: tuple[int, ...], weight: float) -> None:
+    def _norm(self, subset: tuple[int, ...], weight: float, n_tables: int) -> None:
         """The norm of a residual by tangents."""
         entries = math.prod(self.sizes[column] for column in subset)
         part = math.prod(1.0 - 1.0 / self.sizes[column] for column in subset)
         most = 2.0 ** len(subset) * part * self.cells
         table = _Table(np.array([weight]), most)
         squares = part * self.norms[self.orbit[self.classes.key(subset)]]
-        for slope in (math.sqrt(part * self.cells / entries) * _TANGENTS).tolist():
+        slopes = _TANGENTS if n_tables <= _MANY_TABLES else _FEW_TANGENTS
+        for slope in (math.sqrt(part * self.cells / entries) * slopes).tolist():
             if entries * slope < 2.0 * most and slope < 2.0 * self.cells:
                 table.parts.append((self.row(-squares / (2.0 * slope), entries * slope / 2.0), np.ones(1)))
         self.tables.append(table)

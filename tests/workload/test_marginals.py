@@ -12,7 +12,7 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.workload import Cells, Workload
-from sparsehist.workload.gram.agreement import Columns, all_patterns, largest_sum, most_edges, upper_sum, value_at
+from sparsehist.workload.gram.agreement import Columns, all_patterns, largest_sum, most_edges, upper_sum
 from sparsehist.workload.queries import marginal_sums as sums
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
@@ -195,7 +195,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, en
         parts = rng.exponential(size=len(subsets)) * (rng.random(len(subsets)) < 0.5)
         gram = Columns(sizes, subsets, parts, -1.0 / (np.array(sizes) - 1.0))
         dense = all_patterns(gram, range(5))[tuple(differs.astype(np.int8))]
-        assert dense[0, -1] == pytest.approx(value_at(gram, range(5)))
+        assert dense[0, -1] == pytest.approx(sum(parts * [math.prod(gram.ratios[list(one)]) for one in subsets]))
         for n_cells in (2, 3):
             bounds, largest = largest_sum(gram, n_cells), brute_force(dense, n_cells)
             assert bounds.lower <= largest * (1 + 1e-9)

@@ -224,13 +224,6 @@ def _programmed(gram: Columns, cells: IntArray, solved: Sequence[int]) -> FloatA
     return bounds
 
 
-def value_at(gram: Columns, differing: Sequence[int]) -> float:
-    """G of two cells that differ in exactly these columns."""
-    there = set(differing)
-    signs = [math.prod(gram.ratios[i] for i in subset if i in there) for subset in gram.subsets]
-    return float(np.dot(gram.parts, signs))
-
-
 def most_edges(sizes: Sequence[int], n_cells: ArrayLike) -> IntArray:
     """Most pairs of so many distinct cells that differ in one column only (Lindsey 1964); numbers of any shape.
 
@@ -365,7 +358,8 @@ def _bound_beyond_pairs(gram: Columns, sums: _Inclusion) -> float:
     where it is negative the second is exactly 1 if A = B, and else at least -max|r|.
     """
     n = len(gram.sizes)
-    columns = np.array(list(combinations(range(n), 3))).T
+    along = np.arange(n)
+    columns = np.nonzero((along[:, np.newaxis, np.newaxis] < along[:, np.newaxis]) & (along[:, np.newaxis] < along))
     size = np.abs(gram.ratios)
     flipped = float(size.max())
     alone = {1: np.zeros(n), 3: np.zeros((n, n, n))}
@@ -395,7 +389,7 @@ def _orders(gram: Columns) -> list[list[int]]:
     columns = range(len(gram.sizes))
     if len(columns) <= _ALL_ORDERS:
         return [list(order) for order in permutations(columns)]
-    near = [value_at(gram, (column,)) for column in columns]
+    near, _ = _one_and_two(gram, _Inclusion.of(gram, triples=False))
     return [
         sorted(columns, key=lambda column: (-gram.sizes[column], -near[column])),
         sorted(columns, key=lambda column: (-near[column], -gram.sizes[column])),

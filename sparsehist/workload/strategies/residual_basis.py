@@ -40,6 +40,8 @@ from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
 
 # Of the bound in L1: powers of the mean square of an entry.
 _WEIGHTS = (0.25, 0.5, 1.0)
+_WEIGHED = 40
+"""Up to so many columns; of more, they gain 5 % at most and take 20 ms each."""
 _ROUNDING = 1e-12
 
 _PROBED = 2**16
@@ -151,7 +153,7 @@ class ResidualBasis(Strategy):
         lengths = np.array([float(length) for length in self._lengths])
         held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
         bound = cells * float((held * self._residuals.cost / self._scales).sum())
-        for power in _WEIGHTS if cells > 1 else ():
+        for power in _WEIGHTS if cells > 1 and len(sizes) <= _WEIGHED else ():
             weights = (self._residuals.cost / self._squares / lengths) ** power
             columns, eigenvalue = self._columns(weights)
             squares = upper_sum(columns, cells, eigenvalue, programmed=False)

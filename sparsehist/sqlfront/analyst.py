@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -20,7 +21,6 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -35,12 +35,13 @@ from sparsehist.errors import (
     SignatureError,
     StatementError,
     StoreError,
+    present,
     raise_alone,
 )
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
 from sparsehist.series.release import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.analyst_engine import PIECE, QUERY, REFUSED, ROWS, SETTINGS, STOP, bytes_of, first_line
+from sparsehist.sqlfront.analyst_engine import HEAD, PIECE, QUERY, REFUSED, ROWS, SETTINGS, STOP, bytes_of, first_line
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
@@ -214,11 +215,7 @@ _ROWS_OF_A_PIECE = 1 << 16
 _GRACE = 2.0
 """Seconds in which a statement that is stopped has to end; then its process is killed."""
 _GONE = "; tables and views of your own are gone, the releases are there"
-_START = """\
-import sys
-_, pipe, *sys.path[:] = sys.argv
-from sparsehist.sqlfront.analyst_engine import serve
-serve(int(pipe))"""
+_START = "import sys; sys.path[:] = sys.argv[1:]; from sparsehist.sqlfront.analyst_engine import serve; serve()"
 
 
 class _EngineProcess:
@@ -227,28 +224,35 @@ class _EngineProcess:
     def __init__(self, most: int) -> None:
         # Not a fork: the caller may have threads. It finds modules where this process did, but for the directory
         # it is in, and Ctrl-C in a terminal does not reach it.
-        self._pipe, its_end = Pipe()
-        place = [str(its_end.fileno()), str(Path(__file__).parents[2]), *filter(None, sys.path)]
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            _START,
+            str(Path(__file__).parents[2]),
+            *filter(None, sys.path),
+        ]
         # Arrow's other pools reserve a gigabyte that no limit would see.
         plain = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         try:
             self._process = subprocess.Popen(  # noqa: S603  this interpreter, and no text of anybody's
-                [sys.executable, "-I", "-S", "-B", "-c", _START, *place],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=plain,
                 start_new_session=True,
-                pass_fds=[its_end.fileno()],
             )
         except OSError as problem:
             raise_alone(StatementError(f"the engine of the session cannot be started: {problem.strerror}"))
-        its_end.close()
+        self._to, self._from = present(self._process.stdin), present(self._process.stdout)
         self._most = most + (1 << 20)
         self._writing = threading.Lock()
         self._answering = self._amid = self._late = False
         self._stop_at = self._kill_at = math.inf
-        self._end = weakref.finalize(self, _killed, self._process, self._pipe, os.getpid())
+        self._end = weakref.finalize(self, _killed, self._process, os.getpid())
 
     def set_up(self, settings: dict[str, Any], tables: Iterable[pl.DataFrame]) -> None:
         """Hand over all that the engine will hold."""
@@ -270,7 +274,7 @@ class _EngineProcess:
         """Whether it runs."""
         return self._process.poll() is None
 
-    def ask(self, text: str, seconds: float) -> Iterator[bytes]:
+    def ask(self, text: str, seconds: float) -> Iterator[bytearray]:
         """Run a statement; its rows in pieces."""
         query = text.encode(errors="replace")
         self._stop_at, self._kill_at, self._late = time.monotonic() + seconds, math.inf, False
@@ -305,7 +309,7 @@ class _EngineProcess:
         """Kill it."""
         self._end()
 
-    def _answer(self) -> Iterator[bytes]:
+    def _answer(self) -> Iterator[bytearray]:
         while True:
             kind, body = self._received()
             if kind == ROWS:
@@ -321,24 +325,36 @@ class _EngineProcess:
     def _send(self, kind: bytes, body: bytes | memoryview) -> None:
         try:
             with self._writing:
-                self._pipe.send_bytes(kind)
-                self._pipe.send_bytes(body)
+                self._to.write(HEAD.pack(kind, len(body)))
+                self._to.write(body)
+                self._to.flush()
         except OSError:
             self._gone()
 
-    def _received(self) -> tuple[bytes, bytes]:
-        try:
-            self._wait()
-            self._amid = True
-            kind, body = self._pipe.recv_bytes(), self._pipe.recv_bytes(self._most)
-        except (EOFError, OSError):
+    def _received(self) -> tuple[bytes, bytearray]:
+        self._wait()
+        self._amid = True
+        kind, length = HEAD.unpack(self._read(HEAD.size))
+        if length > self._most:
             self._gone()
+        body = self._read(length)
         self._amid = False
         return kind, body
 
+    def _read(self, length: int) -> bytearray:
+        body = bytearray(length)
+        left = memoryview(body)
+        while left:
+            self._wait()
+            count = os.readv(self._from.fileno(), [left])
+            if not count:
+                self._gone()
+            left = left[count:]
+        return body
+
     def _wait(self) -> None:
         """Wait until there is something to read, or time is up."""
-        while not self._pipe.poll(0.1):
+        while not select.select([self._from], [], [], 0.1)[0]:
             now = time.monotonic()
             if now > self._stop_at:
                 self._late, self._stop_at = True, math.inf
@@ -352,12 +368,14 @@ class _EngineProcess:
         raise_alone(StatementError(why + _GONE))
 
 
-def _killed(process: subprocess.Popen[bytes], pipe: Connection, owner: int) -> None:
+def _killed(process: subprocess.Popen[bytes], owner: int) -> None:
     """Kill a process, as its owner: a fork of the owner has nothing to end."""
     if os.getpid() == owner:
         process.kill()
         process.wait()
-    pipe.close()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            present(pipe).close()
 
 
 def _checked_limit(config: _Settings) -> str:

@@ -13,13 +13,13 @@ import json
 import os
 import queue
 import re
+import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -27,9 +27,10 @@ import pyarrow as pa
 from sparsehist.errors import NotAllowedError, SparsehistError, StatementError, raise_alone
 from sparsehist.guarantee.trees import Node, entries, nodes
 
+HEAD = struct.Struct(">cQ")
+"""Before each message: what it is, and its length in bytes."""
 SETTINGS, PIECE, QUERY, STOP = b"s", b"p", b"q", b"i"
 ROWS, DONE, REFUSED = b"r", b"d", b"e"
-"""What a message is, which stands before it."""
 _ROWS_AT_ONCE = 2048  # of DuckDB's vectors
 _BYTES_AT_ONCE = 1 << 20
 _ROOM = 64 << 20  # for the engine itself, which small limits would leave nothing
@@ -250,22 +251,25 @@ def bound_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _send(pipe: Connection, kind: bytes, body: Any) -> None:
-    pipe.send_bytes(kind)
-    pipe.send_bytes(body if kind == ROWS else json.dumps(body).encode())
+def _send(out: BinaryIO, kind: bytes, body: Any) -> None:
+    content = memoryview(body if kind == ROWS else json.dumps(body).encode())
+    out.write(HEAD.pack(kind, content.nbytes))
+    out.write(content)
+    out.flush()
 
 
-def _received(pipe: Connection) -> tuple[bytes, bytes]:
+def _received(source: BinaryIO) -> tuple[bytes, bytes]:
     """One message; the process ends with the pipe."""
-    try:
-        return pipe.recv_bytes(), pipe.recv_bytes()
-    except (EOFError, OSError):
+    head = source.read(HEAD.size)
+    if len(head) < HEAD.size:
         os._exit(0)
+    kind, length = HEAD.unpack(head)
+    return kind, source.read(length)
 
 
-def _pieces(pipe: Connection, settings: dict[str, Any]) -> Iterator[pa.Table]:
+def _pieces(source: BinaryIO, settings: dict[str, Any]) -> Iterator[pa.Table]:
     for table in settings["tables"]:
-        read = (pa.ipc.open_stream(_received(pipe)[1]).read_all() for _ in range(table["pieces"]))
+        read = (pa.ipc.open_stream(_received(source)[1]).read_all() for _ in range(table["pieces"]))
         yield pa.concat_tables(read)
 
 
@@ -276,25 +280,28 @@ def _end_with(reader: int) -> None:
     os._exit(1)
 
 
-def serve(handle: int) -> None:
-    """Read settings, tables and then statements from a pipe; answer each on it."""
+def serve() -> None:
+    """Read settings, tables and then statements from standard input; answer each on standard output."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    pipe = Connection(handle)
-    settings = json.loads(_received(pipe)[1])
+    source, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    settings = json.loads(_received(source)[1])
     try:
-        engine = Engine(settings, _pieces(pipe, settings))
+        engine = Engine(settings, _pieces(source, settings))
     except duckdb.Error as problem:
-        return _send(pipe, REFUSED, {"kind": "InputError", "message": first_line(problem)})
+        return _send(out, REFUSED, {"kind": "InputError", "message": first_line(problem)})
     for _ in engine.run(_WARM_UP):  # what engine, threads and Arrow keep for themselves is not the reader's
         pass
     bound_memory(bytes_of(engine.limit) + _ROOM)
-    _send(pipe, DONE, {})
+    _send(out, DONE, {})
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                kind, body = _received(pipe)
+                kind, body = _received(source)
                 if kind == STOP:
                     engine.connection.interrupt()
                 else:
@@ -308,10 +315,10 @@ def serve(handle: int) -> None:
             text = asked.get()
             try:
                 for held in _together(engine.run(text)):
-                    _send(pipe, ROWS, written(held))
-                _send(pipe, DONE, {})
+                    _send(out, ROWS, written(held))
+                _send(out, DONE, {})
             except (SparsehistError, MemoryError, RecursionError) as problem:
                 kind = type(problem).__name__ if isinstance(problem, SparsehistError) else "StatementError"
-                _send(pipe, REFUSED, {"kind": kind, "message": str(problem) or "this takes too much memory"})
+                _send(out, REFUSED, {"kind": kind, "message": str(problem) or "this takes too much memory"})
     finally:
         os._exit(1)  # nobody reads; closing a connection would wait for the query it still runs

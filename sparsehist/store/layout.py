@@ -103,7 +103,7 @@ def make_locked(directory: Path) -> int:
         while True:
             directory.mkdir(mode=0o700, exist_ok=True)
             with suppress(NotFoundError):  # it was taken for dead before it was locked
-                return _locked_descriptor(directory / LOCK, math.inf)
+                return _locked_descriptor(directory / LOCK, math.inf)[0]
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> list[Path]:
@@ -213,32 +213,35 @@ def is_receipt(name: str) -> bool:
 
 
 @contextmanager
-def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at `path`, which stays there afterwards.
+def exclusive_lock(path: Path, *, wait: float = 0.0, or_shared: bool = False) -> Iterator[bool]:
+    """Hold the lock file at `path`, which stays there afterwards; says whether nobody else holds it.
+
+    With `or_shared`, all who may only read the directory hold it together, and whoever may write waits for them. One
+    of these may only read for as long as the lock is held, whatever becomes of the directory meanwhile.
 
     Every entry opens the file anew, so that two threads exclude each other like two processes. A child made
     by a fork inside the block cannot give the lock away.
     """
     owner = os.getpid()
-    descriptor = _locked_descriptor(path, time.monotonic() + wait)
+    descriptor, alone = _locked_descriptor(path, time.monotonic() + wait, or_shared=or_shared)
     try:
-        yield
+        yield alone
     finally:
         if os.getpid() == owner:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
-def _locked_descriptor(path: Path, deadline: float) -> int:
+def _locked_descriptor(path: Path, deadline: float, *, or_shared: bool = False) -> tuple[int, bool]:
     nap = _SHORTEST_NAP
-    writable = is_writable(path.parent)
-    lock = fcntl.LOCK_EX if writable else fcntl.LOCK_SH  # all that network file systems give who may only read
     while True:
-        descriptor = _open_lock(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY)
+        alone = not or_shared or is_writable(path.parent)
+        descriptor = _open_lock(path, os.O_RDWR | os.O_CREAT if alone else os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+            # A shared one is all that network file systems give who may only read.
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             if _still_at(path, descriptor):
-                return descriptor
+                return descriptor, alone
         except BlockingIOError:
             pass
         except BaseException:

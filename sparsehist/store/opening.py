@@ -24,7 +24,6 @@ from sparsehist.store.layout import (
     exclusive_lock,
     has_journal,
     is_alive,
-    is_writable,
     last_change,
     leftovers,
     make_spill,
@@ -79,9 +78,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
 def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
     """Lock a store and connect to its state."""
     check_is_store(path)
-    with exclusive_lock(path / LOCK, wait=wait):
+    with exclusive_lock(path / LOCK, wait=wait, or_shared=True) as writable:
         check_format(path)
-        writable = is_writable(path)
         if writable:
             make_spill(path)
             with disk_errors(path):

@@ -49,8 +49,9 @@ def test_what_spark_cannot_count_is_refused():
         count(log, unit="id", engine="duckdb", portable=True)
     with pytest.raises(DeclarationError, match="no column 'nobody'"):
         count(log, unit="nobody", portable=True)
+    days = Domain.parse("dates('2026-01-01', '2026-12-31')")
     with pytest.raises(DeclarationError, match="cast the column in the Spark frame"):
-        count(log, unit="id", key_types={"query": "date"}, portable=True)
+        count(log, unit="id", key_types={"query": "date"}, domain=days, portable=True)
     with pytest.raises(DeclarationError, match="write it as Parquet"):
         sh.check_log(log, unit="id", key=["query"], max_keys=1, domain="strings(max_bytes=9)")
 

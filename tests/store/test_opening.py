@@ -478,3 +478,18 @@ def test_a_store_that_cannot_be_written_is_looked_at_and_never_changed(tmp_path)
         for place in places:
             place.chmod(0o700)
     assert run("show", "s")[0] == 0 and not (store / f"{layout.STATE}-journal").exists()
+
+
+def test_who_waited_for_a_store_to_read_does_not_write_once_it_can_be_written(tmp_path, monkeypatch):
+    """The lock that is shared is for reading; one that is asked for when the store can be written is not shared."""
+    path = make_store(tmp_path / "s")
+    answers = iter([False, False])
+    monkeypatch.setattr(layout, "is_writable", lambda store: next(answers, True))
+    with open_state(path) as one, open_state(path) as other:
+        for state in (one, other):
+            with pytest.raises(StoreError, match="cannot be"):
+                state.record_copy(tmp_path / "copy")
+        with pytest.raises(StoreInUseError), open_state(path):
+            pass
+    with open_state(path), pytest.raises(StoreInUseError), open_state(path):
+        pass

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Past = Sequence[tuple[Level, float]]
 
 # Levels of a history that a search for a threshold looks at; of Laplace noise their number times their span, too.
-_MOST_SEARCHED, _WIDEST_SEARCHED = 5, 200
+_MOST_SEARCHED, _WIDEST_SEARCHED = 4, 200
 # Where Laplace noise bounds discrete Laplace noise by more than this power of e, it says nothing.
 _LARGEST_FACTOR = 100.0
 

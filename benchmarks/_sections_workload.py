@@ -125,9 +125,15 @@ def statements(result: Result) -> str:
 
 def _over(result: Result) -> str:
     """How many cases are above the target."""
-    medians = [1e3 * one["first cpu_s"]["median"] for cases in result["all"].values() for one in cases.values()]
-    over = sum(one > result["target_ms"] for one in medians)
-    return f"Above it are {over} of {len(medians)} cases."
+    cases = [one for group in result["all"].values() for one in group.values()]
+    cpu, clock = (
+        sum(1e3 * one[f"first {what}"]["median"] > result["target_ms"] for one in cases)
+        for what in ("cpu_s", "wall_s")
+    )
+    return (
+        f"Of {len(cases)} cases {cpu} are above it by CPU, which adds up what the threads of linear algebra wait, "
+        f"and {clock} on the clock."
+    )
 
 
 def _kind(strategy: str) -> str:

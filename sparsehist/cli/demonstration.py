@@ -11,8 +11,11 @@ from pathlib import Path
 
 import polars as pl
 from rich import box
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console, RenderableType
+from rich.console import (  # type: ignore[attr-defined]  # its documentation names the format of pictures there
+    CONSOLE_SVG_FORMAT,
+    Console,
+    RenderableType,
+)
 from rich.table import Table
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 

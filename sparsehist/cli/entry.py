@@ -117,7 +117,10 @@ def _run(words: list[str], *, as_json: bool) -> int:
     except BrokenPipeError:
         raise
     except PermissionError as problem:
-        print_error(f"{problem.filename}: permission is denied", "InputError", as_json=as_json)
+        from sparsehist.counting.sources import shown  # a folder of a log may be named after a unit
+
+        name = shown(str(problem.filename or "a file"))
+        print_error(f"{name}: permission is denied", "InputError", as_json=as_json)
         return BAD_INPUT
     except Exception as problem:  # noqa: BLE001 - the text of an unforeseen error may quote the log
         print_error(_unforeseen(problem), "InternalError", as_json=as_json)

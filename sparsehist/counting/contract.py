@@ -167,8 +167,8 @@ class CountedKeys:
     """Every key of the log that lies in the domain, with its number of units. Secret.
 
     Attributes:
-        frame: Columns key_0, … in the canonical dtypes of the domain and count (Int64, at least 1); each key
-            once; in no order that means anything.
+        frame: Columns key_0, … in the canonical dtypes of the domain and count (Int64; 0 where every unit with the
+            key keeps others); each key once; in no order that means anything.
         engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
             only with the same salt and the same engine.
         written: What stands in the place of the frame where Spark wrote the counts.

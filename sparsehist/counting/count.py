@@ -176,8 +176,6 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     if not placed.unchanged and has_duplicates(placed.cells):
         raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
     result = placed.cells.with_columns(count=counts if placed.unchanged else counts.filter(pl.Series(placed.usable)))
-    if result["count"].min() == 0:
-        result = result.filter(pl.col("count") > 0)
     return result.select([*key_names(wanted.domain.columns), "count"])
 
 

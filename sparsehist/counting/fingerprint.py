@@ -35,10 +35,6 @@ from sparsehist.counting.sources import (
 )
 from sparsehist.counting.spark_sources import hashed_rows
 from sparsehist.errors import DataError, GuaranteeError
-from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
-from sparsehist.guarantee.functions import steady
-from sparsehist.guarantee.plan import plan
-from sparsehist.guarantee.trees import nodes
 from sparsehist.store.statements import statement
 
 _BLOCK = 1 << 22
@@ -262,6 +258,11 @@ def _files(source: object) -> list[str] | None:
 def _files_of_query(query: Query) -> list[str] | None:
     """The files of a query that reads nothing else, and whose functions give the same for the same rows."""
     import duckdb
+
+    from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
+    from sparsehist.guarantee.functions import steady
+    from sparsehist.guarantee.plan import plan
+    from sparsehist.guarantee.trees import nodes
 
     connection = query.connection or duckdb.connect(":memory:", config=INSTALL_NOTHING)
     with installing_nothing(connection):

@@ -32,10 +32,11 @@ from sparsehist.counting.tuples import order_sql
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, present
 from sparsehist.store.statements import statement
-from sparsehist.threads import cores, in_threads
+from sparsehist.threads import cores, each_locked, in_threads
 from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
 
 PART_ROWS = 1 << 17
+HASHED_AT_ONCE = 1 << 15
 BOUNDED_AHEAD = 16  # so that no thread waits while pairs are added up
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 NO_UNITS: WordArray = np.empty(0, dtype=np.uint64)
@@ -85,7 +86,7 @@ def name() -> str:
 
 
 def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count.
+    """Count units by key: columns key_0, …, count; 0 where every unit with a key keeps others.
 
     Args:
         log: The log.
@@ -105,8 +106,7 @@ def count(log: Log, wanted: CountRequest, spill: Path | None = None) -> pl.DataF
         met, above = met + own_met, above + own_above
     wanted.report("counting")
     wanted.note(Bounding(met, above))
-    result = cells.with_columns(count=pl.Series(totals))
-    return result if totals.all() else result.filter(pl.col("count") > 0)
+    return cells.with_columns(count=pl.Series(totals))
 
 
 def _weights(part: BoundedPart, wanted: CountRequest) -> IntArray | None:
@@ -269,8 +269,9 @@ class _Order:
     def __init__(self, cells: pl.DataFrame, log: Log, wanted: CountRequest) -> None:
         del log
         self._cells, self._salt = cells, wanted.salt
-        self._keys: WordArray | None = None
-        self._lock = Lock()
+        self._keys: WordArray = np.empty(cells.height, dtype=np.uint64)
+        self._hashed: set[int] = set()
+        self._locks = [Lock() for _ in range(0, cells.height, HASHED_AT_ONCE)]
 
     def first(self, units: pl.Series, group: Codes32, cells: Codes32, max_keys: int) -> BoolArray:
         """Mark the first pairs of each unit, given units, and the number of the unit and the cell of each pair."""
@@ -278,9 +279,12 @@ class _Order:
         return bounding.first_keys(group, hashes, max_keys, lambda tied: self._ranks(cells[tied]))
 
     def _hashes(self, units: pl.Series, group: Codes32, cells: Codes32) -> WordArray:
-        with self._lock:
-            if self._keys is None:
-                self._keys = bounding.salted_hash(self._cells, self._salt, b"key")
+        if len(self._hashed) < len(self._locks):  # all threads that come by help
+            for number in each_locked(self._locks):
+                if number not in self._hashed:
+                    some = slice(number * HASHED_AT_ONCE, (number + 1) * HASHED_AT_ONCE)
+                    self._keys[some] = bounding.salted_hash(self._cells[some], self._salt, b"key")
+                    self._hashed.add(number)
         own = bounding.salted_hash(units.to_frame("unit"), self._salt, b"unit")
         return bounding.mix(own[group], self._keys[cells])
 

@@ -151,7 +151,10 @@ class Domain(abc.ABC):
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept."""
+        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept.
+
+        Keys that have canonical dtypes stay as they are.
+        """
         return keys.select(
             pl.col(name).cast(dtype) for name, dtype in zip(key_names(self.columns), self.dtypes, strict=True)
         )

@@ -310,8 +310,9 @@ def _counted(
         portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=write_to,
         **told, **how,
     )  # fmt: skip
-    # Engines give rows in any order; a reproducible store needs one.
-    frame = counted.frame.sort(pl.all()) if home._reproducible and place is None else counted.frame
+    frame = counted.frame
+    if home._reproducible and place is None:  # engines give rows in any order, and keys that count 0 or not
+        frame = frame.filter(pl.col("count") > 0).sort(pl.all())
     report("writing")
     with ThreadPoolExecutor(1) as beside:
         fingerprint = beside.submit(trace.finish)

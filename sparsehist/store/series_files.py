@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,10 @@ from sparsehist.store.private_files import (
     atomic_file,
     check_file,
     disk_errors,
-    sync_directory,
     write_file,
 )
 from sparsehist.store.records import RegisteredFile, SeriesRecord
-from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, salt_for, write_support
+from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, plain, salt_for, write_support
 from sparsehist.threads import cores, in_threads
 from sparsehist.typing import BoolArray, IntArray, WordArray, secret
 
@@ -59,7 +59,7 @@ def write_series_files(
 
     Args:
         directory: Of the series; exists.
-        counted: Columns key_0 … and count; one row a nonzero cell, without nulls. Secret.
+        counted: Columns key_0 … and count; one row a cell, without nulls. Those that count 0 are left out. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
         progress: Called with (rows written, all rows) now and then.
@@ -74,16 +74,16 @@ def write_series_files(
     """
     counts = counted[_COUNT].cast(pl.Int64).to_numpy()
     ordered, order = _order_by_count(counts, rng=rng)
+    nonzero = int(np.searchsorted(ordered, 1))
+    ordered, order = ordered[nonzero:], order[nonzero:]
     groups = write_groups(directory, _group(ordered), durable=durable)
     del ordered
-    with atomic_file(directory / COUNTS, durable=durable) as file:
-        hashes = _write_rows(file, counted, order, salt, progress or (lambda *_: None), threads or cores())
-    del order
-    support = write_support(directory, hashes, durable=durable)
-    if durable:
-        with disk_errors(directory):
-            sync_directory(directory)
-    return [file.registered, groups, support]
+    with ThreadPoolExecutor(1) as beside:
+        with atomic_file(directory / COUNTS, durable=durable) as file:
+            hashes = _write_rows(file, counted, order, salt, progress or (lambda *_: None), threads or cores())
+            del order
+            support = beside.submit(write_support, directory, hashes, durable=durable)  # while the disk is waited for
+        return [file.registered, groups, support.result()]
 
 
 def _write_rows(
@@ -96,10 +96,11 @@ def _write_rows(
 
     def ready(low: int) -> pa.RecordBatch:
         rows = counted[order[low : low + BATCH_ROWS]]
-        hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt)
-        return _plain(rows).combine_chunks().to_batches()[0]
+        table = plain(rows).combine_chunks()
+        hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt, table)
+        return table.to_batches()[0]
 
-    schema = _plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
+    schema = plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
     with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
         written = 0
         for batch in in_threads(ready, range(0, len(order), BATCH_ROWS), threads):
@@ -131,11 +132,6 @@ def _as_npy(groups: Groups) -> bytes:
     sink = io.BytesIO()
     np.save(sink, np.stack(groups).astype("<i8"), allow_pickle=False)
     return sink.getvalue()
-
-
-def _plain(rows: pl.DataFrame) -> pa.Table:
-    """The oldest Arrow layout: offsets and bytes in place of views, known to every later reader."""
-    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def parts_of(record: SeriesRecord) -> CountsInParts | None:

@@ -22,6 +22,7 @@ import mmap
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,9 @@ from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import altered, atomic_file, disk_errors
 from sparsehist.store.records import RegisteredFile
 from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SUPPORT = "support"
 # What salts are for: which keys a unit keeps, which a warehouse or a cluster that counts gets to know; in which order
@@ -54,20 +58,35 @@ def salt_for(purpose: bytes, secret: bytes) -> bytes:
     return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()
 
 
-def hash_keys(keys: pl.DataFrame, salt: bytes) -> WordArray:
-    """Hash every row: columns of strings, bytes, integers, booleans or dates, without nulls; shape (n,)."""
+def plain(rows: pl.DataFrame) -> pa.Table:
+    """The oldest Arrow layout: offsets and bytes in place of views, known to every later reader."""
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
+    """Hash every row.
+
+    Args:
+        keys: Columns of strings, bytes, integers, booleans or dates, without nulls.
+        salt: Of the series.
+        table: What `plain` makes of them, if that is at hand.
+
+    Returns:
+        Shape (n,).
+    """
+    table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)
     for column in keys.iter_columns():
         promise(column.null_count() == 0, "a key without a value")
-        _absorb_column(state, column)
+        if column.dtype in {pl.String, pl.Binary}:
+            _absorb_texts(state, table[column.name])
+        else:
+            _absorb_numbers(state, column)
     return _finish(state, seeds[1])
 
 
-def _absorb_column(state: WordArray, column: pl.Series) -> None:
-    if column.dtype in {pl.String, pl.Binary}:
-        _absorb_texts(state, column)
-        return
+def _absorb_numbers(state: WordArray, column: pl.Series) -> None:
     physical = column.to_physical()
     wide = pl.UInt64 if physical.dtype.is_unsigned_integer() else pl.Int64
     words = physical.cast(wide).to_numpy().view(np.uint64)
@@ -75,11 +94,9 @@ def _absorb_column(state: WordArray, column: pl.Series) -> None:
     _absorb(state, words)
 
 
-def _absorb_texts(state: WordArray, column: pl.Series) -> None:
-    import pyarrow as pa
-
-    array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
-    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
+    for chunk in column.chunks:
+        own, state = state[: len(chunk)], state[len(chunk) :]
         _, offsets_buffer, data_buffer = chunk.buffers()
         offsets = np.frombuffer(offsets_buffer, dtype="<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
         data = np.zeros((0 if data_buffer is None else data_buffer.size) + _WORD, dtype=np.uint8)
@@ -87,7 +104,7 @@ def _absorb_texts(state: WordArray, column: pl.Series) -> None:
             data[:-_WORD] = np.frombuffer(data_buffer, dtype=np.uint8)
         for low in range(0, len(chunk), _BLOCK):
             block = slice(low, low + _BLOCK)
-            _absorb_block(state[block], offsets[low : low + _BLOCK + 1], data)
+            _absorb_block(own[block], offsets[low : low + _BLOCK + 1], data)
 
 
 def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:

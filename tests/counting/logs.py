@@ -87,5 +87,5 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 
 
 def as_dict(counted: CountedKeys) -> dict[object, int]:
-    """Turn a count over one key column into a dict."""
-    return dict(counted.frame.select("key_0", "count").rows())
+    """Turn a count over one key column into a dict, without what counts 0."""
+    return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())

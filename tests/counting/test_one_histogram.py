@@ -33,7 +33,8 @@ def _by(engine, salt=SALT):
         on_spark = engine in ("spark", "connect")
         log = spark.frame(case.log, engine) if on_spark else case.log
         engine_of = "auto" if on_spark else engine
-        return {row[:-1]: row[-1] for row in count(log, **case.declared, **told, engine=engine_of).frame.rows()}
+        found = count(log, **case.declared, **told, engine=engine_of).frame.filter(pl.col("count") > 0)
+        return {row[:-1]: row[-1] for row in found.rows()}
 
     return counted
 

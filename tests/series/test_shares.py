@@ -55,7 +55,7 @@ def counts_of(log: pl.DataFrame, shares: Shares, engine: str) -> dict[int, int]:
             log, unit="unit", key=["key"], max_keys=shares.max_keys, domain=sh.Integers(2000), salt=bytes(16),
             weights=shares.most_at(), engine=engine, temporary_directory=Path(directory),
         )  # fmt: skip
-    return dict(counted.frame.select("key_0", "count").rows())
+    return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 
 def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:

@@ -71,6 +71,16 @@ def _other(keys):
     return {pl.String: "none", pl.Binary: b"none", pl.Int64: 77, pl.UInt64: 77}[keys.dtypes[0]]
 
 
+@pytest.mark.parametrize("counts", [[0, 2, 0, 1], [0, 0], [3, 1]])
+def test_keys_that_count_nothing_are_not_there(tmp_path, counts):
+    """To a release they are zero cells like all others; what counts is found as ever."""
+    counted = pl.DataFrame({"key_0": [f"key {i}" for i in range(len(counts))], "count": counts})
+    files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", counted))
+    assert files.all_counted().rows() == sorted((row for row in counted.rows() if row[1]), key=lambda row: row[1])
+    assert files.contains(counted.drop("count")).tolist() == [count > 0 for count in counts]
+    assert files.groups[0].tolist() == sorted(count for count in counts if count)
+
+
 def test_empty_counts_make_a_series(tmp_path):
     """A series without a nonzero cell has its files too."""
     files = SeriesFiles.open(tmp_path / "s", write(tmp_path / "s", texts(0)))

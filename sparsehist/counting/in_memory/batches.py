@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 600_000
 READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
 LARGEST_ROW_GROUP = 4_000_000
+KEPT = 0.6  # of a log, while which Arrow keeps the memory of large row groups for the next: all rows will take more
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
@@ -43,12 +44,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Some row groups of a Parquet file."""
+    """Some row groups of a Parquet file.
+
+    Attributes:
+        file: Its name.
+        metadata: What its footer says.
+        numbers: Of the row groups.
+        rows: How many they have.
+        before: How many rows of the log are read before them, as a share of all.
+    """
 
     file: str
     metadata: parquet.FileMetaData
     numbers: list[int]
     rows: int
+    before: float
 
 
 Piece = RowGroups | pl.DataFrame
@@ -126,9 +136,9 @@ def _pieces(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
         for number, size in enumerate(sizes):
             numbers, rows = [*numbers, number], rows + size
             if rows >= BATCH_ROWS or number == len(sizes) - 1:
-                pieces.append(RowGroups(file, metadata, numbers, rows))
+                pieces.append((file, metadata, numbers, rows))
                 numbers, rows = [], 0
-    return pieces
+    return [RowGroups(*piece, before=place / len(pieces)) for place, piece in enumerate(pieces)]
 
 
 def _dictionaries(piece: RowGroups) -> set[str]:
@@ -148,7 +158,7 @@ def _columns(piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.D
                 return None
             found[name] = _column(parts, dtypes[name])
             del parts
-    if piece.rows > BATCH_ROWS:  # of large row groups, Arrow keeps as much as it decoded
+    if piece.rows > BATCH_ROWS and piece.before > KEPT:
         release_unused()
     return [found[name] for name in columns]
 
@@ -205,8 +215,10 @@ def _numbers(values: pa.Array) -> NDArray[np.integer]:
 
 
 def _text(values: pa.Array) -> pl.Series:
-    # Arrow takes bytes of a file for text without a look.
-    values.validate(full=True)
+    # Arrow takes bytes of a file for text without a look; whatever is ASCII is text, however it is cut.
+    held = values.buffers()[-1]
+    if held is not None and np.frombuffer(held, np.int8).min(initial=0) < 0:
+        values.validate(full=True)
     return pl.Series(values).cast(pl.String)
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from sparsehist.counting import count as counting
-from sparsehist.counting import memory
+from sparsehist.counting import memory, with_polars
 from sparsehist.counting.in_memory import batches
 from sparsehist.counting.memory import ADDRESSES_PER_BYTE, LITTLE, available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import open_log
@@ -165,7 +165,10 @@ def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch, unit
     for i in range(3):
         log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=40, use_pyarrow=i == 1)
     expected = count(log).frame.sort(pl.all())
-    for batch, largest, threads in ((10, 1000, 1), (10**6, 1000, 3), (100, 10, 2), (50, 1000, 3)):
+    monkeypatch.setattr(with_polars, "PART_ROWS", 20)
+    ways = ((10, 1000, 1, 1), (10**6, 1000, 3, 3), (100, 10, 2, 99), (50, 1000, 3, 2))
+    for batch, largest, threads, hashed in ways:
+        monkeypatch.setattr(with_polars, "HASHED_AT_ONCE", hashed)
         monkeypatch.setattr(batches, "BATCH_ROWS", batch)
         monkeypatch.setattr(batches, "LARGEST_ROW_GROUP", largest)
         counted = count(str(tmp_path / "*.parquet"), engine="polars", threads=threads)

@@ -5,9 +5,11 @@ import re
 import resource
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -199,3 +201,30 @@ def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path):
         parquet.write_table(broken, tmp_path / "x.parquet", use_dictionary=dictionary)
         with pytest.raises(DataError, match="cannot be read"):
             count(tmp_path / "x.parquet")
+
+
+def _cut(rng):
+    """Texts of characters of one to four bytes, some with a byte changed or left out, as an array and as a slice."""
+    texts = ["".join(rng.choice(list("aé漢😀"), rng.integers(3))).encode() for _ in range(rng.integers(1, 6))]
+    for place in np.flatnonzero(rng.random(len(texts)) < 0.3):
+        at, other = rng.integers(len(texts[place]) + 1), rng.integers(256, size=rng.integers(2), dtype=np.uint8)
+        texts[place] = texts[place][:at] + other.tobytes() + texts[place][at + 1 :]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    array = pa.Array.from_buffers(pa.string(), len(texts), buffers)
+    return array.slice(rng.integers(len(texts)))
+
+
+def test_no_bytes_pass_for_text_that_arrow_refuses():
+    """Whole buffers are looked at, and where they are cut: either alone would let some pass."""
+    rng, seen = seeded(3), Counter()
+    for _ in range(4000):
+        array = _cut(rng)
+        try:
+            array.validate(full=True)
+            valid = True
+        except pa.ArrowInvalid:
+            valid = False
+        seen[valid, batches._is_text(array)] += 1
+    assert not seen[False, True]
+    assert min(seen[False, False], seen[True, True]) > 500

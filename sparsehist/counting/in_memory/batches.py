@@ -214,11 +214,32 @@ def _numbers(values: pa.Array) -> NDArray[np.integer]:
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values)]
 
 
+def _is_text(values: pa.Array) -> bool:
+    """Whether bytes, which Arrow takes from a file without a look, are UTF-8: as a whole, and cut between characters.
+
+    Arrow's own check, value by value, takes five times as long.
+    """
+    import pyarrow as pa
+
+    _, offsets, content = values.buffers()
+    if not pa.types.is_string(values.type) or content is None:
+        return False
+    held = np.frombuffer(content, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    if (held[ends[ends < held.size]] & 0xC0 == 0x80).any():  # inside a character
+        return False
+    bounds = pa.py_buffer(np.array([0, held.size]))
+    whole = pl.Series(pa.Array.from_buffers(pa.large_binary(), 1, [None, bounds, content]))
+    try:
+        whole.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return False
+    return True
+
+
 def _text(values: pa.Array) -> pl.Series:
-    # Arrow takes bytes of a file for text without a look; whatever is ASCII is text, however it is cut.
-    held = values.buffers()[-1]
-    if held is not None and np.frombuffer(held, np.int8).min(initial=0) < 0:
-        values.validate(full=True)
+    if not _is_text(values):
+        values.validate(full=True)  # says what is wrong
     return pl.Series(values).cast(pl.String)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 600_000
 READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
 LARGEST_ROW_GROUP = 4_000_000
-KEPT = 0.6  # of a log, while which Arrow keeps the memory of large row groups for the next: all rows will take more
+KEPT = 0.4  # of a log, while which Arrow keeps the memory of large row groups for the next: all rows will take more
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 

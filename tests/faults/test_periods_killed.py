@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -39,23 +40,34 @@ def published(out: Path) -> dict[str, sh.Release]:
 def test_a_log_in_periods_is_killed_at_random_instants(tmp_path: Path, kills: int) -> None:
     """A period counts in full or not at all, nobody in more than may be, and what left stays as it left."""
     rng, outcomes = random.Random(11), Counter()
+    store, out = places(tmp_path / "whole")
+    begin = time.monotonic()
+    assert not run(store, out, None)
+    whole = time.monotonic() - begin
+    assert check(store, out) == len(WEEKS)
     store, out = places(tmp_path / "run")
     for number in range(kills):
-        command = [sys.executable, "-B", "-m", "tests.faults.periods_scenario", str(store), str(out)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            try:
-                process.wait(rng.uniform(0.2, 2.5))
-            except subprocess.TimeoutExpired:
-                process.kill()
-        assert process.returncode in (0, -signal.SIGKILL)
-        outcomes["killed" if process.returncode else "through"] += 1
+        killed = run(store, out, rng.uniform(0.05, 0.5) * whole)
+        outcomes["killed" if killed else "through"] += 1
         if store.exists():
             outcomes["periods"] += check(store, out)
-        if not process.returncode:
+        if not killed:
             store, out = places(tmp_path / f"run{number}")
     assert outcomes["killed"] > 0.8 * kills, outcomes
+
+
+def run(store: Path, out: Path, seconds: float | None) -> bool:
+    """Add all periods, and kill that after some time unless it is through; says whether it was killed."""
+    command = [sys.executable, "-B", "-m", "tests.faults.periods_scenario", str(store), str(out)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    assert process.returncode in (0, -signal.SIGKILL)
+    return process.returncode != 0
 
 
 def check(store: Path, out: Path) -> int:

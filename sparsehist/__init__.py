@@ -127,6 +127,8 @@ _HOME = {
     "sparsehist.workload": ("Identity", "Kronecker", "Marginals", "Prefix", "Ranges", "Total", "Union", "Workload"),
 }
 
+_FROZEN_BY_PYTHON = 1000  # at most; 3.12 begins with 375 objects
+
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 _LENT = {
@@ -163,7 +165,7 @@ def _find(package: str, homes: Mapping[str, str], name: str) -> object:
         return getattr(import_module(homes[name]), name)
     finally:
         if collects:
-            if not gc.get_freeze_count():  # of somebody who wants it so
+            if gc.get_freeze_count() < _FROZEN_BY_PYTHON:  # else by somebody who wants it so
                 gc.freeze()
                 gc.unfreeze()  # all that is there counts as old, and is not looked through twice more
             gc.enable()

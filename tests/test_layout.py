@@ -394,3 +394,20 @@ def test_types_of_arrays_come_from_one_module():
         lambda path: [n for n in _imports(path.read_text(), path) if n.startswith(("numpy.typing", "numpy.random"))],
     )
     assert list(found) == ["sparsehist/typing.py"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "gc.isenabled() and not gc.get_freeze_count() and 2 * len(gc.get_objects(2)) > len(gc.get_objects())"),
+        ("gc.disable()", "not gc.isenabled()"),
+        ("gc.freeze()", "gc.isenabled() and 2 * gc.get_freeze_count() > frozen > 0"),
+    ],
+)
+def test_first_uses_leave_the_collector_as_they_found_it(before, after):
+    """Whether it runs, and what somebody froze, is for the process to say; what imports made waits for no look."""
+    program = (
+        f"import gc; import sparsehist; {before}\nfrozen = gc.get_freeze_count(); sparsehist.create; print({after})"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.strip() == "True"

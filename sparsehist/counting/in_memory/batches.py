@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 600_000
 READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
 LARGEST_ROW_GROUP = 4_000_000
-KEPT = 0.4  # of a log, while which Arrow keeps the memory of large row groups for the next: all rows will take more
+KEPT = 0.4  # share of a log after which Arrow gives back the memory of large row groups; before, all rows take less
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
@@ -51,7 +51,7 @@ class RowGroups:
         metadata: What its footer says.
         numbers: Of the row groups.
         rows: How many they have.
-        before: How many rows of the log are read before them, as a share of all.
+        before: Share of the pieces of the log that come before this one.
     """
 
     file: str

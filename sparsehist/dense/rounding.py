@@ -41,15 +41,14 @@ def as_power_of_two(step: float, what: str) -> float:
 def publication_step(std: float, truth_step: float, step: float | None) -> float:
     """The grid on which the noise of one level is published, in counts.
 
-    By default (`step` None) the finer of 2**(floor(log2(std)) - 10) and the truth's; refused where noise so large has
+    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the truth's; refused where noise so large has
     no digits left on it.
 
     Example:
         >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
-        (0.0625, 9.5367431640625e-07)
+        (1.0, 9.5367431640625e-07)
     """
-    own = grid_step(std) if std < 1024 else math.ldexp(1.0, math.frexp(std)[1] - 11)
-    chosen = min(truth_step, own) if step is None else step
+    chosen = truth_step * grid_step(std / truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
         raise DeclarationError(
             f"noise of standard deviation {std:g} cannot be published on a grid of {chosen:g} in doubles; declare a "

@@ -7,14 +7,14 @@ from sparsehist.histogram.dense import DenseReleases, release_dense
 from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.history import draws_all_empty, largest_tail
 from sparsehist.histogram.round import NewlyTracked, Round, draw_exceeding, draw_round
-from sparsehist.histogram.slack import dense_slack, round_slack
+from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.thresholds import expected_false_keys, threshold_for_false_keys
 
 __all__ = [
     "DenseReleases",
     "NewlyTracked",
     "Round",
-    "dense_slack",
+    "count_near",
     "draw_exceeding",
     "draw_round",
     "draws_all_empty",
@@ -22,8 +22,8 @@ __all__ = [
     "expected_false_keys",
     "grid_step",
     "largest_tail",
+    "numerical_slack",
     "release_dense",
-    "round_slack",
     "round_to_grid",
     "threshold_for_false_keys",
 ]

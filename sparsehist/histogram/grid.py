@@ -16,16 +16,16 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import FloatArray
 
-# Two to the minus ten of a standard deviation adds less than 1e-7 of the variance in rounding.
-_BITS_BELOW_STD = 10
+# Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
+_BITS_BELOW_STD = 4
 
 
 def grid_step(std: float) -> float:
-    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 10)).
+    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)).
 
     Example:
-        >>> grid_step(100.0)
-        0.0625
+        >>> grid_step(10.0)
+        0.5
     """
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))

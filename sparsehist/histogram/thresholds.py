@@ -29,7 +29,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     Example:
         >>> from sparsehist.noise import Gaussian
         >>> threshold_for_false_keys(Gaussian(), 0.5, 10**9, 1.0)
-        5.998046875
+        6.0
     """
     if not (math.isfinite(false_keys) and false_keys > 0):
         raise ThresholdError(f"false_keys must be positive and finite, got {false_keys!r}")

@@ -151,10 +151,6 @@ class Factor(NamedTuple):
         by_place[self.order] = solve_triangular(self.triangle, column, lower=True, trans="T") / -precision
         return np.delete(by_place, point), 1 / math.sqrt(precision)
 
-    def steepness(self) -> float:
-        """The largest ratio of a noise's standard deviation to what is left of it by the points before."""
-        return float((np.linalg.norm(self.triangle, axis=1) / np.diag(self.triangle)).max(initial=1.0))
-
 
 def check_levels(levels: Sequence[Fraction]) -> None:
     """Refuse ascending levels that are nearly equal."""

@@ -24,15 +24,14 @@ from typing import TYPE_CHECKING, Any
 from sparsehist import __version__
 from sparsehist.errors import SparsehistError, needing, printable
 from sparsehist.histogram.publication import mean_error, publication_probability
-from sparsehist.histogram.slack import law_slack
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
-from sparsehist.privacy import as_level, level_text
+from sparsehist.privacy import as_level
 from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
 from sparsehist.report.html_tables import html_table, shown
 from sparsehist.report.side_by_side import side_by_side
 from sparsehist.running.running_series import open_running
-from sparsehist.series.declaration import Declaration, declaration_of, load_family, read_bounding
+from sparsehist.series.declaration import Declaration, declaration_of, read_bounding
 from sparsehist.series.metadata import CellMetadata, Metadata
 from sparsehist.series.pipeline import published_metadata
 
@@ -249,25 +248,16 @@ def _bias(met: dict[str, int], bounded: float) -> list[tuple[str, str]]:
 
 
 def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
-    """What only the curator may see of a series: exact sizes, and the slack of a round's whole law."""
+    """What only the curator may see of a series: exact sizes."""
     declaration = declaration_of(record)
     if declaration.steps is not None:  # its counts differ from step to step
         return [("bias of bounding", "not known: what did not count in a step is not kept")]
     count, _, cells = state.series_files(record).groups
-    past = state.past(record.path_id)
     bounded = int((count * cells).sum()) / declaration.unit_of_counts
-    lines = [
+    return [
         ("keys with a count", f"{int(cells.sum()):,}"),
         ("sum of all bounded counts", f"{bounded:,.0f}"),
         *_bias(read_bounding(record), bounded),
         ("groups of equal count", f"{len(count):,}"),
         ("cells whose noise was drawn", f"{len(state.tracked(record.path_id).position):,}"),
     ]
-    try:
-        family = load_family(declaration.noise, declaration.max_keys)
-    except SparsehistError:
-        return lines
-    for i, (level, _) in enumerate(past):
-        slack = law_slack(family, past[:i], level, len(count) + 1, int(cells.sum()))
-        lines.append((f"slack of the whole law, round at level {level_text(level)}", f"{slack:.3g}"))
-    return lines

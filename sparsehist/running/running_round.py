@@ -12,7 +12,8 @@ import polars as pl
 
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
-from sparsehist.histogram.slack import step_slack
+from sparsehist.histogram.grid import published_step
+from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.arguments import checked_whole
 from sparsehist.ledger.ledger import PathName
@@ -219,7 +220,7 @@ def running_metadata(
     history = history_of(past, is_open=domain.is_open)
     check_std(declaration, point.level, family.std(point.level))
     # Refuses levels that are nearly equal, before anything is chosen by them.
-    factor = noise.factor(history.with_release(point, math.inf).points)
+    noise.factor(history.with_release(point, math.inf).points)
     if isinstance(domain, Open):
         chosen = open_parameters(domain, request, open_spent(declaration, noise, past, point))
     else:
@@ -233,7 +234,12 @@ def running_metadata(
         **shared(declaration),
         **of_release(family, request),
         **chosen,
-        numerical_slack=step_slack(factor, family.std(point.level), declaration.max_keys),
+        numerical_slack=numerical_slack(
+            declaration.max_keys,
+            family.std(point.level),
+            published_step(family, point.level),
+            near=count_near((level for _, level, _ in past), point.level),
+        ),
         step=step,
         steps=totals.steps,
         strategy=totals.strategy,

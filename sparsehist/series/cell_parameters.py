@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Self
 from sparsehist.domain import Domain, Open
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present
 from sparsehist.histogram import (
+    count_near,
     draws_all_empty,
     effective_threshold,
     expected_false_keys,
     largest_tail,
-    round_slack,
+    numerical_slack,
     threshold_for_false_keys,
 )
 from sparsehist.histogram.grid import published_step
@@ -38,8 +39,8 @@ _MOST_FALSE_KEYS = 2.0**30
 LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
 """Raises the threshold by 1.5 % for all strings of 32 bytes, by 47 % for a catalogue of 294, and leaves no junk."""
-# The grid is 2**-10 of the standard deviation. Beyond these a count and its noise on the grid do not fit into the 53
-# bits of a double, and rounding would tell counts apart.
+# Within these a count and its noise on the grid fit into the 53 bits of a double. Beyond them, rounding their sum
+# would tell counts apart.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
@@ -144,7 +145,12 @@ def cell_metadata(
         **shared(declaration),
         **of_release(family, request, unit),
         **chosen,
-        numerical_slack=round_slack(family, past, level, declaration.most_touched),
+        numerical_slack=numerical_slack(
+            declaration.most_touched,
+            family.std(level),
+            published_step(family, level),
+            near=count_near((known for known, _ in past), level),
+        ),
         counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
     )
 

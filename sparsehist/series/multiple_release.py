@@ -169,7 +169,7 @@ class MultipleRelease:
         """Begin from a published release alone: whoever bought it can pass on coarser ones, losslessly.
 
         The new object is sealed at the level of the release. For real noise the rounding of the bought values
-        adds less than 1e-7 to the variance of what is passed on.
+        adds less than 4e-4 of its variance to what is passed on.
 
         Raises:
             InputError: If the release was post-processed: its values are not truth plus noise any more.

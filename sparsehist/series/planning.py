@@ -155,7 +155,7 @@ def plan(
         >>> planned.levels.select("level", "published_95").rows()
         [('0.01', 618), ('0.5', 88)]
         >>> plan(d=10**69, max_keys=20, shows=50).levels.select("level", "published_95").rows()
-        [('1.524', 50)]
+        [('1.53', 50)]
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
         '0.00660058939782'
     """

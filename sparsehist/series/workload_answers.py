@@ -31,7 +31,7 @@ import polars as pl
 from sparsehist.domain import Domain
 from sparsehist.entropy import generator
 from sparsehist.errors import DeclarationError, InputError, of_kind
-from sparsehist.histogram import dense_slack, round_to_grid
+from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
@@ -52,14 +52,10 @@ from sparsehist.workload import (
 from sparsehist.workload.agreed import Measured, agree, measured
 from sparsehist.workload.queries.linear_queries import AnswerArray, Composite
 from sparsehist.workload.strategies.optimised import Optimised
-from sparsehist.workload.strategies.strategy import LAST_DIGIT, OF_Z
 
 if TYPE_CHECKING:
     from sparsehist.series.release import Release, WorkloadRelease
 
-# Of the deviation of a cell with noise of its own; and of the least that a sum of cells can have beside its weights:
-# rounding adds less than 5e-5 to the variance of any.
-_BITS_BELOW_STD, _BITS_BELOW_SUMS = 10, 6
 # Of the sensitivity; `family_for` charges for it.
 _BITS_BELOW_SENSITIVITY = 20
 # Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
@@ -107,16 +103,14 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """The step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
 
     It divides 1, so that counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
-    over the trace of RᵀR, to which rounding by lot adds a·aᵀ/6 times the square of the step.
+    over the trace of RᵀR, to which rounding by lot adds a·aᵀ/6 times the square of the step: less than 7e-4 of it.
     """
     if strategy.keeps != "cells":
         return None
     if strategy.alone:
-        least, bits = noise_std, _BITS_BELOW_STD
-    else:
-        trace = strategy.workload.n_cells * strategy.sensitivity(1).l2 ** 2
-        least, bits = noise_std / math.sqrt(trace), _BITS_BELOW_SUMS
-    return min(1.0, math.ldexp(1.0, math.frexp(least)[1] - 1 - bits))
+        return grid_step(noise_std)
+    trace = strategy.workload.n_cells * strategy.sensitivity(1).l2 ** 2
+    return grid_step(noise_std / math.sqrt(trace))
 
 
 def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
@@ -127,9 +121,16 @@ def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
 
 
 def slack_of(
-    family: Family, strategy: Strategy, level: Level, max_keys: int, *, sensitivity: float, grid: float, past: int
+    family: Family,
+    strategy: Strategy,
+    level: Level,
+    max_keys: int,
+    *,
+    sensitivity: float,
+    grid: float,
+    past: Sequence[Level],
 ) -> float:
-    """The numerical slack of a round: of what is rounded before anything else is done with it.
+    """The numerical slack of a release: of the noisy numbers that are rounded before anything else is done with them.
 
     Args:
         family: The noise, as `family_for` makes it.
@@ -142,9 +143,16 @@ def slack_of(
     """
     std = family.std(level)
     measured, by_cell = measured_grid(strategy, sensitivity), cell_grid(strategy, std)
-    step = by_cell or measured or grid
-    error = LAST_DIGIT * (OF_Z * strategy.n_noise if measured else strategy.rounding(max_keys))
-    return dense_slack(family, level, strategy.n_noise, error * std, step, past=past)
+    near = count_near(past, level)
+    if strategy.alone:  # noise of other cells has the same law whatever the unit does
+        numbers = min(max_keys, strategy.workload.n_cells)
+        return numerical_slack(numbers, std, by_cell or grid, near=near)
+    if measured:
+        return numerical_slack(strategy.n_noise, std, measured, near=near)
+    if by_cell:
+        return numerical_slack(strategy.workload.n_cells, std, by_cell, near=near, terms=strategy.n_noise)
+    std *= math.sqrt(strategy.mean_variance())
+    return numerical_slack(strategy.workload.n_queries, std, grid, near=near, terms=strategy.n_noise)
 
 
 def check_spread(strategy: Strategy, least: float, largest: float) -> None:

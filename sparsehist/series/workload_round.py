@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -139,8 +139,8 @@ class WorkloadPath:
         return path_name(self._strategy)
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        spent = [] if self.path_id is None else self._held.state.past(self.path_id)
-        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=len(spent))
+        spent = [] if self.path_id is None else [known for known, _ in self._held.state.past(self.path_id)]
+        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=spent)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
         del metadata
@@ -255,9 +255,9 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 
 
 def workload_metadata(
-    declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: int
+    declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: Sequence[Level]
 ) -> WorkloadMetadata:
-    """Everything about a release that is known before anything is drawn; `past` levels were released on its path."""
+    """Everything that is known of a release before anything is drawn; `past` are the levels released on its path."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)

@@ -184,7 +184,7 @@ class DryRun:
             strategy,
             exact,
             workload_round.price_of(series.declaration, strategy),
-            past=len(series.levels.get(path, ())),
+            past=list(series.levels.get(path, ())),
         )
         return spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
 

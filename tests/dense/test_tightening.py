@@ -34,7 +34,7 @@ def _seeded(monkeypatch):
 
 def test_a_bought_gaussian_release_and_what_is_made_of_it_are_one_path():
     """The bought release and two coarser ones made by the reseller are normal with covariance 1/(2 max)."""
-    bought = MultipleRelease(Gaussian(), TRUTH).release(2)
+    bought = MultipleRelease(Gaussian(), TRUTH, step=2.0**-12).release(2)
     reseller = MultipleRelease.from_release(bought)
     releases = [reseller.release("0.25"), reseller.release(1), bought]
     rho = np.array([0.25, 1, 2])

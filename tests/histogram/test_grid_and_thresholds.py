@@ -25,10 +25,10 @@ STDS = st.floats(1e-6, 1e6)
 
 @given(STDS)
 def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
-    """And lies 2**-10 to 2**-11 below the standard deviation, or is 1."""
+    """And lies 2**-4 to 2**-5 below the standard deviation, or is 1."""
     step = grid_step(std)
     assert math.frexp(step)[0] == 0.5
-    assert step == 1.0 or (std / 2048 < step <= std / 1024 and (1 / step).is_integer())
+    assert step == 1.0 or (std / 32 < step <= std / 16 and (1 / step).is_integer())
 
 
 @given(STDS, st.floats(-1e4, 1e4), st.integers(0, 10**6), st.floats(-8, 8))

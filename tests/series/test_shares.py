@@ -189,7 +189,7 @@ def test_low_bits_of_published_shares_carry_nothing(exponent):
     series = series_of(pl.DataFrame({"unit": units, "key": np.arange(20_000)}))
     release = series.release("r", level=level, threshold=-6 * std, max_false_keys=CELLS)
     grid = release.metadata["grid"]
-    assert (1 / 64) % grid == 0 and grid <= std / 512
+    assert (1 / 64) % grid == 0 and grid <= std / 16
     found = release.frame.sort("key").filter(pl.col("key") < 20_000)
     steps = (found["noisy_count"].to_numpy() / grid).astype(np.int64)
     assert (steps * grid == found["noisy_count"].to_numpy()).all()

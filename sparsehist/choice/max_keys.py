@@ -30,11 +30,12 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.noise import family_named
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, create
-from sparsehist.series.declaration import Declaration, NoiseChoice, declare, load_family
+from sparsehist.series.declaration import Declaration, NoiseChoice, declare
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cell_release, cells_of
@@ -148,7 +149,7 @@ def choose_max_keys(
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)
     declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
-    shared = not load_family(noise if isinstance(noise, str) else "gaussian", 1).integer
+    shared = not family_named(noise if isinstance(noise, str) else "gaussian", 1).integer
     bounding = "share" if shared else "keep"
     first = declare(
         name=f"{name}_keys", unit=unit, key=key, max_keys=_FIRST_BOUND, domain=domain, noise=noise, cap=None,
@@ -196,7 +197,7 @@ def choose_max_keys(
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
     scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
     estimates = _estimates(
-        table, largest.height, scale, lambda bound: load_family(first.noise, bound).std(later),
+        table, largest.height, scale, lambda bound: family_named(first.noise, bound).std(later),
         share_power=0.5 if sensitivity_norm(first.family) == "l2" else 1.0,
     )  # fmt: skip
     best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()

@@ -117,10 +117,8 @@ def create(
         max_keys: Keys a unit may count towards; more are cut by an order that only its own rows decide.
         domain: All keys that could occur, or its text; never read off the log.
         noise: Family of noise: "gaussian" (level rho of zCDP), "laplace" or "discrete_laplace" (level epsilon of
-            pure DP), "poisson" or "skellam" (level 1/mean). Or its class, or an instance with the sensitivity that
-            max_keys implies, such as `sh.noise.Laplace(sensitivity=20)`. A class of your own stands at the top of a
-            module, has all that `sh.noise.Family` lists, and a classmethod `for_histogram(max_keys)`; whoever
-            opens the store later calls `sh.noise.register` with it first.
+            pure DP), "poisson" or "skellam" (level 1/mean). Or an instance with the sensitivity that
+            max_keys implies, such as `sh.noise.Laplace(sensitivity=20)`.
         cap: Refuse releases beyond this level (the sum over the series' paths). A budget of the population charges a
             series that is not Gaussian its cap, whole, at its first release, but for pure noise on the pure route;
             without a cap the level of its first release is charged as one, and nothing finer is released after it.

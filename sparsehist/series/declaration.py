@@ -21,7 +21,7 @@ from sparsehist.errors import (
     present,
 )
 from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_whole
-from sparsehist.noise import Family, family_named, name_of, register, registered
+from sparsehist.noise import Family, family_named, name_of
 from sparsehist.noise.family import Norm, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
@@ -30,10 +30,9 @@ from sparsehist.typing import IntArray
 if TYPE_CHECKING:
     from sparsehist.counting.contract import Bounding
 
-NoiseChoice = str | type | Family
-"""A family by name, as a class, or as an instance with the sensitivity that max_keys implies."""
+NoiseChoice = str | Family
+"""A family by name, or as an instance with the sensitivity that max_keys implies."""
 
-_LAWS = [name for name in dir(Family) if not name.startswith("_")]
 _LARGEST_BOUND = 2**31 - 1
 _CATALOGUE, _BOUNDING = "catalogue-", "bounding"
 CHECKED_QUERY = "checked query"
@@ -170,7 +169,7 @@ class Declaration:
     @property
     def family(self) -> Family:
         """The noise, with the sensitivity that max_keys implies; in counts."""
-        return load_family(self.noise, self.max_keys)
+        return family_named(self.noise, self.max_keys)
 
     @property
     def shares(self) -> Shares | None:
@@ -329,7 +328,7 @@ def declare(
         on_null=checked_choice("on_null", on_null, ("error", "drop")),
         on_outside=checked_choice("on_outside", on_outside, ("error", "drop")),
         bounding=checked_choice("bounding", bounding, ("keep", "share")),
-        most_keys=_checked_most_keys(bounding, most_keys, max_keys, load_family(stored, max_keys)),
+        most_keys=_checked_most_keys(bounding, most_keys, max_keys, family_named(stored, max_keys)),
         unverified=checked_choice("unverified", unverified, (False, True)),
         key_types=tuple(sorted(checked_key_types(key_types, columns, cells).items())),
         portable=checked_choice("portable", portable, (False, True)),
@@ -394,60 +393,20 @@ def _quoted(columns: Sequence[str]) -> str:
 
 
 def checked_noise(noise: NoiseChoice, max_keys: int) -> str:
-    """The text by which a series stores its noise: a name of the package's own, or module:qualname."""
+    """The name by which a series stores its noise."""
     if isinstance(noise, str):
-        load_family(noise, max_keys)
+        family_named(noise, max_keys)
         return noise
-    name = name_of_choice(noise)
-    family = load_family(name, max_keys)
-    if not isinstance(noise, type) and noise != family:
+    name = name_of(noise)
+    if name is None:
         raise DeclarationError(
-            f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; pass the class "
-            f"alone, or an instance that is equal to that one, as dataclasses are"
+            f"noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), "
+            f"got {type(noise).__name__}"
+        )
+    family = family_named(name, max_keys)
+    if noise != family:
+        raise DeclarationError(
+            f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; "
+            f"pass that, or noise={name!r}"
         )
     return name
-
-
-def name_of_choice(noise: type | Family) -> str:
-    """The text that stands for a class or an instance; a class of your own is registered."""
-    found = noise if isinstance(noise, type) else type(noise)
-    return name_of(found) or register(found)
-
-
-def load_family(name: str, max_keys: int) -> Family:
-    """The family of that name, with the sensitivity that max_keys implies.
-
-    A class of your own has a classmethod `for_histogram(max_keys)`, which knows what a unit that adds at most 1
-    in each of max_keys cells means for its sensitivity.
-    """
-    family = _own(name, max_keys) if ":" in name else family_named(name, max_keys)
-    if not family.monotone:
-        raise DeclarationError(
-            f"noise {name!r} cannot be drawn lazily: its steps do not keep orders, so cells that were never "
-            "published would not get their exact law"
-        )
-    return family
-
-
-def _own(name: str, max_keys: int) -> Family:
-    found = registered(name)
-    make = getattr(found, "for_histogram", None)
-    if make is None:
-        raise DeclarationError(
-            f"noise {name!r} has no classmethod for_histogram(max_keys) that makes it with the sensitivity of a "
-            "histogram to which a unit adds at most 1 in each of max_keys cells"
-        )
-    try:
-        family = make(max_keys)
-    except (TypeError, ValueError, ArithmeticError) as problem:
-        raise DeclarationError(
-            f"noise {name!r}: for_histogram({max_keys}) raised {type(problem).__name__}: {problem}"
-        ) from problem
-    missing = [law for law in _LAWS if not hasattr(family, law)]
-    if missing:
-        raise DeclarationError(
-            f"noise {name!r} lacks {', '.join(missing)}; sparsehist.noise.Family says what each of them is, and "
-            "check_family tests them"
-        )
-    checked: Family = family
-    return checked

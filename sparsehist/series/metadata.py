@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sparsehist.errors import InputError
-from sparsehist.noise import Family, Gaussian
+from sparsehist.noise import Family, Gaussian, family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.declaration import Declaration, load_family
+from sparsehist.series.declaration import Declaration
 
 NEIGHBOURS = "logs that differ by all rows of one {}"
 
@@ -177,7 +177,7 @@ class CellMetadata(Metadata):
     @property
     def family(self) -> Family:
         """The law of the noise of one cell."""
-        return load_family(self.noise, self.max_keys)
+        return family_named(self.noise, self.max_keys)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from sparsehist.domain import Domain
     from sparsehist.ledger.signatures import PrivateKey, PublicKeys
-    from sparsehist.noise import Family
     from sparsehist.workload import Strategy
 
 _METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
@@ -578,14 +577,11 @@ def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
     return target
 
 
-def read(
-    path: str | os.PathLike[str], *, noise: type | Family | None = None, verify: PublicKeys | None = None
-) -> Release:
+def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> Release:
     """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
     Args:
         path: The file.
-        noise: Only for a family of your own: its class or an instance. `intervals` needs it.
         verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: one of them must have signed
             names, types, rows and metadata as they are.
 
@@ -594,19 +590,13 @@ def read(
 
     Raises:
         NotFoundError: If there is no such file.
-        InputError: If it is a directory, not a release, or drawn from another family than `noise`.
+        InputError: If it is a directory or not a release.
         SignatureError: If it is not signed by one of these keys, or was changed after.
     """
     trusted = None if verify is None else public_keys(verify)
     release, signed = read_signed(Path(path))
     if trusted is not None:
         check_signature(Path(path), release, signed, trusted)
-    if noise is not None:
-        from sparsehist.series.declaration import name_of_choice
-
-        drawn = release.metadata.get("noise")
-        if (given := name_of_choice(noise)) != drawn:
-            raise InputError(f"{path} was drawn from the family {drawn!r}, not from {given!r}")
     return release
 
 

@@ -55,7 +55,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.history.History",
         "histogram.intervals.Estimates",
         "open_domain.laplace_history._Panels",
-        "noise.family_check._Setting",
         "noise.over_steps.Factor",
         "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",

@@ -10,11 +10,11 @@ from sparsehist.errors import LevelOrderError
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import Family
-from sparsehist.noise.family_check import check_family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from tests.noise.family_check import check_family
 from tests.noise.test_laplace import PrintedBetween
 
 REAL, WHOLE = ("1/2", 1, 3), ("1/8", "1/4", "3/4")

@@ -12,8 +12,7 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DataError, DeclarationError, InputError, LevelError
 from sparsehist.histogram import draw_exceeding
-from sparsehist.noise import DenseFamily, Family, RandomisedResponse
-from sparsehist.series.declaration import load_family
+from sparsehist.noise import DenseFamily, Family, RandomisedResponse, family_named
 from sparsehist.series.multiple_release import MultipleRelease
 from tests.noise.orders import in_order
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
@@ -185,4 +184,4 @@ def test_sparse_series_refuse_it_by_what_it_lacks():
     with pytest.raises(DeclarationError, match="not monotone"):
         draw_exceeding(family, [], 1, 5.0, 10, count=0, rng=entropy.seeded(1))
     with pytest.raises(InputError):
-        load_family("sparsehist.noise:RandomisedResponse", 1)
+        family_named("sparsehist.noise:RandomisedResponse", 1)

@@ -1,4 +1,4 @@
-"""Does a family of noise keep what its protocol promises? For whoever writes one.
+"""Does a family of noise have the convolution preorder, and tails that agree with its draws?
 
 The reference is the family's own chain: finest noise, coarsened step by step. Noise drawn in any other way has
 to have the law of that chain, jointly over the levels, and the chain's coarse end that of fresh coarse noise.
@@ -65,7 +65,7 @@ def check_family(
     """Test the laws of a family of noise against one another.
 
     Args:
-        family: Yours.
+        family: The family under test.
         levels: At least three different ones, in any order.
         draws: Sample size; 40,000 see a scale that is 5 % off, 100,000 one that is 3 % off.
         rng: Randomness.
@@ -76,11 +76,6 @@ def check_family(
 
     Raises:
         LevelOrderError: If there are fewer than three different levels.
-
-    Example:
-        >>> from sparsehist import entropy, noise
-        >>> bool(check_family(noise.Laplace(), draws=20_000, rng=entropy.seeded(1)))
-        True
 
     Source: [ARNP Def. 1.1, Alg. 5], the convolution preorder.
     """

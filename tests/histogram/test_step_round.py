@@ -161,6 +161,17 @@ def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: Released)
             assert_consistent(p_value, f"{what} of kinds {kinds} of an open domain")
 
 
+def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -> None:
+    """A history rare enough that both keys are drawn explicitly; at step 0 only the second one has a unit."""
+    counts = np.array([[0, 1], [3, 3]])
+    past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
+    drawn = draw_step_round(
+        StepNoise(covariance()), past, Point(0, Fraction(1, 2)), -20.0, tracked=np.empty((1, 0)),
+        counts=counts[0], largest=counts[1], counts_at=lambda some: counts[:, some], n_empty=0, rng=entropy.seeded(7),
+    )  # fmt: skip
+    assert dict(zip(drawn.cells.tolist(), drawn.exceeds.tolist(), strict=True)) == {0: False, 1: True}
+
+
 class TestWrongSamplers:
     """Each of these must be rejected, or the comparison above could not have seen it."""
 

@@ -114,8 +114,8 @@ def _noise(totals: Totals, max_keys: int) -> StepNoise:
     if totals.width is not None and not totals.text.startswith("windows"):
         return StepNoise(max_keys * np.eye(-(-totals.steps // totals.width)))
     strategy = Spectral(Prefix(totals.steps))
-    answers = np.cumsum(strategy.solve(np.eye(strategy.n_noise)), axis=0)
+    answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
     if totals.width is not None:
         answers[totals.width :] -= answers[: -totals.width].copy()
-    covariance = max_keys * strategy.sensitivity(1).l2 ** 2 * (answers @ answers.T)
+    covariance = max_keys * strategy.l2(1) ** 2 * (answers @ answers.T)
     return StepNoise((covariance + covariance.T) / 2)

@@ -212,12 +212,9 @@ class WorkloadMetadata(Metadata):
         noise_std: Standard deviation of each entry of Z, in counts.
         least_std: That of the answer with the least noise, in counts.
         sensitivity: Of R·x, in the norm of the noise.
-        sensitivity_lower: A lower bound of it, where one is known.
         cell_grid: To which the noise of each cell was rounded before it was summed or weighed, if it was.
-        measured_grid: To which R·x and its noise were rounded, if they were.
         post_processing: Steps after the noise.
         counts: What an answer counts: units, or units once per cell they are in.
-        rounding: How noise was rounded, "by lot"; earlier releases say nothing, and come back as they were.
     """
 
     kind = "workload"
@@ -228,12 +225,9 @@ class WorkloadMetadata(Metadata):
     noise_std: float
     least_std: float
     sensitivity: float
-    sensitivity_lower: float | None
     cell_grid: float | None
-    measured_grid: float | None
     post_processing: tuple[str, ...]
     counts: str | None = None
-    rounding: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

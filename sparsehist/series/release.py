@@ -287,7 +287,7 @@ class Release:
             DeclarationError: If there are more than 2,048 cells or queries, post-processed answers or two releases of
                 one workload, or if the domain cannot be told from the metadata.
 
-        Source: see `sparsehist.workload.agreed`.
+        Source: see `sparsehist.workload.least_squares`.
         """
         from sparsehist.series.workload_answers import consistent
 
@@ -472,7 +472,7 @@ class WorkloadRelease(Release):
             return self._sums(lows, highs)
         if not set(_ENDS) <= set(self.frame.columns):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
-        from sparsehist.series.workload_keys import as_keys
+        from sparsehist.series.workload_answers import as_keys
 
         asked = pl.DataFrame(
             {end: as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
@@ -486,7 +486,7 @@ class WorkloadRelease(Release):
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
     def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
-        from sparsehist.series.workload_keys import positions
+        from sparsehist.series.workload_answers import positions
 
         keys = self.frame[self._about().key[0]]
         first, last = (positions(keys, ends) for ends in (lows, highs))
@@ -514,15 +514,9 @@ class WorkloadRelease(Release):
         return strategy_named(about.strategy, Workload.parse(about.workload))
 
     def _range_std(self, first: IntArray, last: IntArray) -> FloatArray:
-        from sparsehist.workload.strategies.invertible import Invertible
-
-        strategy = self._strategy
         # Each range costs a transform of the whole column, and many may ask for the same one.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
-        if isinstance(strategy, Invertible):
-            variances = strategy.range_variances(*ends)
-        else:
-            variances = np.array([strategy.range_variance(low, high) for low, high in ends.T.tolist()])
+        variances = self._strategy.range_variances(*ends)
         return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
 
 

@@ -221,7 +221,7 @@ class Series(StoredSeries):
         Args:
             name: Of the release, unique over the series; a-z, 0-9 and _.
             workload: What is asked, or its text: `sh.Prefix()`, "ranges()", `sh.Marginals(k=2)`, a matrix by
-                `sh.Workload(matrix)`; sizes that are left out are those of the domain.
+                `sh.workload.Matrix(matrix)`; sizes that are left out are those of the domain.
             level: Privacy level, exact; larger is finer; or `sh.EpsilonDelta(1, 1e-6)`, as for `release`.
             strategy: How it is answered: "auto" takes the least mean error at the series' max_keys, and keeps to it;
                 or a name, such as "spectral", "identity", "residual".

@@ -1,72 +1,156 @@
-"""The noisy answers of a workload: counts and noise are added so that no rounding of their sum tells counts apart.
+"""The answers of a workload: keys as cell numbers, noise on its grid, post-processing, agreement with cells.
 
-Where one number for each cell is kept, each cell gets its noise, rounded to a grid that divides 1, before anything is
-summed or weighed: what follows sees the noisy cells and nothing else, and may round as it likes. Otherwise sums of
-whole numbers are exact, so whole answers get noise rounded to such a grid. Real weights have none, and the sum of a
-rounded A·x and a rounded L·Z would show what was rounded: of many answers that rest on few numbers, or of a small
-answer beside large entries. An optimised strategy without a left inverse adds rounded noise to R·x, rounded too,
-which its sensitivity is charged with, and weighs these sums.
-
-Noise is rounded up or down by lot, with the probabilities that keep its mean. Where it lies between two steps then
-does not decide whether an error of its last digits is seen, and the numerical slack is a sum of mean errors. The lots
-must not depend on the noise: they come from a secret of the series, the path and the level (`lots_for`), so that a
-release made again is the same.
-
-Post-processing is declared, random in nothing and free of cost: a function of the noisy answers alone, so releases at
-several levels together still cost what the finest costs. The stated standard deviations are those before it. Releases
-of cells and of workloads that are made to agree get errors of their own.
+Rounding never shows what is rounded beyond the noise. Where one number per cell is kept, each cell gets its noise,
+rounded to a grid that divides 1, before anything is summed. Otherwise exact whole answers get rounded noise. Noise is
+rounded up or down at random, with the probabilities that keep its mean (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist.domain import Domain
+from sparsehist.domain import Domain, Product
+from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
-from sparsehist.errors import DeclarationError, InputError, of_kind
+from sparsehist.errors import DeclarationError, DomainError, InputError, NotFoundError, of_kind
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.series.workload_keys import column_sizes, key_domains
+from sparsehist.store import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
 from sparsehist.workload import (
     Cells,
-    MatrixWorkload,
     Strategy,
     Workload,
     answers_of_state,
     cells_of_state,
     strategy_named,
 )
-from sparsehist.workload.agreed import Measured, agree, measured
-from sparsehist.workload.queries.linear_queries import AnswerArray, Composite
-from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.least_squares import Measured, agree, measured
+from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 if TYPE_CHECKING:
     from sparsehist.series.release import Release, WorkloadRelease
 
-# Of the sensitivity; `family_for` charges for it.
-_BITS_BELOW_SENSITIVITY = 20
-# Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
-_FARTHEST = 2.0**30
-# Of the sensitivity: what rounding R·x to `measured_grid` may add to it, 512 entries of 2**-20 in L1, and more.
-_CHARGE = 2.0**-10
 STEPS = ("consistent", "non_negative")
-BY_LOT = "by lot"
 _LARGEST_SOLVED = 2**22
 _MOST_WEIGHED = 2048
 _ADDED = ("consistent", "consistent_error")
+# A column of so many values, such as text, has no numbers for them.
+_NUMBERED = 2**63
+# In a query: the key column is summed over.
+_ALL_VALUES = -1
+
+
+# Keys and cell numbers
+
+
+def key_domains(domain: Domain) -> tuple[Domain, ...]:
+    """The domain of each key column."""
+    return domain.components if isinstance(domain, Product) else (domain,)
+
+
+def column_sizes(domain: Domain) -> tuple[int, ...]:
+    """Number of values of each key column."""
+    return tuple(column.size for column in key_domains(domain))
+
+
+def numbers_of(domain: Domain, name: str) -> KeyNumbers:
+    """Return the function from keys of a column, as a caller writes them, to their numbers."""
+
+    def numbers(keys: Sequence[Any]) -> IntArray:
+        if domain.size >= _NUMBERED:
+            raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
+        dtype = domain.dtypes[0]
+        try:
+            read = [read_date(key) for key in keys] if dtype == pl.Date else keys
+            given = pl.DataFrame({"key_0": pl.Series(read, dtype=dtype, strict=True)})
+        except (TypeError, OverflowError, pl.exceptions.PolarsError, DomainError):
+            kind = "dates such as '2024-01-31'" if dtype == pl.Date else str(dtype)
+            raise DeclarationError(f"the keys of {name} are {kind}") from None
+        inside = domain.contains(given)
+        if not inside.all():
+            raise DeclarationError(f"{keys[int(np.argmin(inside))]!r} is no key of {name}: {domain.describe()}")
+        return domain.index(given)
+
+    return numbers
+
+
+def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
+    """The bounded counts of a series by cell number. Secret; reads the whole counts file."""
+    counted = files.all_counted()
+    keys = [counted.select(pl.col(f"key_{i}").alias("key_0")) for i in range(len(key_domains(domain)))]
+    coordinates = tuple(map(_numbers, key_domains(domain), keys))
+    return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
+
+
+def _numbers(column: Domain, keys: pl.DataFrame) -> IntArray:
+    # There are at most 2**31 queries, so a column too large to be numbered is always summed over.
+    return np.zeros(keys.height, np.int64) if column.size >= _NUMBERED else column.index(keys)
+
+
+def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
+    """Describe the queries in keys instead of numbers.
+
+    The columns are low and high; or the key columns, null where the query sums over one, name_low and name_high where
+    it asks for ranges of one; or the number of the query.
+    """
+    columns = key_domains(domain)
+    if set(queries) == {"low", "high"}:
+        if len(columns) != 1:
+            raise DeclarationError(f"a range needs a domain of one column, got {len(columns)}")
+        return pl.DataFrame({end: columns[0].keys(queries[end])["key_0"] for end in ("low", "high")})
+    known: dict[str, tuple[str, Domain]] = {}
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        known |= {f"column_{i}": (name, column)}
+        known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
+    if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
+        return pl.DataFrame([_values(numbers, known[kind][1], known[kind][0]) for kind, numbers in queries.items()])
+    return pl.DataFrame(dict(queries))
+
+
+def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
+    given = numbers != _ALL_VALUES
+    if not given.any():
+        return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
+    values = domain.keys(np.where(given, numbers, 0))["key_0"].alias(name)
+    return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()
+
+
+def as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
+    """Read keys as a caller writes them; dates may be text."""
+    try:
+        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
+            return pl.Series(asked).str.to_date("%Y-%m-%d")
+        return pl.Series(asked, dtype=dtype)
+    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+        example = " such as '2026-01-31'" if dtype == pl.Date else ""
+        raise NotFoundError(f"the keys of this release are of type {dtype}{example}") from None
+
+
+def positions(keys: pl.Series, asked: Any) -> IntArray:
+    """Find keys in the order of the domain."""
+    wanted = as_keys(asked, keys.dtype)
+    numbered = pl.DataFrame({"key": keys}).with_row_index("position")
+    found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
+    if found.null_count():
+        missing = wanted.filter(found.is_null())[0]
+        raise NotFoundError(f"{missing!r} is no key of the domain {keys.name!r} was declared with")
+    return found.to_numpy().astype(np.int64)
+
+
+# Noise and answers
 
 
 def check_noise(family: Family) -> None:
@@ -77,58 +161,32 @@ def check_noise(family: Family) -> None:
         )
 
 
-def measures_reals(strategy: Strategy) -> bool:
-    """Whether real answers come from R·x rounded, with noise rounded alike: where R has no left inverse.
-
-    Only for strategies of few cells: R·x is computed from all of them.
-    """
-    return isinstance(strategy, Optimised) and strategy.keeps == "noise" and not strategy.workload.integral
-
-
-def family_for(family: Family, strategy: Strategy, size: float) -> Family:
-    """The family of a series with the sensitivity of a strategy, `size`: of the noise on R·x."""
+def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
+    """The family of a series with the sensitivity of a strategy: of the noise on R·x."""
     check_noise(family)
-    if not family.integer:
-        larger = size * (1.0 + _CHARGE if measures_reals(strategy) else 1.0)
-        return replace(family, sensitivity=larger)  # type: ignore[type-var]
-    if strategy.integral:
-        return replace(family, sensitivity=round(size))  # type: ignore[type-var]
-    raise DeclarationError(
-        f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real weights; "
-        "strategy='auto' takes one that measures counts"
-    )
+    if family.integer and not strategy.integral:
+        raise DeclarationError(
+            f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
+            "weights; strategy='auto' takes one that measures counts"
+        )
+    return replace(family, sensitivity=round(sensitivity) if family.integer else sensitivity)  # type: ignore[type-var]
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
     """The step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
 
     It divides 1, so that counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
-    over the trace of RᵀR, to which rounding by lot adds a·aᵀ/6 times the square of the step: less than 7e-4 of it.
+    over the largest eigenvalue of RᵀR, to which random rounding adds a·aᵀ/6 times the square of the step: less than
+    7e-4 of it.
     """
-    if strategy.keeps != "cells":
+    if not strategy.invertible:
         return None
-    if strategy.alone:
-        return grid_step(noise_std)
-    trace = strategy.workload.n_cells * strategy.sensitivity(1).l2 ** 2
-    return grid_step(noise_std / math.sqrt(trace))
-
-
-def measured_grid(strategy: Strategy, sensitivity: float) -> float | None:
-    """The step to which R·x and its noise are rounded before they are weighed; None where they are not."""
-    if not measures_reals(strategy):
-        return None
-    return math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - _BITS_BELOW_SENSITIVITY)
+    trace = strategy.workload.n_cells * strategy.l2(1) ** 2
+    return grid_step(noise_std / math.sqrt(min(trace, strategy.largest_eigenvalue())))
 
 
 def slack_of(
-    family: Family,
-    strategy: Strategy,
-    level: Level,
-    max_keys: int,
-    *,
-    sensitivity: float,
-    grid: float,
-    past: Sequence[Level],
+    family: Family, strategy: Strategy, level: Level, max_keys: int, *, least: float, past: Sequence[Level]
 ) -> float:
     """The numerical slack of a release: of the noisy numbers that are rounded before anything else is done with them.
 
@@ -137,50 +195,18 @@ def slack_of(
         strategy: A = L·R.
         level: Of the release.
         max_keys: Keys that a unit may touch.
-        sensitivity: Of the strategy.
-        grid: Step of the answers.
+        least: The least variance of an answer, for Z of variance 1.
         past: Levels that were released before on this path.
     """
-    std = family.std(level)
-    measured, by_cell = measured_grid(strategy, sensitivity), cell_grid(strategy, std)
-    near = count_near(past, level)
-    if strategy.alone:  # noise of other cells has the same law whatever the unit does
-        numbers = min(max_keys, strategy.workload.n_cells)
-        return numerical_slack(numbers, std, by_cell or grid, near=near)
-    if measured:
-        return numerical_slack(strategy.n_noise, std, measured, near=near)
-    if by_cell:
-        return numerical_slack(strategy.workload.n_cells, std, by_cell, near=near, terms=strategy.n_noise)
-    std *= math.sqrt(strategy.mean_variance())
-    return numerical_slack(strategy.workload.n_queries, std, grid, near=near, terms=strategy.n_noise)
-
-
-def check_spread(strategy: Strategy, least: float, largest: float) -> None:
-    """Refuse real weights whose answers cannot get noise of their own.
-
-    Either some get so much more noise than others that these share no grid, or they are computed in single precision.
-    """
-    weighed = strategy.keeps == "cells" or measures_reals(strategy)
-    if strategy.workload.integral or weighed:
-        return
-    if not _precise(strategy.workload):
-        raise DeclarationError(
-            f"an operator in {strategy.workload.describe()} computes in less than double precision, which answers of "
-            f"{strategy.name} would show: take strategy='identity'"
-        )
-    if math.sqrt(largest / least) <= _FARTHEST:
-        return
-    raise DeclarationError(
-        f"the answers of {strategy.workload.describe()} under {strategy.name} differ too much in noise to share a "
-        f"grid: the largest deviation is {math.sqrt(largest / least):.3g} times the least; ask them apart, or take "
-        "strategy='identity'"
-    )
-
-
-def _precise(workload: Workload) -> bool:
-    if isinstance(workload, Composite):
-        return all(map(_precise, workload.parts))
-    return not isinstance(workload, MatrixWorkload) or workload.precise
+    std, near, workload = family.std(level), count_near(past, level), strategy.workload
+    by_cell = cell_grid(strategy, std)
+    if strategy.word == "identity":  # other cells have the same noise whatever the unit does
+        return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
+    if by_cell is not None:
+        return numerical_slack(workload.n_cells, std, by_cell, near=near, terms=strategy.terms)
+    spread = std * math.sqrt(strategy.mean_variance())
+    grid = grid_step(std * math.sqrt(least))
+    return numerical_slack(workload.n_queries, spread, grid, near=near, terms=strategy.terms)
 
 
 def noisy_answers(
@@ -191,56 +217,46 @@ def noisy_answers(
     *,
     grid: float,
     by_cell: float | None,
-    measured: float | None,
-    lots: Generator | None,
+    lots: Generator,
 ) -> AnswerArray:
-    """A·x + L·Z for every listed query, on the grid; shape (queries,).
-
-    `by_cell` and `measured` are what `cell_grid` and `measured_grid` gave when the release was made; without `lots`
-    noise is rounded to the nearest step.
-    """
+    """A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is what `cell_grid` gave."""
     workload = strategy.workload
     if by_cell is not None:
-        noisy = cells.dense().reshape(-1) + cell_noise(family, strategy, noise, by_cell, lots)
+        noisy = cells.dense().reshape(-1) + rounded(cells_of_state(family, strategy, noise), by_cell, lots)
         return round_to_grid(workload.apply(noisy), grid)
-    if measured is not None:
-        seen = round_to_grid(strategy.apply(cells.dense().reshape(-1)), measured)
-        seen += _rounded(noise, measured, lots)
-        return round_to_grid(strategy.noise_answers(seen), grid)
-    added = answers_of_state(family, strategy, noise)
-    exact = workload.answers(cells)
+    added, exact = answers_of_state(family, strategy, noise), workload.answers(cells)
     if workload.integral:
-        return exact + _rounded(added, grid, lots)
-    return _rounded(exact + added, grid, lots)
+        return exact + rounded(added, grid, lots)
+    return rounded(exact + added, grid, lots)
 
 
-def cell_noise(
-    family: Family, strategy: Strategy, noise: NoiseArray, by_cell: float | None, lots: Generator | None
+def noisy_cells(
+    family: Family,
+    strategy: Strategy,
+    noise: NoiseArray,
+    cells: Cells,
+    *,
+    grid: float,
+    by_cell: float | None,
+    lots: Generator,
 ) -> FloatArray:
-    """R⁻¹·Z as it is added to the cells, on their grid where they have one; shape (cells,)."""
-    exact = cells_of_state(family, strategy, noise)
-    return exact if by_cell is None else _rounded(exact, by_cell, lots)
-
-
-def noisy_cells(cells: Cells, noise: FloatArray, *, grid: float) -> FloatArray:
-    """Cells with their `cell_noise`, whose sums over any range are A·x + L·Z on the grid; shape (cells,).
+    """Cells with noise whose sums over any range are A·x + L·Z on the grid; shape (cells,).
 
     The prefix sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by
     many.
     """
-    prefix = round_to_grid(np.cumsum(noise), grid)
+    added = cells_of_state(family, strategy, noise)
+    if by_cell is not None:
+        added = rounded(added, by_cell, lots)
     counts: Any = cells.dense()
-    return np.asarray(counts + np.diff(prefix, prepend=0.0), np.float64)
+    return np.asarray(counts + np.diff(round_to_grid(np.cumsum(added), grid), prepend=0.0), np.float64)
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """The lots of a release: those of nothing else, and of no noise; the same when it is made again.
-
-    Keyed by the state they would be alike at two levels whose states agree to the last digit, which says where the
-    noise lies among the doubles; and a state of one number is too few digits for a key.
+    """The randomness that rounds the noise of a level of a path; independent of the noise, and always the same.
 
     Args:
-        secret: Of the series.
+        secret: Salt of the series.
         path: That of the workload and its strategy.
         level: Of the release.
     """
@@ -249,15 +265,16 @@ def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
     return generator(int.from_bytes(key))
 
 
-def _rounded(values: AnswerArray, step: float, lots: Generator | None) -> FloatArray:
+def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
     """Multiples of a step, a power of two, next to the values: the mean over the lots is the value."""
-    if lots is None:
-        return round_to_grid(np.asarray(values, np.float64), step)
     units = np.asarray(values, np.float64) / step
     below = np.floor(units)
     below += lots.random(below.shape) < units - below
     below *= step
     return below
+
+
+# Post-processing: a function of the noisy answers alone, so releases at several levels cost what the finest costs
 
 
 def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
@@ -270,7 +287,7 @@ def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_possible(workload: Workload, steps: tuple[str, ...]) -> None:
-    """Refuse steps that this workload has no use for, before anything is spent."""
+    """Refuse steps that do not fit the workload, before anything is spent."""
     if "non_negative" in steps and not workload.non_negative:
         raise DeclarationError(f"answers of {workload.describe()} may be negative: its matrix has negative entries")
     if "consistent" in steps and workload.explicit and workload.n_cells > _LARGEST_SOLVED:
@@ -292,9 +309,9 @@ def post_process(workload: Workload, answers: FloatArray, std: FloatArray, steps
 
 
 def post_process_cells(counts: FloatArray, steps: tuple[str, ...]) -> FloatArray:
-    """The same for the vector of cells of a workload that is not listed: what it answers is consistent already.
+    """The same for the cells of a workload that is not listed, whose answers are consistent already.
 
-    Without negative counts its prefix sums rise: the nearest rising ones are taken.
+    Without negative counts prefix sums rise: the nearest rising ones are taken.
 
     Example:
         >>> post_process_cells(np.array([3.0, -1.0, 2.0]), ("non_negative",)).tolist()
@@ -328,10 +345,20 @@ def _nearest_histogram(workload: Workload, answers: FloatArray, std: FloatArray,
     return workload.apply(solved)
 
 
+# Agreement of cells and workloads
+
+
 def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
     """See `Release.consistent`."""
     about, found = _checked(cells, workloads)
-    domain = Domain.parse(about.domain) if domain is None else domain
+    if domain is None:
+        try:
+            domain = Domain.parse(about.domain)
+        except DeclarationError:
+            raise DeclarationError(
+                f"{cells.name!r} names its domain by a digest only, as the catalogue is long: hand in that of the "
+                "series, consistent(…, domain=series.domain)"
+            ) from None
     strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
     largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
     if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
@@ -339,42 +366,34 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
             f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
         )
     estimates = cells.estimates()
-    rows = np.eye(domain.size)[_numbers(domain, cells.frame.select(about.key))]
+    columns = zip(key_domains(domain), cells.frame.select(about.key).get_columns(), strict=True)
+    coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
+    rows = np.eye(domain.size)[np.ravel_multi_index(coordinates, column_sizes(domain))]
     own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))
     answered = [
         measured(strategy, one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy(), said.noise_std)
         for strategy, one, said in zip(strategies, workloads, found, strict=True)
     ]
+    frames = [one.frame for one in (cells, *workloads)]
     return [
         frame.with_columns(pl.Series(name, column) for name, column in zip(_ADDED, one, strict=True))
-        for frame, one in zip(_frames(cells, workloads), agree([own, *answered]), strict=True)
+        for frame, one in zip(frames, agree([own, *answered]), strict=True)
     ]
 
 
 def _checked(cells: Release, workloads: Sequence[WorkloadRelease]) -> tuple[CellMetadata, list[WorkloadMetadata]]:
     about = read_metadata(cells.metadata)
     if not isinstance(about, CellMetadata):
-        raise DeclarationError(f"{cells.name!r} is no release of cells: call consistent of one, with workloads")
+        raise DeclarationError(f"{cells.name!r} is a workload release; call consistent() on a cell release")
     found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
     if not found:
         raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
     if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
         raise InputError("only releases of one series have counts in common")
     if any(one.post_processing for one in found):
-        raise DeclarationError("answers that were post-processed have no covariance any more: release them without")
+        raise DeclarationError("answers that were post-processed have no known covariance: release them without")
     if len({(one.workload, one.strategy) for one in found}) < len(found):
         raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
-    if any(set(_ADDED) & set(frame.columns) for frame in _frames(cells, workloads)):
+    if any(set(_ADDED) & set(one.frame.columns) for one in (cells, *workloads)):
         raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
     return about, found
-
-
-def _frames(cells: Release, workloads: Sequence[WorkloadRelease]) -> list[pl.DataFrame]:
-    return [one.frame for one in (cells, *workloads)]
-
-
-def _numbers(domain: Domain, keys: pl.DataFrame) -> IntArray:
-    """The cell of each key, in the order of workloads: the last column runs fastest."""
-    columns = zip(key_domains(domain), keys.get_columns(), strict=True)
-    coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
-    return np.asarray(np.ravel_multi_index(coordinates, column_sizes(domain)), np.int64)

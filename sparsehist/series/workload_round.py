@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,41 +18,54 @@ from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_ki
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
-from sparsehist.noise.family import NoiseArray, delta_is_bound, is_linear, sensitivity_norm
+from sparsehist.noise.family import Family, NoiseArray, delta_is_bound, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.series.cell_parameters import LAZILY
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
 from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.planning import LEVELS
 from sparsehist.series.workload_answers import (
-    BY_LOT,
     cell_grid,
-    cell_noise,
+    cells_of,
     check_noise,
     check_possible,
-    check_spread,
     checked_steps,
+    column_sizes,
     family_for,
+    key_domains,
     lots_for,
-    measured_grid,
     noisy_answers,
     noisy_cells,
+    numbers_of,
     post_process,
     post_process_cells,
+    queries_frame,
     slack_of,
 )
-from sparsehist.series.workload_keys import cells_of, column_sizes, key_domains, numbers_of, queries_frame
 from sparsehist.store import NewRound, PathRecord
-from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, strategy_named
+from sparsehist.store.private_files import disk_errors, verify_file
+from sparsehist.workload import (
+    Identity,
+    Strategy,
+    Workload,
+    choose,
+    compare,
+    next_state,
+    state_size,
+    strategy_named,
+)
 
 _COLUMNS = ("noisy_answer", "std")
+_ROWS = ".rows"
 # Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
 _LARGEST_STD = 2.0**40
-_LONG = 2**20
+# Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
+_FARTHEST = 2.0**30
 _SCHEMA: dict[str, type] = {
     **dict.fromkeys(("strategy", "level"), str),
-    **dict.fromkeys(("std", "lower_bound", "ratio", "sensitivity", "sensitivity_lower"), float),
+    **dict.fromkeys(("std", "lower_bound", "ratio", "sensitivity"), float),
     "chosen": bool,
 }
 
@@ -98,7 +113,8 @@ def requested(
     asked = Workload.parse(workload) if isinstance(workload, str) else workload
     if asked is not None and not isinstance(asked, Workload):
         raise DeclarationError(
-            f"workload must be a Workload or its text, got {type(workload).__name__}; a matrix is sh.Workload(matrix)"
+            f"workload must be a Workload or its text, got {type(workload).__name__}; a matrix is given as "
+            "sh.workload.Matrix(matrix)"
         )
     check_noise(declaration.family)
     taken = [name for name in declaration.key if name in _COLUMNS]
@@ -126,9 +142,20 @@ class WorkloadPath:
     def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
         """Hold the series; `record` is that of a path that is open."""
         self._held, self._record, self._strategy = held, record, strategy
-        self._price = self._first_price()
-        self._family = family_for(held.declaration.family, strategy, self._price.sensitivity)
-        self._drawn: NoiseArray | None = None  # saves reading what was just written
+        self._drawn: pl.DataFrame | None = None
+
+    @cached_property
+    def _price(self) -> Price:
+        """That of the first release: all of a path share its law, and none computes it again."""
+        if self.path_id is None:
+            return price_of(self._held.declaration, self._strategy)
+        first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
+        least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
+        return Price(first.sensitivity, least, mean)
+
+    @cached_property
+    def _family(self) -> Family:
+        return family_for(self._held.declaration.family, self._strategy, self._price.sensitivity)
 
     @property
     def path_id(self) -> int | None:
@@ -143,79 +170,85 @@ class WorkloadPath:
         return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=spent)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
-        del metadata
-        level = present(request.level)
-        return self._family.statement(level), delta_is_bound(self._family, level)
+        level, keys = present(request.level), metadata.max_keys
+        of_units = (
+            f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
+        )
+        return f"{self._family.statement(level)}; {LAZILY}; {of_units}", delta_is_bound(self._family, level)
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        if self._record is None:
-            self._strategy.check(rng=rng, probes=3 if self._strategy.workload.n_cells < _LONG else 1)
+        """Draw the noise of the level and make the rows, which are stored with the round."""
         state, level = self._held.state, present(request.level)
         spent = set() if self.path_id is None else {known for known, _ in state.past(self.path_id)}
-        neighbours = {at: self._state_at(at) for at in adjacent(spent, level)}
-        self._drawn = (
-            neighbours[level]
-            if level in spent
-            else next_state(self._family, self._strategy, neighbours, level, rng=rng)
-        )
-        attached = self._strategy.workload.attachments().values() if self._record is None else ()
+        neighbours = {at: self._noise_at(at) for at in adjacent(spent, level)}
+        noise = neighbours.get(level)
+        if noise is None:
+            noise = next_state(self._family, self._strategy, neighbours, level, rng=rng)
+        content = io.BytesIO()
+        self._drawn = self._answers(noise, level, metadata)
+        self._drawn.write_parquet(content)
+        rows = state.write_attachment(self._held.record, _ROWS, content.getvalue())
         return self._held.new_round(
             self,
             request,
             metadata,
             stored=request.as_json()
-            | {"strategy": self._strategy.name, "post_processing": list(metadata.post_processing)},
-            level_noise=None if level in spent else self._drawn,
-            attachments=[state.write_attachment(self._held.record, ".bin", content) for content in attached],
+            | {"strategy": self._strategy.name, "post_processing": list(metadata.post_processing), "rows": rows.name},
+            level_noise=None if level in spent else noise,
+            attachments=[rows],
         )
 
     def rows(self, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """One row per query, or one row per cell where queries are not listed."""
-        noise = self._state_at(level) if self._drawn is None else self._drawn
-        declaration, strategy, workload = self._held.declaration, self._strategy, self._strategy.workload
-        cells = cells_of(self._held.files, declaration.domain)
-        lots = None if metadata.rounding is None else lots_for(self._held.record.salt, self.name, level)
-        if not workload.explicit:
-            added = cell_noise(self._family, strategy, noise, metadata.cell_grid, lots)
-            counts = noisy_cells(cells, added, grid=metadata.grid)
+        """One row per query, or one per cell where queries are not listed; numbers as they were committed."""
+        del level
+        declaration, workload = self._held.declaration, self._strategy.workload
+        answers = self._stored(metadata.name) if self._drawn is None else self._drawn
+        if workload.explicit:
+            about = queries_frame(present(workload.queries()), declaration.domain, declaration.key)
+        else:
             keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
-            noisy = pl.Series("noisy_count", post_process_cells(counts, metadata.post_processing))
-            return keys.rename({"key_0": declaration.key[0]}).with_columns(noisy)
-        answers = noisy_answers(
-            self._family, strategy, noise, cells,
-            grid=metadata.grid, by_cell=metadata.cell_grid, measured=metadata.measured_grid, lots=lots,
-        )  # fmt: skip
-        std = metadata.noise_std * np.sqrt(strategy.query_variance())
-        queries = present(workload.queries())
-        return queries_frame(queries, declaration.domain, declaration.key).with_columns(
-            pl.Series("noisy_answer", post_process(workload, answers, std, metadata.post_processing)),
-            pl.Series("std", std),
-        )
+            about = keys.rename({"key_0": declaration.key[0]})
+        return pl.concat([about, answers], how="horizontal")
 
-    def _state_at(self, level: Fraction) -> NoiseArray:
-        size = self._strategy.state_size if is_linear(self._family) else self._strategy.n_noise
-        return self._held.state.noise(present(self.path_id), level, size)
+    def _answers(self, noise: NoiseArray, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
+        """The published numbers: noisy_answer and std, or noisy_count."""
+        strategy, declaration, steps = self._strategy, self._held.declaration, metadata.post_processing
+        drawn: Any = (self._family, strategy, noise, cells_of(self._held.files, declaration.domain))
+        lots = lots_for(self._held.record.salt, self.name, level)
+        how: Any = {"grid": metadata.grid, "by_cell": metadata.cell_grid, "lots": lots}
+        if not strategy.workload.explicit:
+            return pl.DataFrame({"noisy_count": post_process_cells(noisy_cells(*drawn, **how), steps)})
+        std = metadata.noise_std * np.sqrt(strategy.variance())
+        answers = post_process(strategy.workload, noisy_answers(*drawn, **how), std, steps)
+        return pl.DataFrame({"noisy_answer": answers, "std": std})
 
-    def _first_price(self) -> Price:
-        """That of the first release: all of a path share its law, and none computes it again."""
-        if self.path_id is None:
-            return price_of(self._held.declaration, self._strategy)
-        first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
-        least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
-        return Price(first.sensitivity, first.sensitivity_lower, least, mean)
+    def _stored(self, release: str) -> pl.DataFrame:
+        record = present(self._held.state.release_named(self._held.record, release))
+        (file,) = (file for file in present(self._record).files if file.name == record.request["rows"])
+        verify_file(self._held.record.directory, file)
+        path = self._held.record.directory / file.name
+        with disk_errors(path):
+            return pl.read_parquet(io.BytesIO(path.read_bytes()))
+
+    def _noise_at(self, level: Fraction) -> NoiseArray:
+        return self._held.state.noise(present(self.path_id), level, state_size(self._family, self._strategy))
 
 
-_ONCE_PER_CELL = "units once per cell they are in, so a sum over cells may count one unit up to max_keys times"
+_ONCE_PER_CELL = (
+    "units once per cell they are in, so a sum over cells may count one unit up to max_keys times; cells of a unit "
+    "beyond max_keys are missing"
+)
 
 
 def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
-    """Warn, before anything is drawn, where sums over cells count a unit more than once."""
+    """Warn, before anything is drawn, where sums over cells count a unit more than once or cut it."""
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
-        f"an answer of {request.workload} is a sum over cells and counts a unit once per cell it is in, up to "
-        f"max_keys={declaration.max_keys} times. For distinct units, make a series whose key is only what is asked "
-        "about, with max_keys=1 where a unit has one such key",
+        f"an answer of {request.workload.describe()} is a sum over cells and counts a unit once per cell it is in, "
+        f"up to max_keys={declaration.max_keys} times. Cells of a unit beyond max_keys were cut and are missing from "
+        "the sums; the store's report shows how many. For distinct units, make a series whose key is only what is "
+        "asked about, with max_keys=1 where a unit has one such key",
         CountsWarning,
         stacklevel=3,
     )
@@ -234,24 +267,36 @@ def path_name(strategy: Strategy) -> PathName:
 class Price(NamedTuple):
     """What a strategy costs a unit, and what it makes of noise. Public numbers.
 
-    The sensitivity is in the norm of the noise, for the series' max_keys; its lower value is reached by some unit,
-    where that is known. Variances, the least of a query that asks anything and the mean of all, are for noise of
-    variance 1.
+    The sensitivity is in the norm of the noise, for the series' max_keys. Variances, the least of a query that asks
+    anything and the mean of all, are for noise of variance 1.
     """
 
     sensitivity: float
-    sensitivity_lower: float | None
     least: float
     mean: float
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Compute the price of a strategy in a series."""
+    """Compute the price of a strategy in a series; refuses a workload that asks nothing."""
     check_noise(declaration.family)
-    if sensitivity_norm(declaration.family) == "l2":
-        size, reached = strategy.sensitivity(declaration.max_keys)
-        return Price(size, reached, *_variances(strategy))
-    return Price(strategy.l1_sensitivity(declaration.max_keys), None, *_variances(strategy))
+    in_l2 = sensitivity_norm(declaration.family) == "l2"
+    size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
+    if not strategy.workload.explicit:
+        middle = strategy.workload.n_cells // 2  # a column is scaled least in the middle and most at its ends
+        cells = np.array([0, middle])
+        return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
+    variance = strategy.variance()
+    asking = variance[variance > 0]
+    if not asking.size:
+        raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
+    least, spread = float(asking.min()), math.sqrt(float(asking.max() / asking.min()))
+    if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
+        raise DeclarationError(
+            f"the answers of {strategy.workload.describe()} under {strategy.name} differ too much in noise to share "
+            f"a grid: the largest deviation is {spread:.3g} times the least; ask them apart, or take "
+            "strategy='identity'"
+        )
+    return Price(size, least, float(variance.mean()))
 
 
 def workload_metadata(
@@ -280,63 +325,36 @@ def workload_metadata(
         std=mean_std,
         least_std=std,
         sensitivity=price.sensitivity,
-        sensitivity_lower=price.sensitivity_lower,
         grid=grid,
         cell_grid=by_cell,
-        measured_grid=measured_grid(strategy, price.sensitivity),
         threshold=None,
-        numerical_slack=slack_of(
-            family, strategy, level, declaration.max_keys, sensitivity=price.sensitivity, grid=grid, past=past
-        ),
+        numerical_slack=slack_of(family, strategy, level, declaration.max_keys, least=price.least, past=past),
         post_processing=request.post_processing or (),
         counts=_counted(declaration, strategy.workload),
-        rounding=BY_LOT,
     )
 
 
 def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
     """The path of this workload and strategy; "auto" keeps to the one that was chosen before."""
-    workload = request.workload
     if known is not None:
-        if workload is None:
-            content = {file.digest: (held.record.directory / file.name).read_bytes() for file in known.files}
-            workload = Workload.parse(str(known.workload), attachments=content)
-        return WorkloadPath(held, known, strategy_named(str(known.strategy), workload))
-    workload = present(workload)
+        return WorkloadPath(held, known, strategy_named(str(known.strategy), Workload.parse(str(known.workload))))
+    workload = present(request.workload)
     strategy = None if request.strategy == AUTO else strategy_named(request.strategy, workload)
     for path in held.record.paths:
         same = path.kind == "workload" and path.workload == str(workload)
         if same and (strategy is None or path.strategy == strategy.name):
             return WorkloadPath(held, path, strategy_named(str(path.strategy), workload))
-    if strategy is None:
-        strategy = chosen_strategy(held.declaration, workload)
-    return WorkloadPath(held, None, strategy)
-
-
-def _variances(strategy: Strategy) -> tuple[float, float]:
-    """The least variance of a query that asks anything, and the mean over all queries, for Z of variance 1."""
-    if not strategy.workload.explicit:
-        ends = (0, strategy.workload.n_cells // 2)  # a column is scaled least in the middle and most at its ends
-        return min(strategy.range_variance(i, i) for i in ends), strategy.mean_variance()
-    variance = strategy.query_variance()
-    asking = variance[variance > 0]
-    if not asking.size:
-        raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
-    check_spread(strategy, float(asking.min()), float(asking.max()))
-    return float(asking.min()), float(variance.mean())
+    return WorkloadPath(held, None, strategy or chosen_strategy(held.declaration, workload))
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
     """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to."""
+    return choose(workload, declaration.max_keys, **_kind_of_noise(declaration))
+
+
+def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
     check_noise(declaration.family)
-    pure = sensitivity_norm(declaration.family) == "l1"
-    if not declaration.family.integer:
-        return choose(workload, declaration.max_keys, pure=pure)
-    for candidate in compare(workload, declaration.max_keys, pure=pure):
-        strategy = strategy_named(candidate.strategy, workload)
-        if strategy.integral:
-            return strategy
-    raise DeclarationError(f"no strategy for {workload.describe()} measures whole numbers: take noise='laplace'")
+    return {"pure": sensitivity_norm(declaration.family) == "l1", "integer": declaration.family.integer}
 
 
 def planned_strategies(
@@ -344,15 +362,12 @@ def planned_strategies(
 ) -> pl.DataFrame:
     """The table of `Series.plan_workload`."""
     chosen = chosen_strategy(declaration, workload)
-    pure = sensitivity_norm(declaration.family) == "l1"
     given = LEVELS if levels is None else levels
     listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     exact = [as_level(level) for level in listed]
     rows: list[dict[str, object]] = []
-    for candidate in compare(workload, declaration.max_keys, pure=pure):
+    for candidate in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
         strategy = strategy_named(candidate.strategy, workload)
-        if declaration.family.integer and not strategy.integral:
-            continue
         family = family_for(declaration.family, strategy, candidate.sensitivity)
         mean = strategy.mean_variance()
         for level in exact:
@@ -365,7 +380,6 @@ def planned_strategies(
                     "lower_bound": None if candidate.ratio is None else std / math.sqrt(candidate.ratio),
                     "ratio": candidate.ratio,
                     "sensitivity": candidate.sensitivity,
-                    "sensitivity_lower": candidate.sensitivity_lower,
                     "chosen": candidate.strategy == chosen.name,
                 }
             )

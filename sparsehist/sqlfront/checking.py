@@ -319,7 +319,7 @@ def _check_workload(text: str) -> None:
 
 
 def _check_strategy(text: str) -> None:
-    from sparsehist.workload.strategies.strategy_text import check_strategy
+    from sparsehist.workload.strategies.names import check_strategy
 
     check_strategy(text)
 

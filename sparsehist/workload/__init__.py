@@ -1,36 +1,30 @@
 """Linear workloads by the factorization mechanism: queries A·x released as A·x + L·Z, where A = L·R.
 
-Core: numpy and scipy only, no I/O, generators are passed in.
-
-The symbols of the mathematics: x the counts of all cells, A the workload (`Workload`), R the strategy's queries and L
-what makes the workload's of them (`Strategy`), Z the noise on R·x, one entry per row of R (`n_noise`). What is
-kept of each level is named by `Strategy.keeps`; `next_state` draws the state of a new level.
+x are the counts of all cells, A the workload (`Workload`), R the queries that are measured and L the way back from
+them to A (`Strategy`), Z the noise on R·x. `next_state` draws the state of a new level.
 """
 
 from sparsehist.workload.choice import Candidate, choose, compare
-from sparsehist.workload.lower_bound import LowerBound, lower_bound
-from sparsehist.workload.path import answers_of_state, cells_of_state, next_state
+from sparsehist.workload.lower_bound import lower_bound
+from sparsehist.workload.path import answers_of_state, cells_of_state, next_state, state_size
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.kronecker import Kronecker
-from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.queries.matrix import MatrixWorkload
-from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, Ranges, Total
-from sparsehist.workload.queries.union import Union
-from sparsehist.workload.strategies.strategy import Sensitivity, Strategy
-from sparsehist.workload.strategies.strategy_text import strategy_named
+from sparsehist.workload.queries.matrix import Matrix
+from sparsehist.workload.queries.products import Kronecker, Union
+from sparsehist.workload.queries.ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.strategies.names import strategy_named
+from sparsehist.workload.strategies.strategy import Strategy
 
 __all__ = [
     "Candidate",
     "Cells",
     "Identity",
     "Kronecker",
-    "LowerBound",
     "Marginals",
-    "MatrixWorkload",
+    "Matrix",
     "Prefix",
     "Ranges",
-    "Sensitivity",
     "Strategy",
     "Total",
     "Union",
@@ -41,5 +35,6 @@ __all__ = [
     "compare",
     "lower_bound",
     "next_state",
+    "state_size",
     "strategy_named",
 ]

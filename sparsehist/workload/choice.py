@@ -1,4 +1,4 @@
-"""Which strategy answers a workload best: by predicted error at the series' own max_keys, all of it public."""
+"""Choice of the strategy that answers a workload best: by predicted error at the series' max_keys, all public."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.workload.lower_bound import lower_bound
-from sparsehist.workload.queries.kronecker import Kronecker
-from sparsehist.workload.queries.linear_queries import Workload
 from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.queries.matrix import MatrixWorkload
-from sparsehist.workload.queries.rows_of_ranges import Identity, Prefix, RangeRows, Ranges, Total
-from sparsehist.workload.queries.union import Union
+from sparsehist.workload.queries.matrix import Matrix
+from sparsehist.workload.queries.products import Kronecker, Union
+from sparsehist.workload.queries.ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.strategies.direct import has_known_columns
+from sparsehist.workload.strategies.names import strategy_named
 from sparsehist.workload.strategies.optimised import Optimised
-from sparsehist.workload.strategies.shared import Shared
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.strategy import Strategy
-from sparsehist.workload.strategies.strategy_text import strategy_named
 
 # Prefix sums and ranges of more cells are priced on a shorter column: what is best hardly depends on its length.
 _LONGEST_PRICED = 4096
@@ -31,9 +30,8 @@ _SAMPLED = 64
 # Dense strategies take a time that grows with the cube of this.
 _LARGEST_OPTIMISED = 128
 _MOST_DIRECT = 2**16
-# Of many cells a unit touches few, and shared noise gains too little to be worth a strategy of its own.
-_WORTH_SHARING = 0.01
-_LARGEST_IDENTITY = 2**31
+_LONGEST_SQUARE_ROOT = 2**14
+_LARGEST_MARGINALS, _LARGEST_IDENTITY = 2**20, 2**31
 
 
 class Candidate(NamedTuple):
@@ -44,17 +42,14 @@ class Candidate(NamedTuple):
         mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x: times 1/(2ρ) for
             Gaussian noise, times 2/ε² for Laplace noise (with Δ in L1).
         sensitivity: Δ, in the norm of the noise.
-        sensitivity_lower: Reached by some unit; None in L1.
-        lower_bound: No factorization has a smaller error under Gaussian noise; None where unknown or not asked.
-        bound: Which bound that is, in words.
+        lower_bound: No factorization has a smaller error under Gaussian noise; None where unknown, and for units of
+            several cells.
     """
 
     strategy: str
     mean_squared_error: float
     sensitivity: float
-    sensitivity_lower: float | None
     lower_bound: float | None
-    bound: str
 
     @property
     def ratio(self) -> float | None:
@@ -62,7 +57,7 @@ class Candidate(NamedTuple):
         return None if not self.lower_bound else self.mean_squared_error / self.lower_bound
 
 
-def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy:
+def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
     """Choose the strategy of the least predicted mean squared error.
 
     Keep its name: a later version may choose another one, whose noise would be a path of its own.
@@ -71,56 +66,59 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False) -> Strategy
         workload: Its sizes filled in.
         max_keys: Most cells of a unit.
         pure: Whether noise is scaled to the sensitivity in L1 (Laplace) rather than in L2 (Gaussian).
+        integer: Whether noise is on integers, which needs a strategy that measures whole numbers.
+
+    Raises:
+        DeclarationError: If no strategy serves.
 
     Example:
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
-        ('spectral', 'hierarchical(branching=4)')
+        ('spectral', 'haar')
     """
     shorter = _shorter(workload, max_keys)
     strategies = _strategies(shorter, max_keys, pure=pure)
     if shorter is not workload and _may_be_direct(workload):  # priced by all of its queries, which overlap
-        strategies = [one for one in strategies if one.name != "direct"] + [strategy_named("direct", workload)]
-    priced = [(_error(strategy, max_keys, pure=pure), strategy) for strategy in strategies]
+        strategies = [one for one in strategies if one.word != "direct"] + [strategy_named("direct", workload)]
+    priced = [(_error(one, max_keys, pure=pure), one) for one in strategies if one.integral or not integer]
     finite = [(error, strategy) for error, strategy in priced if math.isfinite(error) and error > 0]
     if not finite:
-        raise DeclarationError(f"no strategy answers {workload.describe()} with a finite error")
+        raise DeclarationError(f"no strategy answers {workload.describe()} with this noise")
     best = min(finite, key=lambda pair: pair[0])[1]
-    return best if best.workload is workload else _on(best, workload)
+    if best.workload is workload:
+        return best
+    if isinstance(best, Spectral):
+        return Spectral(workload, blend=best.blend, window=best.window)
+    return strategy_named(best.name, workload)
 
 
-def compare(workload: Workload, max_keys: int, *, pure: bool = False) -> list[Candidate]:
-    """Price strategies for a workload, best first, the one that `choose` takes among them; arguments as for `choose`.
+def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
+    """Price strategies for a workload, best first, with the one that `choose` takes; arguments as for `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
         >>> table[0].strategy, round(table[0].ratio, 3), table[-1].strategy
         ('spectral', 1.015, 'identity')
     """
-    chosen = choose(workload, max_keys, pure=pure)
-    names = {chosen.name: chosen}
+    chosen = choose(workload, max_keys, pure=pure, integer=integer)
+    found = {chosen.name: chosen}
     for name in [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]:
         for strategy in _served(partial(strategy_named, name, workload)):
-            names.setdefault(strategy.name, strategy)
-    bound = None if pure else lower_bound(workload, max_keys)
+            if strategy.integral or not integer:
+                found.setdefault(strategy.name, strategy)
+    bound = lower_bound(workload) if max_keys == 1 and not pure else None
     table = []
-    for strategy in names.values():
-        scale = _scale(strategy, max_keys, pure=pure)
-        reached = None if pure else strategy.sensitivity(max_keys).l2_lower
-        below = (None, "none") if bound is None else bound
-        table.append(Candidate(strategy.name, scale**2 * strategy.mean_variance(), scale, reached, *below))
+    for strategy in found.values():
+        sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
+        table.append(Candidate(strategy.name, sensitivity**2 * strategy.mean_variance(), sensitivity, bound))
     return sorted(table, key=lambda candidate: candidate.mean_squared_error)
 
 
-def _scale(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
-    return strategy.l1_sensitivity(max_keys) if pure else strategy.sensitivity(max_keys).l2
-
-
 def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
-    return _scale(strategy, max_keys, pure=pure) ** 2 * strategy.mean_variance()
+    return (strategy.l1(max_keys) if pure else strategy.l2(max_keys)) ** 2 * strategy.mean_variance()
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
-    """A workload like this one that is priced quickly."""
+    """A similar workload that is priced quickly."""
     if type(workload) is Prefix or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)
@@ -130,39 +128,27 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
     described = workload.queries() if workload.explicit and len(workload.columns) == 1 else None
     if described is not None and set(described) == {"low", "high"}:
         return Ranges(workload.n_cells, np.stack([described["low"][some], described["high"][some]], axis=1))
-    if isinstance(workload, MatrixWorkload) and workload.matrix is not None:
-        return MatrixWorkload(workload.matrix[some])
-    return workload
-
-
-def _on(strategy: Strategy, workload: Workload) -> Strategy:
-    """The same strategy for another workload: its length follows the number of cells."""
-    if isinstance(strategy, Spectral):
-        return Spectral(workload, blend=strategy.blend, window=strategy.window)
-    return strategy_named(strategy.name, workload)
+    return Matrix(workload.matrix[some]) if isinstance(workload, Matrix) else workload
 
 
 def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    if isinstance(workload, Kronecker):
-        return _of_product(workload, max_keys, pure=pure)
     names = _plain_names(workload)
-    made: list[Strategy] = []
+    made = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
+    if isinstance(workload, Kronecker):
+        for keys in {1, max_keys}:  # the best of each factor for such units
+            factors = ", ".join(choose(factor, keys, pure=pure).name for factor in workload.listed)
+            made.append(strategy_named(f"kronecker({factors})", workload))
+        return made
     if isinstance(workload, Union):
-        made += _served(lambda: _of_union(workload, max_keys, pure=pure))
-    for name in names:
-        made += _served(partial(strategy_named, name, workload))
+        parts = [_served(partial(choose, part, max_keys, pure=pure)) for part in workload.parts]
+        best = ", ".join(strategy.name for one in parts for strategy in one)
+        made += _served(lambda: strategy_named(f"union({best})", workload))
     if "spectral" in names and not pure:
         made += _blended(workload, max_keys)
     if "direct" not in names and _may_be_direct(workload):
         made.append(strategy_named("direct", workload))
-    if isinstance(workload, Identity) and not pure:
-        shared = Shared.for_unit(workload, max_keys)
-        gain = 1 - shared.sensitivity(max_keys).l2 ** 2 * shared.mean_variance() / min(max_keys, workload.n_cells)
-        made += [shared] if gain >= _WORTH_SHARING else []
     dense = not isinstance(workload, Marginals | Total | Identity) and workload.n_cells <= _LARGEST_OPTIMISED
-    if dense and not pure:
-        made += _served(lambda: Optimised.for_unit(workload, max_keys))
-    return made
+    return made + (_served(lambda: Optimised.for_unit(workload, max_keys)) if dense and not pure else [])
 
 
 def _served(make: Callable[[], Strategy]) -> list[Strategy]:
@@ -173,45 +159,25 @@ def _served(make: Callable[[], Strategy]) -> list[Strategy]:
         return []
 
 
-def _of_union(workload: Union, max_keys: int, *, pure: bool) -> Strategy:
-    """The best of each part."""
-    parts = [choose(part, max_keys, pure=pure).name for part in workload.parts]
-    return strategy_named(f"union({', '.join(parts)})", workload)
-
-
 def _plain_names(workload: Workload) -> list[str]:
     """Strategies without parameters that depend on max_keys."""
     if isinstance(workload, Kronecker):
         return ["identity"] if workload.n_cells <= _LARGEST_IDENTITY else []
     if isinstance(workload, Total):
         return ["direct"]
-    if isinstance(workload, Identity):  # nothing that adds cells up answers each of them better
-        return ["identity"]
     if isinstance(workload, Marginals):
-        small = workload.n_cells <= 2**20
-        return ["residual", "direct", "weighted", *(["identity"] if small else [])]
-    if len(workload.columns) > 1 or (isinstance(workload, MatrixWorkload) and workload.matrix is None):
+        return ["residual", "direct", *(["identity"] if workload.n_cells <= _LARGEST_MARGINALS else [])]
+    if isinstance(workload, Identity) or len(workload.columns) > 1:
         return ["identity"]
-    names = ["identity", "spectral", "haar", *(f"hierarchical(branching={branching})" for branching in (2, 4, 16))]
-    if isinstance(workload, Prefix) and workload.n <= 2**14:
-        names += ["square_root", "square_root(scaled=True)"]
-    if isinstance(workload, RangeRows) and workload.explicit:
-        names.append("tree")
-    return names
+    long = not isinstance(workload, Prefix) or workload.n > _LONGEST_SQUARE_ROOT
+    return ["identity", "spectral", "haar", *([] if long else ["square_root", "square_root(scaled=True)"])]
 
 
 def _may_be_direct(workload: Workload) -> bool:
-    """Whether the queries could be measured as they are: not many, and not the prefix sums, which all overlap."""
-    if isinstance(workload, Prefix | Marginals | Kronecker) or not workload.explicit:
+    """Whether the queries could be measured as they are: not many, nor overlapping all as prefix sums do."""
+    if isinstance(workload, Identity | Prefix | Marginals | Kronecker) or workload.n_queries > _MOST_DIRECT:
         return False
-    return workload.n_queries <= _MOST_DIRECT and _has_columns(workload)
-
-
-def _has_columns(workload: Workload) -> bool:
-    """Whether the columns of A are known one by one."""
-    if isinstance(workload, Union):
-        return all(map(_has_columns, workload.parts))
-    return not isinstance(workload, Marginals | Kronecker) and getattr(workload, "matrix", workload) is not None
+    return has_known_columns(workload)
 
 
 def _blended(workload: Workload, max_keys: int) -> list[Strategy]:
@@ -231,21 +197,10 @@ def _blended(workload: Workload, max_keys: int) -> list[Strategy]:
                 prices[at] = _error(Spectral(workload, blend=blends[at], window=window), max_keys, pure=False)
             return prices[at]
 
-        place = start = len(blends) // 2
-        while price(place + 1) < price(place):
-            place += 1
-        while place <= start and price(place - 1) < price(place):
-            place -= 1
-        best.append(Spectral(workload, blend=blends[place], window=window))
+        at = start = len(blends) // 2
+        while price(at + 1) < price(at):
+            at += 1
+        while at <= start and price(at - 1) < price(at):
+            at -= 1
+        best.append(Spectral(workload, blend=blends[at], window=window))
     return best
-
-
-def _of_product(workload: Kronecker, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """The best of each factor, for units of one cell and of as many as the series has."""
-    made: list[Strategy] = []
-    for keys in {1, max_keys}:
-        factors = [choose(factor, keys, pure=pure).name for factor in workload.listed]
-        made.append(strategy_named(f"kronecker({', '.join(factors)})", workload))
-    if workload.n_cells <= _LARGEST_IDENTITY:
-        made.append(strategy_named("identity", workload))
-    return made

@@ -14,7 +14,7 @@ import numpy as np
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise.family import Family, NoiseArray, is_linear
 from sparsehist.typing import FloatArray, Generator
-from sparsehist.workload.queries.linear_queries import AnswerArray
+from sparsehist.workload.queries.workload import AnswerArray
 from sparsehist.workload.strategies.strategy import Strategy
 
 
@@ -31,8 +31,7 @@ def next_state(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        For Gaussian noise `strategy.to_state(Z)`, shape (state_size,); for all other families Z itself, shape
-        (n_noise,).
+        For Gaussian noise R⁻¹·Z where R has a left inverse, shape (cells,); otherwise Z, shape (n_noise,).
 
     Source: [ARNP Alg. 2, Lemma 5.2]: linear images of a Brownian bridge are bridges with the same weights. As printed
     it returns Z where it means Y, and gives Z as many entries as A·x has where R has them. The other families step
@@ -45,7 +44,7 @@ def next_state(
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
     fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2 the deviation is the sensitivity
-    state = strategy.to_state(fresh)
+    state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
     for known, weight in ((coarse, weight_coarse), (fine, weight_fine)):
         if known is not None:
             state = state + weight * neighbours[known]
@@ -72,13 +71,24 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
     return 0.0, 0.0, math.sqrt(Fraction(1, 2) / level)
 
 
+def state_size(family: Family, strategy: Strategy) -> int:
+    """Number of entries of a state."""
+    return strategy.workload.n_cells if _keeps_cells(family, strategy) else strategy.n_noise
+
+
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
     """L·Z for every listed query; shape (queries,)."""
-    return strategy.state_answers(state) if is_linear(family) else strategy.noise_answers(state)
+    kept = np.asarray(state, np.float64)
+    if _keeps_cells(family, strategy):
+        return strategy.workload.apply(kept)
+    return strategy.noise_answers(kept)
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
     """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
-    if is_linear(family) and strategy.keeps == "cells":
-        return np.asarray(state, np.float64)
-    return strategy.to_cells(np.asarray(state, np.float64))
+    kept = np.asarray(state, np.float64)
+    return kept if _keeps_cells(family, strategy) else strategy.to_cells(kept)
+
+
+def _keeps_cells(family: Family, strategy: Strategy) -> bool:
+    return is_linear(family) and strategy.invertible

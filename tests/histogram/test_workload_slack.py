@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sparsehist.workload.gram.spectral_kernels import PrefixKernel
+from sparsehist.workload.strategies.direct_marginals import DirectMarginals
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
@@ -32,8 +34,6 @@ from sparsehist.workload import (
     next_state,
     strategy_named,
 )
-from sparsehist.workload.gram.spectral_kernels import PrefixKernel
-from sparsehist.workload.strategies.direct_marginals import DirectMarginals
 from sparsehist.workload.strategies.spectral import Spectral
 from tests.stats import assert_consistent, assert_detected, g_test
 

@@ -13,7 +13,7 @@ import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.workload import Marginals, Ranges, Total, Union, strategy_named
-from sparsehist.workload.agreed import Measured, agree, measured
+from sparsehist.workload.least_squares import Measured, agree, measured
 from tests.stats import assert_consistent, assert_detected, mean_test
 
 DOMAIN = sh.Product(country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Integers(4))

@@ -162,7 +162,7 @@ def test_a_matrix_is_a_workload(tmp_path):
     series, counts = _hours(tmp_path / "store")
     matrix = np.zeros((3, 24))
     matrix[0, :12], matrix[1, 12:], matrix[2, ::2] = 1, 1, 0.5
-    released = series.release_workload("halves", sh.Workload(matrix), level=FINE, strategy="auto")
+    released = series.release_workload("halves", sh.workload.Matrix(matrix), level=FINE, strategy="auto")
     assert np.abs(released.frame["noisy_answer"].to_numpy() - matrix @ counts).max() < 6 * released.frame["std"].max()
     again = sh.open(tmp_path / "store").series("visits").release_workload("halves")
     assert again.frame.equals(released.frame) and again.metadata == released.metadata
@@ -206,7 +206,7 @@ def test_a_name_stands_for_the_same_numbers():
     for wrong in (
         {"level": "0.6"},
         {"workload": sh.Ranges()},
-        {"strategy": "tree"},
+        {"strategy": "haar"},
         {"post_processing": "consistent"},
     ):
         with pytest.raises(NameTakenError, match="sums"):
@@ -292,7 +292,7 @@ def test_ranges_without_negative_counts_still_add_up():
         ({"workload": 3}, DeclarationError),
         ({"workload": np.eye(24)}, DeclarationError),
         ({"workload": sh.Marginals([["country"]])}, DeclarationError),
-        ({"workload": sh.Workload(np.zeros((2, 24)))}, DeclarationError),
+        ({"workload": sh.workload.Matrix(np.zeros((2, 24)))}, DeclarationError),
         ({"level": "-1"}, LevelError),
         ({"level": "1e40"}, LevelError),
         ({"level": None}, NotFoundError),
@@ -330,7 +330,7 @@ def test_a_negative_matrix_has_no_non_negative_answers():
     """Where an answer may rightly be negative, cutting at zero is refused."""
     series, _ = _hours()
     with pytest.raises(DeclarationError, match="negative"):
-        series.release_workload("d", sh.Workload(-np.eye(24)), level="0.5", post_processing="non_negative")
+        series.release_workload("d", sh.workload.Matrix(-np.eye(24)), level="0.5", post_processing="non_negative")
 
 
 @pytest.mark.parametrize("noise", ["poisson", "skellam"])
@@ -389,7 +389,7 @@ def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
     log = pl.DataFrame({"u": [1, 1, 2], "k": ["a", "b", "a"]})
     declared = {"unit": "u", "key": "k", "domain": sh.Catalogue(["a", "b", "c"]), "seed": 1}
     several = sh.create(":memory:", log, name="several", max_keys=2, **declared)
-    with pytest.warns(sh.errors.CountsWarning, match="max_keys=2 times. For distinct units, make a series"):
+    with pytest.warns(sh.errors.CountsWarning, match="max_keys=2 times. Cells of a unit beyond max_keys were cut"):
         several.release_workload("all", "total()", level=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,85 +1,34 @@
-"""Products of workloads and of strategies: the same as the written-out Kronecker products, and priced for l cells."""
+"""Products of workloads: the same as the written-out Kronecker products."""
 
 from __future__ import annotations
 
-import math
 from functools import reduce
-from itertools import combinations
 
 import numpy as np
 import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
-from sparsehist.workload import Cells, Identity, Kronecker, Marginals, MatrixWorkload, Prefix, Ranges, Total, Workload
-from sparsehist.workload.strategies.direct_marginals import DirectMarginals
-from sparsehist.workload.strategies.invertible import IdentityStrategy
-from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
-from sparsehist.workload.strategies.optimised import Optimised
-from sparsehist.workload.strategies.residual_basis import ResidualBasis
-from tests.workload.test_optimised import brute_force
+from sparsehist.workload import Cells, Identity, Kronecker, Marginals, Matrix, Prefix, Ranges, Total, Workload
 
-SIGNED = MatrixWorkload([[1, -1, 0], [0, 1, -2], [1, 1, 1]])
+SIGNED = Matrix([[1, -1, 0], [0, 1, -2], [1, 1, 1]])
 PRODUCTS = [
-    ((Prefix(4), Identity(3)), (Optimised, IdentityStrategy)),
-    ((Prefix(4), Prefix(3)), (Optimised, Optimised)),
-    ((Ranges(3), Prefix(2), Identity(2)), (Optimised, IdentityStrategy, Optimised)),
-    ((Marginals((2, 2), 1), Prefix(3)), (ResidualBasis, Optimised)),
-    ((Prefix(3), Marginals((2, 2), 1)), (Optimised, DirectMarginals)),
-    ((SIGNED, Total(2), SIGNED), (Optimised, Optimised, Optimised)),
+    (Prefix(4), Identity(3)),
+    (Ranges(3), Prefix(2), Identity(2)),
+    (Marginals((2, 2), 1), Prefix(3)),
+    (SIGNED, Total(2), SIGNED),
 ]
 
 
-def made(case):
-    """The product strategy of a case."""
-    factors, kinds = case
+@pytest.mark.parametrize("factors", PRODUCTS, ids=lambda factors: str(Kronecker(*factors)))
+def test_products_are_kronecker_products(factors):
+    """A, its transpose and the norms of its rows are those of the written-out product."""
     product = Kronecker(*factors)
-    return KroneckerStrategy(product, [kind(factor) for kind, factor in zip(kinds, product.listed, strict=True)])
-
-
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: str(Kronecker(*case[0])))
-def test_products_are_kronecker_products(case):
-    """A, its transpose, R and L act as the written-out products; L·R = A; variances are those of L."""
-    strategy = made(case)
-    product = strategy.workload
     A = product.apply(np.eye(product.n_cells))
-    factors = [factor.apply(np.eye(factor.n_cells)) for factor in product.listed]
-    np.testing.assert_allclose(A, reduce(np.kron, factors), atol=1e-12)
+    written_out = [factor.apply(np.eye(factor.n_cells)) for factor in product.listed]
+    np.testing.assert_allclose(A, reduce(np.kron, written_out), atol=1e-12)
     np.testing.assert_allclose(product.apply_transposed(np.eye(product.n_queries)), A.T, atol=1e-12)
     np.testing.assert_allclose(product.row_squares(), np.sum(A**2, axis=1))
-    L, R = strategy.noise_answers(np.eye(strategy.n_noise)), strategy.apply(np.eye(product.n_cells))
-    np.testing.assert_allclose(L @ R, A, atol=1e-9)
-    np.testing.assert_allclose(np.sum(L**2, axis=1), strategy.query_variance(), atol=1e-9)
-    assert strategy.mean_variance() == pytest.approx(strategy.query_variance().mean())
-    state = strategy.to_state(np.eye(strategy.n_noise))
-    assert state.shape[0] == strategy.state_size
-    np.testing.assert_allclose(strategy.state_answers(state), L, atol=1e-9)
-    strategy.check(rng=entropy.seeded(1))
-
-
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda case: str(Kronecker(*case[0])))
-def test_the_price_holds_for_every_unit(case):
-    """Brute force over all sets of cells stays within the stated L2 and L1; one cell is priced exactly."""
-    strategy = made(case)
-    R = strategy.apply(np.eye(strategy.workload.n_cells))
-    largest = 0.0
-    for n_cells in range(1, 5):
-        stated = strategy.sensitivity(n_cells)
-        largest = max(largest, math.sqrt(brute_force(R.T @ R, n_cells)))
-        assert stated.l2_lower <= largest * (1 + 1e-9)
-        assert largest <= stated.l2 * (1 + 1e-9)
-        sets = np.array(list(combinations(range(R.shape[1]), n_cells)))
-        assert np.abs(R[:, sets].sum(axis=2)).sum(axis=0).max() <= strategy.l1_sensitivity(n_cells) * (1 + 1e-9)
-        if n_cells == 1:
-            assert stated.l2 == pytest.approx(largest) == pytest.approx(stated.l2_lower)
-
-
-def test_many_cells_are_priced_well_below_the_worst():
-    """300 cells of prefix sums by categories: both bounds within 6 %, far below 300 times one cell."""
-    product = Kronecker(Prefix(2000), Prefix(64))
-    strategy = KroneckerStrategy(product, [IdentityStrategy(product.parts[0]), Optimised(product.parts[1])])
-    stated = strategy.sensitivity(300)
-    assert 0.94 * stated.l2 < stated.l2_lower <= stated.l2 < 150
 
 
 def test_answers_are_exact_and_totals_are_summed_first():
@@ -150,8 +99,6 @@ def test_a_factor_may_name_its_columns():
         (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "got"),
         (lambda: Kronecker(Prefix(), Total(2)).for_domain((3, 2, 2)), "2 columns, the domain has 3"),
         (lambda: Kronecker(Prefix(), Prefix()).for_domain((3,)), "2 columns, the domain has 1"),
-        (lambda: KroneckerStrategy(Prefix(3), [IdentityStrategy(Prefix(3))]), "product of workloads"),
-        (lambda: KroneckerStrategy(Kronecker(Prefix(3), Prefix(2)), [IdentityStrategy(Prefix(3))]), "one strategy"),
     ],
 )
 def test_bad_input_is_refused(make, message):

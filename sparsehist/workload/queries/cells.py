@@ -1,4 +1,4 @@
-"""The bounded counts of a series as what a workload asks for: the nonzero cells of a product of columns."""
+"""The bounded counts of a series as workloads read them: the nonzero cells of a product of columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Cells:
     """Nonzero cells of a domain that is a product of columns, each numbered from 0. Secret; prints its shape only.
 
     Args:
-        shape: Number of values of each column: (n,) or (n1, n2, …); Python integers, the product of any size.
+        shape: Number of values of each column, Python integers of any size.
         coordinates: For each column the number of the value in each cell; shape (k,), int64 each. No cell occurs
             twice.
         counts: Number of units in each cell; shape (k,), int64.
@@ -57,19 +57,19 @@ class Cells:
         """Number of cells of the domain, empty ones included."""
         return math.prod(self.shape)
 
-    def flat(self) -> IntArray:
-        """Number the nonzero cells in row-major order; shape (k,). For domains below 2**63 cells."""
-        if self.size >= 2**63:
-            raise DeclarationError(f"only domains below 2**63 cells number them, these columns span {self.size}")
-        number = np.zeros(len(self.counts), np.int64)
-        for length, coordinate in zip(self.shape, self.coordinates, strict=True):
-            number = number * length + coordinate
-        return number
-
     def dense(self) -> IntArray:
-        """Write all cells out, the empty ones too; int64 of this shape. Refused for more than 2**31 cells."""
+        """All cells, the empty ones too; int64 of this shape. Refused for more than 2**31 cells."""
         if self.size > _LARGEST_DENSE:
             raise DeclarationError(f"a domain of {self.size} cells is not written out; at most 2**31 are")
-        counts = np.zeros(self.size, np.int64)
-        counts[self.flat()] = self.counts
-        return counts.reshape(self.shape)
+        return self.marginal(range(len(self.shape)))
+
+    def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
+        """Sum of the counts over all other columns, exactly; one axis per column, ascending. Secret."""
+        shape = tuple(self.shape[column] for column in columns)
+        number = np.zeros(len(self.counts), np.int64)
+        for column in columns:
+            number *= self.shape[column]
+            number += self.coordinates[column]
+        table = np.zeros(shape, np.int64)
+        np.add.at(table.reshape(-1), number, self.counts)
+        return table

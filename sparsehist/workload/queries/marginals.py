@@ -12,14 +12,15 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, KeyNumbers, Workload
-from sparsehist.workload.queries.marginal_sums import Subset, marginal_sums
+from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
 
 _MOST_MARGINALS = 100_000
 _MOST_QUERIES = 2**31
 _EXAMPLES = "write marginals(k=2), marginals(up_to=2) or marginals([['country'], ['country', 'day']])"
 
 Column = str | int
+Subset = tuple[int, ...]
+"""Column numbers, ascending."""
 
 
 class Marginals(Workload):
@@ -56,7 +57,6 @@ class Marginals(Workload):
         *,
         up_to: int | None = None,
     ) -> None:
-        super().__init__()
         sizes, names, among, listed = _read_columns(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None or among is not None:
@@ -111,7 +111,7 @@ class Marginals(Workload):
 
     def answers(self, cells: Cells) -> AnswerArray:
         self.require_domain(cells.shape)
-        return np.concatenate([table.reshape(-1) for table in marginal_sums(cells, self.marginals)])
+        return np.concatenate([cells.marginal(subset).reshape(-1) for subset in self.marginals])
 
     def row_squares(self) -> FloatArray:
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)

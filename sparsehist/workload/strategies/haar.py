@@ -13,10 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
-from sparsehist.workload.queries.linear_queries import Workload
-from sparsehist.workload.strategies.hierarchical import squares_in_runs
-from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Sensitivity, along
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.strategies.inverse import Invertible
+from sparsehist.workload.strategies.strategy import along
 
 
 class Haar(Invertible):
@@ -28,7 +27,6 @@ class Haar(Invertible):
     word = "haar"
     one_column = True
     integral = True
-    overlapping = True  # the node where two cells part takes 1 away, the total gives it back
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -38,14 +36,16 @@ class Haar(Invertible):
     def n_noise(self) -> int:
         return 1 << self._depth
 
-    def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Exact, by squares of runs, for a full tree of cells."""
+    def l2(self, max_keys: int) -> float:
+        """Exact for a full tree of cells: the first cells share the most nodes."""
         keys = min(max_keys, self.workload.n_cells)
-        inner = sum(squares_in_runs(keys, 2**level) for level in range(1, self._depth))
-        square = inner + 2 * keys if self._depth else keys**2
-        return Sensitivity(square**0.5, square**0.5)
+        if not self._depth:
+            return float(keys)
+        runs = [divmod(keys, 2**level) for level in range(1, self._depth)]
+        shared = sum(full * 4**level + rest**2 for level, (full, rest) in enumerate(runs, start=1))
+        return float((shared + 2 * keys) ** 0.5)
 
-    def l1_sensitivity(self, max_keys: int) -> float:
+    def l1(self, max_keys: int) -> float:
         """Exact for a full tree of cells."""
         return float(_largest_differences(self._depth, min(max_keys, self.workload.n_cells)))
 
@@ -59,7 +59,7 @@ class Haar(Invertible):
             sums = sums[::2] + sums[1::2]
         return np.concatenate([sums, *parts[::-1]])
 
-    def solve(self, z: FloatArray) -> FloatArray:
+    def to_cells(self, z: FloatArray) -> FloatArray:
         sums = z[:1]
         for level in range(self._depth):
             differences = z[2**level : 2 ** (level + 1)]
@@ -68,22 +68,24 @@ class Haar(Invertible):
             sums = halves
         return sums[: self.workload.n_cells]
 
-    def roundings(self) -> float:
-        """One addition a level; halving is exact, and halves what came from above."""
-        return 4.0
-
-    def cell_variance(self) -> float:
-        """At most this: that of sums is (v + 1)/4 below a node of v."""
-        return 0.5 if self._depth else 1.0
-
-    def solve_transposed(self, a: FloatArray) -> FloatArray:
+    def to_cells_transposed(self, a: FloatArray) -> FloatArray:
         """The rows of R are orthogonal, so R⁻¹ is Rᵀ with columns divided by the sizes of the nodes."""
         sizes = np.concatenate([[1.0], *(np.full(2**level, 2.0**level) for level in range(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
 
-    def prefix_variances(self) -> FloatArray:
-        return self.range_variances(np.zeros(self.workload.n_cells, np.int64), np.arange(self.workload.n_cells))
+    @property
+    def terms(self) -> int:
+        return 1 + self._depth
+
+    def gram_row(self, max_keys: int) -> FloatArray:
+        """Two cells that share h nodes share the total and h differences, the last one with opposite signs."""
+        entries = np.arange(self._depth, 0, -1) - 1.0
+        numbers = np.minimum(2 ** np.arange(self._depth), max_keys)
+        return np.append(1.0 + self._depth, np.repeat(entries, numbers))[:max_keys]
+
+    def largest_eigenvalue(self) -> float:
+        return float(self.n_noise)
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         """On each level, only the nodes that hold an end of the range without being inside it contribute."""

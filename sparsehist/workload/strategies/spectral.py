@@ -1,7 +1,7 @@
 """The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled, in O(n log n).
 
 W = AᵀA for prefix sums or for all ranges. Any orthogonal matrix on the left of R gives the same law, so R is taken as
-K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K and d the scaling,
+K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the scaling,
 and R⁻¹·z = d ∘ Sᵀ(z/κ^½): one transform for the noise of all queries.
 """
 
@@ -13,156 +13,173 @@ from functools import cached_property
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
-from sparsehist.workload.gram.causal_sums import causal_sums, inverse_diagonal
-from sparsehist.workload.gram.panels import on_panels
-from sparsehist.workload.gram.profiles import Profile
-from sparsehist.workload.gram.rank_bound import (
-    l1_sensitivity_bound,
-    profile_by_sides,
-    squared_sensitivity_bound,
-    squared_sensitivity_reached,
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.ranges import Prefix
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.sensitivity import (
+    LARGEST_GRAM,
+    ROUND_UP,
+    l1_of_columns,
+    squared_l2_by_rank,
+    squared_l2_of_gram,
 )
-from sparsehist.workload.gram.signed_columns import l1_by_columns, largest_l1
-from sparsehist.workload.gram.spectral_kernels import PrefixKernel, RangesKernel, SpectralKernel, quick_length
-from sparsehist.workload.queries.linear_queries import Workload
-from sparsehist.workload.queries.rows_of_ranges import Prefix, Ranges
-from sparsehist.workload.strategies.invertible import Invertible
-from sparsehist.workload.strategies.strategy import Sensitivity, along
+from sparsehist.workload.strategies.inverse import Invertible
+from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel, sums_before
+from sparsehist.workload.strategies.strategy import along
 
-_CHECKED_WHOLE = 2**16
-# Up to so many cells R is written out for its L1 norms; up to more if a unit has few of them.
-_WRITTEN_OUT, _LISTED, _FEW_KEYS = 128, 256, 4
+# Up to so many cells the Gram matrix is written out, as its own bounds are a per cent closer.
+_WRITTEN_OUT = 256
 
 
 class Spectral(Invertible):
     """The strategy that is within a few per cent of the best there is for prefix sums and ranges.
 
     Mean squared error at one cell per unit, over the singular-value bound, which no factorization beats: all ranges
-    1.018 at n = 256 and 1.013 at 1024; prefix sums 1.047 and 1.035; closer to 1 for greater n.
+    1.018 at n = 256 and 1.013 at 1024; prefix sums 1.047 and 1.035; closer to 1 for greater n. With blend 0 and d²
+    the diagonal of K it is made for one cell per unit. Units of many cells add up where K is smooth; then some
+    identity in K costs less than it gains, and d² is the sum of K over a window about the diagonal.
 
     Args:
         workload: On one column. Prefix sums are served by their own spectrum, everything else by that of all ranges.
-        blend: c in units of the least singular value; more of it for units of more cells. 0 is best for one cell.
-        window: Cells on either side over which the scaling is summed: 0 for one cell per unit, about half of the
-            cells of a unit of several.
-        length: Length of the transform, at least n; by default the next one with small prime factors. Part of what
-            the strategy is: columns beyond n are left out.
+        blend: c in units of the least singular value; not negative.
+        window: Cells on either side of the diagonal over which d² is summed; about half of the cells of a unit.
 
-    Source: derived here.
+    Source: docs/mathematics.md, "Workloads".
     """
 
     word = "spectral"
     one_column = True
 
-    def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0, length: int | None = None) -> None:
+    def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0) -> None:
         super().__init__(workload)
-        kind: type[SpectralKernel] = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
         if not (math.isfinite(blend) and 0 <= blend <= 2**31):
             raise DeclarationError(f"blend is a number from 0 to 2**31, got {blend!r}")
-        if length is not None and not workload.n_cells <= length <= 2**32:
-            raise DeclarationError(f"length is at least the number of cells, {workload.n_cells}, got {length!r}")
         if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < workload.n_cells:
             raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {window!r}")
         self.blend, self.window = blend, window
-        self.kernel = kind(quick_length(kind, workload.n_cells) if length is None else length, float(blend), window)
-        self._cells = workload.n_cells
+        self.kernel = (PrefixKernel if isinstance(workload, Prefix) else RangesKernel)(workload.n_cells)
 
     @property
     def name(self) -> str:
         blend = int(self.blend) if self.blend == int(self.blend) else self.blend
         given = [f"blend={blend!r}"] if self.blend else []
         given += [f"window={self.window}"] if self.window else []
-        given += [f"length={self.kernel.length}"] if self.kernel.length != self._cells else []
         return f"{self.word}({', '.join(given)})" if given else self.word
 
     @property
     def n_noise(self) -> int:
-        return self.kernel.length
+        return self.kernel.n
 
-    def sensitivity(self, max_keys: int) -> Sensitivity:
-        """Bounds by rank (`sparsehist.workload.gram.rank_bound`)."""
-        upper = squared_sensitivity_bound(self.kernel, self._cells, max_keys)
-        lower = squared_sensitivity_reached(self.kernel, self._cells, max_keys)
-        return Sensitivity(math.sqrt(upper), math.sqrt(min(lower, upper)))
+    @cached_property
+    def _spectrum(self) -> FloatArray:
+        """Of K; shape (cells,)."""
+        return self.kernel.singular_values + self.blend * self.kernel.unit
 
-    def profile(self, max_keys: int) -> Profile:
-        written_out = self._profile_of_rows(max_keys)
-        return written_out or profile_by_sides(self.kernel, self._cells, min(max_keys, self._cells))
+    @cached_property
+    def _table(self) -> FloatArray:
+        """τ of K."""
+        table = self.kernel.table(self.kernel.singular_values, 0.0)
+        table[0] += self.blend * self.kernel.unit
+        return table
 
-    def l1_sensitivity(self, max_keys: int) -> float:
-        """By rank, by way of weighted squares, and where R is small also from R itself."""
-        l1 = l1_sensitivity_bound(self.kernel, self._cells, max_keys)
-        if self._cells <= _WRITTEN_OUT or (self._cells <= _LISTED and max_keys <= _FEW_KEYS):
-            closer = largest_l1 if self._cells <= _WRITTEN_OUT else l1_by_columns
-            l1 = min(l1, closer(self.apply(np.eye(self._cells)), min(max_keys, self._cells)))
-        return l1
+    @cached_property
+    def _scales(self) -> FloatArray:
+        """d, so that the largest column norm is 1; shape (cells,).
+
+        Beyond the ends W^½ goes on as its own reflection, so that d² is as smooth as K.
+        """
+        kernel, n, reach, added = self.kernel, self.kernel.n, self.window, self.blend * self.kernel.unit
+        plain = self._table.copy()
+        plain[0] -= added
+        beyond = -kernel.sign * plain[1 : reach + 1]
+        around = np.concatenate([plain[reach:0:-1], plain, beyond]) if reach else plain
+        sums = np.concatenate([np.zeros(1), np.cumsum(around)])
+        windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
+        squares = windows[0] + added + kernel.sign * windows[kernel.shift :: 2][:n]
+        return np.asarray(np.sqrt(squares * np.max(self._diagonal(self._table) / squares)))
+
+    def _diagonal(self, table: FloatArray) -> FloatArray:
+        return np.asarray(table[0] + self.kernel.sign * table[self.kernel.shift :: 2][: self.kernel.n])
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
-        scaled = np.zeros((self.kernel.length, *values.shape[1:]))
-        scaled[: self._cells] = values / along(self._scales, values)
-        return along(self.kernel.root_spectrum, values) * self.kernel.transform(scaled)
+        scaled = values / along(self._scales, values)
+        return along(np.sqrt(self._spectrum), values) * self.kernel.transform(scaled)
 
-    def solve(self, z: FloatArray) -> FloatArray:
-        cells = self.kernel.transform_back(z / along(self.kernel.root_spectrum, z))[: self._cells]
-        return cells * along(self._scales, z)
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        return self.kernel.transform_back(z / along(np.sqrt(self._spectrum), z)) * along(self._scales, z)
 
-    def roundings(self) -> float:
-        """One transform, whose error has at most 8 last digits of the norm for each halving of its length.
+    def to_cells_transposed(self, a: FloatArray) -> FloatArray:
+        return self.kernel.transform(a * along(self._scales, a)) / along(np.sqrt(self._spectrum), a)
 
-        With scales d the sum of |d_j e_j| is at most |d| |e|, which is √2 less than by `cell_variance`.
+    def l2(self, max_keys: int) -> float:
+        """By windows of the table, as K's rows fall away from the diagonal; of few cells also from RᵀR.
 
-        Source: Higham 2002, theorem 24.2, for radix 2; greater radices, and the even or odd extension, have less.
+        1ᵀ_S RᵀR 1_S is the sum of K[i, j]/(d_i d_j), at most that of K[i, j]/d_i².
         """
-        return 8 * math.log2(4 * self.kernel.length) / math.sqrt(2) + 2
+        n, keys = self.kernel.n, min(max_keys, self.kernel.n)
+        if keys == 1:
+            return ROUND_UP
+        i, shift, squares = np.arange(n), self.kernel.shift, self._scales**2
+        sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
 
-    def cell_variance(self) -> float:
-        """At most this: entries of the transform are at most √(2/length)."""
-        return 2 * float(np.mean(1 / self.kernel.spectrum)) * float(np.mean(self._scales**2))
+        def rows(left: int, right: int) -> FloatArray:
+            before, behind = np.minimum(left, i), np.minimum(right, n - 1 - i)
+            toeplitz = sums[before + 1] + sums[behind + 1] - sums[1]
+            hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
+            return np.asarray((toeplitz + self.kernel.sign * hankel) / squares)
 
-    def solve_transposed(self, a: FloatArray) -> FloatArray:
-        scaled = np.zeros((self.kernel.length, *a.shape[1:]))
-        scaled[: self._cells] = a * along(self._scales, a)
-        return self.kernel.transform(scaled) / along(self.kernel.root_spectrum, a)
+        bound = min(squared_l2_by_rank(rows, n, keys), keys**2 * ROUND_UP)
+        if n <= _WRITTEN_OUT:
+            written_out = self.apply(np.eye(n))
+            bound = min(bound, squared_l2_of_gram(written_out.T @ written_out, keys))
+        return math.sqrt(bound)
+
+    def l1(self, max_keys: int) -> float:
+        """By the norms of columns; of many cells by a bound of theirs, as entries of the transform are <= √(2/n)."""
+        n, keys = self.kernel.n, min(max_keys, self.kernel.n)
+        if n <= LARGEST_GRAM:
+            return l1_of_columns(self.apply(np.eye(n)), keys)
+        return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
+
+    def gram_row(self, max_keys: int) -> FloatArray:
+        """For many cells by distance: entries of RᵀR at most so many cells apart, which fall."""
+        n, keys = self.kernel.n, min(max_keys, self.kernel.n)
+        if n <= LARGEST_GRAM:
+            return super().gram_row(keys)
+        falls, d = np.empty(keys), self._scales
+        for apart in range(keys):
+            hankel = self._table[apart + self.kernel.shift :: 2][: n - apart]
+            falls[apart] = np.max((self._table[apart] + self.kernel.sign * hankel) / (d[: n - apart] * d[apart:]))
+        return np.append(falls[0], np.repeat(falls[1:], 2))[:keys] * ROUND_UP
+
+    def largest_eigenvalue(self) -> float:
+        """K is at most its largest eigenvalue, and RᵀR at most that over the least d²."""
+        return float(self._spectrum.max() / self._scales.min() ** 2) * ROUND_UP
 
     def prefix_variances(self) -> FloatArray:
         return self._prefix_variances
 
     @cached_property
+    def _inverse_table(self) -> FloatArray:
+        """τ of K⁻¹."""
+        return self.kernel.table(1 / self._spectrum, 1 / (self.kernel.unit * (1 + self.blend)))
+
+    @cached_property
     def _prefix_variances(self) -> FloatArray:
-        """By running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i], which are smooth but for the ends."""
-        kernel, entries, weights = self.kernel, self.kernel.inverse_entries(), self._scales
-        plain = max(64, 2 * self.window)
+        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
+        d, table = self._scales, self._inverse_table
+        steps = d * (2 * sums_before(self.kernel, table, d) + d * self._diagonal(table))
+        return np.asarray(np.cumsum(steps))
 
-        def steps(cells: IntArray) -> FloatArray:
-            before = causal_sums(kernel, entries, weights, cells, plain=plain)
-            return np.asarray(
-                weights[cells] * (2 * before + weights[cells] * inverse_diagonal(kernel, entries, cells))
-            )
-
-        return np.cumsum(on_panels(self._cells, steps, plain=plain))
-
-    def cell_variances(self) -> FloatArray:
-        entries, cells = self.kernel.inverse_entries(), np.arange(self._cells)
-        return np.asarray(self._scales**2 * inverse_diagonal(self.kernel, entries, cells))
-
-    def check(self, *, rng: Generator, probes: int = 3) -> None:
-        """As for every strategy; a long column is checked by a shorter one and by the norm its transform keeps.
-
-        R and R⁻¹ hold the same scaling and the same spectrum, so it is the transform that could be wrong at a length.
-        """
-        if self._cells <= _CHECKED_WHOLE:
-            super().check(rng=rng, probes=probes)
-            return
-        shorter = Prefix(_CHECKED_WHOLE) if isinstance(self.workload, Prefix) else Ranges(_CHECKED_WHOLE)
-        Spectral(shorter, blend=self.blend, window=min(self.window, _CHECKED_WHOLE // 2)).check(rng=rng, probes=1)
-        x = rng.standard_normal(self.kernel.length)
-        image, scales = self.kernel.transform(x), self._scales
-        kept = abs(float(image @ image) / float(x @ x) - 1.0)
-        if not (kept <= 1e-9 and bool(np.all(np.isfinite(scales))) and float(scales.min()) > 0):
-            raise DeclarationError(f"the transform of length {self.kernel.length} is off by {kept:.1e}: {self.name}")
-
-    @property
-    def _scales(self) -> FloatArray:
-        return self.kernel.scales[: self._cells]
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
+        """Prefix sums and single cells from the table; a transform for each other range."""
+        variances, first = np.empty(low.size), low == 0
+        single = (low == high) & ~first
+        rest = ~(first | single)
+        if first.any():
+            variances[first] = self.prefix_variances()[high[first]]
+        if single.any():
+            variances[single] = (self._scales**2 * self._diagonal(self._inverse_table))[low[single]]
+        variances[rest] = super().range_variances(low[rest], high[rest])
+        return variances

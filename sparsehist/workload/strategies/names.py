@@ -6,37 +6,22 @@ from collections.abc import Callable
 
 from sparsehist.errors import DeclarationError
 from sparsehist.text_form import Notation
-from sparsehist.workload.queries.linear_queries import Workload
-from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.strategies.direct import Direct
-from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
 from sparsehist.workload.strategies.haar import Haar
-from sparsehist.workload.strategies.hierarchical import Hierarchical, Tree
-from sparsehist.workload.strategies.invertible import IdentityStrategy
-from sparsehist.workload.strategies.kronecker_strategy import KroneckerStrategy
+from sparsehist.workload.strategies.inverse import IdentityStrategy
 from sparsehist.workload.strategies.optimised import Optimised
-from sparsehist.workload.strategies.residual_basis import ResidualBasis
-from sparsehist.workload.strategies.shared import Shared
+from sparsehist.workload.strategies.products import Combined, KroneckerStrategy, UnionStrategy
+from sparsehist.workload.strategies.residual import ResidualBasis
 from sparsehist.workload.strategies.spectral import Spectral
-from sparsehist.workload.strategies.strategy import Combined, Strategy
+from sparsehist.workload.strategies.strategy import Strategy
 from sparsehist.workload.strategies.toeplitz import Banded, SquareRoot
-from sparsehist.workload.strategies.union_strategy import UnionStrategy
 
 _MAKERS: dict[str, Callable[..., Strategy]] = {
-    "banded": Banded,
-    "direct": lambda workload: (DirectMarginals if isinstance(workload, Marginals) else Direct)(workload),
-    "haar": Haar,
-    "hierarchical": Hierarchical,
-    "identity": IdentityStrategy,
-    "optimised": Optimised,
-    "residual": ResidualBasis,
-    "shared": Shared,
-    "spectral": Spectral,
-    "square_root": SquareRoot,
-    "tree": Tree,
-    "weighted": WeightedMarginals,
+    kind.word: kind
+    for kind in (Banded, Direct, Haar, IdentityStrategy, Optimised, ResidualBasis, Spectral, SquareRoot)
 }
-_COMBINED: dict[str, type[Combined]] = {"kronecker": KroneckerStrategy, "union": UnionStrategy}
+_COMBINED: dict[str, type[Combined]] = {kind.word: kind for kind in (KroneckerStrategy, UnionStrategy)}
 _NOTATION = Notation(
     "strategy",
     "numbers and words",
@@ -58,8 +43,8 @@ def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
 
     Example:
         >>> from sparsehist.workload import Prefix
-        >>> strategy_named("hierarchical(branching=4)", Prefix(64)).name
-        'hierarchical(branching=4)'
+        >>> strategy_named("square_root(scaled=True)", Prefix(64)).name
+        'square_root(scaled=True)'
     """
     if isinstance(text, Strategy):
         if text.workload != workload:

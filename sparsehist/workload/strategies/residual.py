@@ -27,25 +27,11 @@ import numpy as np
 from scipy import sparse
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, Generator
-from sparsehist.workload.gram.agreement import Columns, largest_sum, profile, upper_sum
-from sparsehist.workload.gram.few_cells import merge_unused
-from sparsehist.workload.gram.profiles import Profile
-from sparsehist.workload.gram.table_types import MOST_COLUMNS, WeightedResiduals, largest_l1
-from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import Workload
-from sparsehist.workload.queries.marginal_sums import Subset
-from sparsehist.workload.queries.marginals import Marginals
-from sparsehist.workload.strategies.strategy import Kept, Sensitivity, Strategy
-
-# Of the bound in L1: powers of the mean square of an entry.
-_WEIGHTS = (0.25, 0.5, 1.0)
-_WEIGHED = 40
-"""Up to so many columns; of more, they gain 5 % at most and take 20 ms each."""
-_ROUNDING = 1e-12
-
-_PROBED = 2**16
-"""Up to so many cells L·R = A is checked on the written-out domain."""
+from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.workload.queries.marginals import Marginals, Subset
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.sensitivity import ROUND_UP, TableGram
+from sparsehist.workload.strategies.strategy import Strategy
 
 
 class Residuals(NamedTuple):
@@ -106,7 +92,7 @@ class ResidualBasis(Strategy):
 
     def __init__(self, workload: Workload) -> None:
         if not isinstance(workload, Marginals):
-            raise DeclarationError(f"the residual basis answers marginals, not {workload.describe()}")
+            raise DeclarationError(f"the strategy {self.word} measures marginals, not {workload.describe()}")
         super().__init__(workload)
         self._asked = workload
         self._sizes = workload.columns
@@ -114,56 +100,40 @@ class ResidualBasis(Strategy):
         self._squares = least_mean(self._residuals, np.array(workload.sizes, np.float64))
         self._scales = np.sqrt(self._squares)
         self._lengths = [math.prod(self._sizes[column] for column in subset) for subset in self._residuals.subsets]
-        self.keeps: Kept = "answers" if workload.n_queries <= self.n_noise else "noise"
 
     @property
     def n_noise(self) -> int:
         return sum(self._lengths)
 
-    def sensitivity(self, max_keys: int) -> Sensitivity:
-        columns, eigenvalue = self._columns(np.ones(len(self._lengths)))
-        bounds = largest_sum(columns, max_keys, eigenvalue)
-        return Sensitivity(math.sqrt(bounds.upper), math.sqrt(bounds.lower))
+    def l2(self, max_keys: int) -> float:
+        keys = min(max_keys, self.workload.n_cells)
+        return math.sqrt(min(self._gram.squared_l2(keys), keys * self.largest_eigenvalue()))
 
-    def profile(self, max_keys: int) -> Profile:
-        columns, eigenvalue = self._columns(np.ones(len(self._lengths)))
-        return profile(columns, max_keys, eigenvalue)
-
-    def _columns(self, weights: FloatArray) -> tuple[Columns, float]:
-        """The Gram matrix of the residuals, each divided by its weight, and its largest eigenvalue."""
-        squares, subsets = self._squares * weights, self._residuals.subsets
-        ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
-        # A residual is 1/σ_A² times a projection, spread over the columns it does not hold.
-        logs = np.array([math.log(size) for size in self._sizes])
-        inside = np.array([sum(logs[column] for column in subset) for subset in subsets])
-        largest = float(np.max(logs.sum() - inside - np.log(squares)))
-        columns = Columns(self._sizes, subsets, self._residuals.cost / squares, ratios)
-        return columns, math.exp(largest) if largest < 700.0 else math.inf
-
-    def l1_sensitivity(self, max_keys: int) -> float:
-        """Few cells exactly, more by the types of table entries (`sparsehist.workload.gram.table_types`).
-
-        Of many columns the least of a few bounds: one cell moves P_A·y_A by 2^|A|·p_A in L1, and the square of
-        Σ |v_i| is at most Σ w_i · Σ v_i²/w_i, here with a power of the mean square of an entry for each residual.
-        """
-        cells = min(max_keys, self.workload.n_cells)
-        sizes, subsets, _ = merge_unused(self._sizes, self._residuals.subsets)
-        if len(sizes) <= MOST_COLUMNS:
-            return largest_l1(WeightedResiduals(sizes, subsets, 1.0 / self._scales), cells)
-        lengths = np.array([float(length) for length in self._lengths])
+    def l1(self, max_keys: int) -> float:
+        """One cell moves P_A·y_A by 2^|A|·p_A in L1."""
         held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
-        bound = cells * float((held * self._residuals.cost / self._scales).sum())
-        for power in _WEIGHTS if cells > 1 and len(sizes) <= _WEIGHED else ():
-            weights = (self._residuals.cost / self._squares / lengths) ** power
-            columns, eigenvalue = self._columns(weights)
-            squares = upper_sum(columns, cells, eigenvalue, programmed=False)
-            bound = min(bound, math.sqrt(float(lengths @ weights) * squares))
-        return bound * (1.0 + _ROUNDING)
+        column = float((held * self._residuals.cost / self._scales).sum())
+        return min(max_keys, self.workload.n_cells) * column * ROUND_UP
+
+    def gram_row(self, max_keys: int) -> FloatArray:
+        return self._gram.row(max_keys)
+
+    @property
+    def _gram(self) -> TableGram:
+        ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
+        return TableGram(self._sizes, self._residuals.subsets, self._residuals.cost / self._squares, ratios)
+
+    def largest_eigenvalue(self) -> float:
+        """A residual is 1/σ_A² times a projection, spread over the columns it does not hold."""
+        logs = np.array([math.log(size) for size in self._sizes])
+        inside = np.array([sum(logs[column] for column in subset) for subset in self._residuals.subsets])
+        largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
+        return math.exp(largest) * ROUND_UP if largest < 700.0 else math.inf
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return self._centred(self._everything.apply(x), 1.0 / self._scales)
 
-    def query_variance(self) -> FloatArray:
+    def variance(self) -> FloatArray:
         return np.repeat(self.marginal_variance(), self._asked.sizes)
 
     def marginal_variance(self) -> FloatArray:
@@ -171,36 +141,8 @@ class ResidualBasis(Strategy):
         variance: FloatArray = self._residuals.variance @ self._squares
         return variance
 
-    def roundings(self) -> float:
-        """Means along each column, then sums of the residuals inside each marginal.
-
-        Partial sums of k noises have the deviation √k: a mean of n is off by less than √n last digits, and centring
-        at most doubles what was off before.
-        """
-        entries = np.zeros(len(self._lengths))
-        for number, subset in enumerate(self._residuals.subsets):
-            for column in subset:
-                entries[number] = 2 * entries[number] + math.sqrt(self._sizes[column]) + 3
-        spread = self._residuals.variance.copy()
-        spread.data = np.sqrt(spread.data / self._residuals.cost[spread.indices])
-        inside, deviations = np.diff(spread.indptr), np.sqrt(self.marginal_variance())
-        off = spread @ (self._scales * (entries + 1)) + 2 * inside * deviations
-        return float(np.average(off, weights=self._asked.sizes)) / math.sqrt(self.mean_variance())
-
     def mean_variance(self) -> float:
         return float(np.average(self.marginal_variance(), weights=self._asked.sizes))
-
-    def check(self, *, rng: Generator, probes: int = 3) -> None:
-        """Compare L·(R·x) with A·x; where the domain is too large to be written out, on a few of its cells."""
-        if self.workload.n_cells <= _PROBED:
-            super().check(rng=rng, probes=probes)
-            return
-        columns = tuple(rng.integers(0, min(size, 2**62), 100) for size in self._sizes)
-        cells = Cells(self._sizes, columns, rng.integers(1, 1000, 100))
-        image = self._centred(self._everything.answers(cells).astype(np.float64), 1.0 / self._scales)
-        error = float(np.abs(self.noise_answers(image) - self._asked.answers(cells)).max())
-        if not error <= 1e-6 * float(cells.counts.sum()):
-            raise DeclarationError(f"the strategy {self.name} does not factor {self.workload.describe()}")
 
     @cached_property
     def _everything(self) -> Marginals:
@@ -217,20 +159,18 @@ class ResidualBasis(Strategy):
             centred.append((scale * table).reshape(-1, *rows.shape[1:]))
         return np.concatenate(centred)
 
-    def noise_answers(self, z: ArrayLike) -> FloatArray:
+    def noise_answers(self, z: FloatArray) -> FloatArray:
         """L·Z: every marginal from the residuals inside it."""
-        noise = np.asarray(z, np.float64)
-        parts = dict(
-            zip(self._residuals.subsets, self._everything.split(self._centred(noise, self._scales)), strict=True)
-        )
+        tables = self._everything.split(self._centred(z, self._scales))
+        parts = dict(zip(self._residuals.subsets, tables, strict=True))
         rebuilt = []
         for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):
-            table = np.zeros((*(self._sizes[column] for column in marginal), *noise.shape[1:]))
+            table = np.zeros((*(self._sizes[column] for column in marginal), *z.shape[1:]))
             wide = [column for column in marginal if self._sizes[column] > 1]
             for length in range(len(wide) + 1):
                 for subset in combinations(wide, length):
                     absent = tuple(axis for axis, column in enumerate(marginal) if column not in subset)
                     spread = math.prod(self._sizes[marginal[axis]] for axis in absent)
                     table += np.expand_dims(parts[subset], absent) / spread
-            rebuilt.append(table.reshape(size, *noise.shape[1:]))
+            rebuilt.append(table.reshape(size, *z.shape[1:]))
         return np.concatenate(rebuilt)

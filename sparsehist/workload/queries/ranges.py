@@ -1,22 +1,21 @@
-"""Workloads on one column whose queries are ranges of cells: identity, total, prefix sums, all ranges, a list."""
+"""Workloads on one column whose queries are ranges of cells: identity, total, prefix sums and ranges."""
 
 from __future__ import annotations
 
 import abc
-import hashlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, present
+from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.linear_queries import AnswerArray, Attachments, KeyNumbers, Workload, attached
+from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
 
-# Longer lists of ranges are kept beside the text that names them.
-_RANGES_IN_TEXT = 32
+# The text of a list is kept with every release of it.
+_MOST_LISTED = 10**6
 LARGEST = 2**31
 """A column of more cells is not held in memory as a vector."""
 
@@ -204,17 +203,6 @@ class Ranges(RangeRows):
         self._pairs = None if ranges is None else as_pairs(ranges, self._n)
         self.explicit = self._pairs is not None or self.keys is not None
 
-    @classmethod
-    def read(cls, *values: Any, attachments: Attachments, **named: Any) -> Workload:
-        """As it was made, or from the number of cells and the digest of an attached list of pairs."""
-
-        def ranges(n: Any = None, ranges: Any = None, *, keys: Any = None, sha256: str | None = None) -> Workload:
-            if sha256 is None:
-                return cls(n, ranges, keys=keys)
-            return cls(n, np.frombuffer(attached(attachments, sha256), "<i8").reshape(-1, 2))
-
-        return ranges(*values, **named)
-
     @property
     def n_queries(self) -> int:
         if self.keys is not None:
@@ -240,14 +228,7 @@ class Ranges(RangeRows):
         if self._pairs is None:
             return super().arguments()
         size = "" if self._n is None else f"{self._n}, "
-        if len(self._pairs) <= _RANGES_IN_TEXT:
-            return f"{size}{[tuple(pair) for pair in self._pairs.tolist()]}"
-        return f"{size}sha256='{self._digest()}'"
-
-    def attachments(self) -> Mapping[str, bytes]:
-        if self._pairs is None or len(self._pairs) <= _RANGES_IN_TEXT:
-            return {}
-        return {self._digest(): self._pairs.astype("<i8").tobytes()}
+        return f"{size}{[tuple(pair) for pair in self._pairs.tolist()]}"
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         filled = super().for_domain(columns)
@@ -263,9 +244,6 @@ class Ranges(RangeRows):
         if backwards.size:
             raise DeclarationError(f"{self.keys[backwards[0]]} ends before it begins, in the order of the domain")
         return Ranges(ranges=ends)
-
-    def _digest(self) -> str:
-        return hashlib.sha256(present(self._pairs).astype("<i8").tobytes()).hexdigest()
 
 
 LARGEST_LISTED = 4096

@@ -1,1 +1,0 @@
-"""Gram matrices RᵀR, most of them never written out, and what the cells of one unit add up to under them."""

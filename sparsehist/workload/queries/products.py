@@ -1,0 +1,250 @@
+"""Workloads made of others: unions on one domain, and products over the columns of a domain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.cells import Cells
+from sparsehist.workload.queries.matrix import Matrix
+from sparsehist.workload.queries.ranges import Identity, RangeRows, Ranges, Total
+from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
+
+_MOST_QUERIES = 2**31
+_LARGEST_INTEGER = 2**20
+
+
+class Composite(Workload):
+    """A workload made of others, at least one."""
+
+    def __init__(self, *parts: Workload) -> None:
+        if not parts:
+            raise DeclarationError(f"{self.word}() asks nothing; a workload has at least one query")
+        for part in parts:
+            if not isinstance(part, Workload):
+                raise DeclarationError(f"{self.word}() is made of workloads, got {type(part).__name__}")
+        self.parts = parts
+        self.integral = all(part.integral for part in parts)
+        self.non_negative = all(part.non_negative for part in parts)
+
+    def arguments(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+
+class Union(Composite):
+    """The queries of several workloads, one after the other.
+
+    Args:
+        *parts: Workloads on the same columns, each a list of queries; sizes left open are taken from the others.
+
+    Raises:
+        DeclarationError: If there are none, if columns differ, or if a part cannot be listed.
+
+    Example:
+        >>> Union(Workload.parse("total(2)"), Workload.parse("identity(2)")).apply([3, 4])
+        array([7., 3., 4.])
+    """
+
+    word = "union"
+
+    def __init__(self, *parts: Workload) -> None:
+        super().__init__(*parts)
+        for part in parts:
+            if not part.explicit:
+                raise DeclarationError(f"{part.describe()} is not a list of queries and cannot be part of a union")
+        sizes = {part.columns for part in parts if not part.is_open}
+        if len(sizes) > 1:
+            raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")
+        if sizes:
+            (columns,) = sizes
+            self.parts = tuple(part.for_domain(columns) for part in parts)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return self.parts[0].columns
+
+    @property
+    def n_queries(self) -> int:
+        return sum(part.n_queries for part in self.parts)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return np.concatenate([part.apply(x) for part in self.parts])
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        pieces = np.split(self.columns_of(y, self.n_queries), np.cumsum([part.n_queries for part in self.parts])[:-1])
+        first, *rest = (part.apply_transposed(piece) for part, piece in zip(self.parts, pieces, strict=True))
+        return sum(rest, start=first)
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        return np.concatenate([part.answers(cells) for part in self.parts])
+
+    def row_squares(self) -> FloatArray:
+        return np.concatenate([part.row_squares() for part in self.parts])
+
+    def queries(self) -> Mapping[str, IntArray]:
+        """Ranges where all parts ask for ranges; otherwise the number of the part and of the query in it."""
+        if all(isinstance(part, RangeRows) for part in self.parts):
+            described = [part.queries() or {} for part in self.parts]
+            return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
+        sizes = [part.n_queries for part in self.parts]
+        return {
+            "part": np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+            "query": np.concatenate([np.arange(size, dtype=np.int64) for size in sizes]),
+        }
+
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
+        return Union(*(part.of_series(names, numbers) for part in self.parts))
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        return Union(*(part.for_domain(columns) for part in self.parts))
+
+
+class Kronecker(Composite):
+    """All products of a query of the first workload, a query of the second and so on: A = A1 ⊗ A2 ⊗ ….
+
+    Applied factor by factor. Columns under `Total` are summed over before anything else, so they may have any size
+    up to 2**31; the others together have at most 2**31 cells.
+
+    Args:
+        *factors: Workloads on the columns of the domain in their order; those without sizes take one column each.
+
+    Raises:
+        DeclarationError: If there are none, a factor is not a list of queries and too long to become one, or all have
+            more than 2**31 queries together.
+
+    Example:
+        >>> from sparsehist.workload import Prefix
+        >>> both = Kronecker(Prefix(3), Identity(2))
+        >>> both.shape, both.apply([1, 2, 3, 4, 5, 6])
+        ((6, 6), array([ 1.,  2.,  4.,  6.,  9., 12.]))
+    """
+
+    word = "kronecker"
+
+    def __init__(self, *factors: Workload) -> None:
+        super().__init__(*factors)
+        # In larger products exactness of an answer would depend on the counts.
+        self.integral = self.integral and _largest_entry(self) <= _LARGEST_INTEGER
+        if any(factor.is_open for factor in factors):
+            return
+        if self.n_queries > _MOST_QUERIES:
+            raise DeclarationError(
+                f"{self.n_queries} queries are too many to be listed; ask for fewer ranges or values"
+            )
+        for factor in self.listed:
+            if not factor.explicit:
+                raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
+
+    @property
+    def listed(self) -> tuple[Workload, ...]:
+        """The factors, with all ranges as a list."""
+        return tuple(
+            Ranges(factor.n, np.stack(factor.bounds(), axis=1))
+            if isinstance(factor, Ranges) and not factor.explicit
+            else factor
+            for factor in self.parts
+        )
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(size for factor in self.parts for size in factor.columns)
+
+    @property
+    def n_queries(self) -> int:
+        return math.prod(factor.n_queries for factor in self.parts)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        values = self.columns_of(x, self.n_cells)
+        return along_axes([factor.apply for factor in self.listed], [factor.n_cells for factor in self.parts], values)
+
+    def apply_transposed(self, y: ArrayLike) -> FloatArray:
+        weights = self.columns_of(y, self.n_queries)
+        steps = [factor.apply_transposed for factor in self.listed]
+        return along_axes(steps, [factor.n_queries for factor in self.parts], weights)
+
+    def answers(self, cells: Cells) -> AnswerArray:
+        self.require_domain(cells.shape)
+        spans = zip(self.listed, self._spans(len(cells.shape)), strict=True)
+        asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
+        columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
+        if math.prod(cells.shape[column] for column in columns) > _MOST_QUERIES:
+            raise DeclarationError(f"{self.describe()} spans too many cells: at most 2**31 are added up at once")
+        values = cells.marginal(columns).reshape(-1).astype(np.float64)
+        kept = [factor for factor, _ in asked]
+        answers = along_axes([factor.apply for factor in kept], [factor.n_cells for factor in kept], values)
+        return np.rint(answers).astype(np.int64) if self.integral else answers
+
+    def row_squares(self) -> FloatArray:
+        squares = np.ones(1)
+        for factor in self.listed:
+            squares = np.outer(squares, factor.row_squares()).reshape(-1)
+        return squares
+
+    def queries(self) -> Mapping[str, IntArray]:
+        """Describe each row, for the factor that begins at column i.
+
+        "column_i" where it asks for values, or for all of them, which is -1; "low_i" and "high_i" where it asks for
+        ranges; otherwise the factor's own columns, with _i appended.
+        """
+        described: dict[str, IntArray] = {}
+        before, first = 1, 0
+        for factor in self.listed:
+            after = self.n_queries // before // factor.n_queries
+            for name, numbers in _description(factor, first).items():
+                described[name] = np.tile(np.repeat(numbers, after), before)
+            before, first = before * factor.n_queries, first + len(factor.columns)
+        return described
+
+    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
+        spans = zip(self.parts, self._spans(len(names)), strict=True)
+        return Kronecker(*(factor.of_series(names[at], numbers[at]) for factor, at in spans))
+
+    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+        spans = self._spans(len(columns))
+        return Kronecker(*(factor.for_domain(columns[at]) for factor, at in zip(self.parts, spans, strict=True)))
+
+    def _spans(self, columns: int) -> list[slice]:
+        """Columns of the domain that each factor asks about; refuses a domain with another number of columns."""
+        widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
+        if sum(widths) != columns:
+            raise DeclarationError(f"{self.describe()} asks about {sum(widths)} columns, the domain has {columns}")
+        return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
+
+
+def along_axes(
+    steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
+) -> FloatArray:
+    """Apply to each axis of a row-major table a linear map of arrays (length, m) to (other length, m).
+
+    The table comes in with shape (product of lengths,), or with columns, and goes out with that of other lengths.
+    """
+    behind = values.shape[1:]
+    table = values.reshape(*lengths, -1)
+    for axis, step in enumerate(steps):
+        front = np.moveaxis(table, axis, 0)
+        done = step(np.ascontiguousarray(front).reshape(front.shape[0], -1))
+        table = np.moveaxis(done.reshape(done.shape[0], *front.shape[1:]), 0, axis)
+    return np.ascontiguousarray(table).reshape(-1, *behind)
+
+
+def _largest_entry(workload: Workload) -> float:
+    """Largest absolute entry of an integral workload."""
+    if isinstance(workload, Composite):
+        entries = map(_largest_entry, workload.parts)
+        return max(entries) if isinstance(workload, Union) else math.prod(entries)
+    return float(np.abs(workload.matrix.data).max(initial=0.0)) if isinstance(workload, Matrix) else 1.0
+
+
+def _description(factor: Workload, first: int) -> dict[str, IntArray]:
+    if isinstance(factor, Identity | Total):
+        number = np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)
+        return {f"column_{first}": number.astype(np.int64)}
+    if isinstance(factor, RangeRows):
+        low, high = factor.bounds()
+        return {f"low_{first}": low, f"high_{first}": high}
+    return {f"{name}_{first}": numbers for name, numbers in (factor.queries() or {}).items()}

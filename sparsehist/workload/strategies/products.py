@@ -1,0 +1,155 @@
+"""Strategies made of others: one for each factor of a product of workloads, or for each part of a union."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.workload.queries.products import Kronecker, Union, along_axes
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.sensitivity import ROUND_UP, products_of_rows
+from sparsehist.workload.strategies.strategy import Strategy
+
+
+class Combined(Strategy):
+    """A strategy for each part of a workload made of several, its columns known."""
+
+    def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
+        if [strategy.workload for strategy in strategies] != list(self.parts_of(workload)):
+            raise DeclarationError(f"{workload.describe()} needs one strategy for each of its parts")
+        super().__init__(workload)
+        self.strategies = tuple(strategies)
+
+    @staticmethod
+    @abc.abstractmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        """The parts of a workload of the kind this answers."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.word}({', '.join(strategy.name for strategy in self.strategies)})"
+
+
+class KroneckerStrategy(Combined):
+    """Products of strategies: R = R1 ⊗ R2 ⊗ … and L = L1 ⊗ L2 ⊗ …, applied factor by factor."""
+
+    word = "kronecker"
+
+    def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
+        super().__init__(workload, strategies)
+        self.integral = all(strategy.integral for strategy in strategies)
+        self.invertible = all(strategy.invertible for strategy in strategies)
+
+    @staticmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        if not isinstance(workload, Kronecker):
+            raise DeclarationError(
+                f"a product of strategies answers a product of workloads, not {workload.describe()}"
+            )
+        return workload.listed
+
+    @property
+    def n_noise(self) -> int:
+        return math.prod(strategy.n_noise for strategy in self.strategies)
+
+    @property
+    def terms(self) -> int:
+        return math.prod(strategy.terms for strategy in self.strategies)
+
+    def l2(self, max_keys: int) -> float:
+        """From the products of the factors' rows, their eigenvalues, and the largest column norms."""
+        keys = min(max_keys, self.workload.n_cells)
+        column = math.prod(strategy.l2(1) for strategy in self.strategies)
+        row = float(self.gram_row(keys).sum()) * ROUND_UP
+        return min(keys * column, math.sqrt(keys * min(row, self.largest_eigenvalue())))
+
+    def l1(self, max_keys: int) -> float:
+        keys = min(max_keys, self.workload.n_cells)
+        return keys * math.prod(strategy.l1(1) for strategy in self.strategies)
+
+    def gram_row(self, max_keys: int) -> FloatArray:
+        return products_of_rows([strategy.gram_row(max_keys) for strategy in self.strategies], max_keys)
+
+    def largest_eigenvalue(self) -> float:
+        return math.prod(strategy.largest_eigenvalue() for strategy in self.strategies)
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        values = self.workload.columns_of(x, self.workload.n_cells)
+        lengths = [strategy.workload.n_cells for strategy in self.strategies]
+        return along_axes([strategy.apply for strategy in self.strategies], lengths, values)
+
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        rows = [strategy.n_noise for strategy in self.strategies]
+        return along_axes([strategy.to_cells for strategy in self.strategies], rows, z)
+
+    def noise_answers(self, z: FloatArray) -> FloatArray:
+        rows = [strategy.n_noise for strategy in self.strategies]
+        return along_axes([strategy.noise_answers for strategy in self.strategies], rows, z)
+
+    def variance(self) -> FloatArray:
+        variances = np.ones(1)
+        for strategy in self.strategies:
+            variances = np.outer(variances, strategy.variance()).reshape(-1)
+        return variances
+
+    def mean_variance(self) -> float:
+        return math.prod(strategy.mean_variance() for strategy in self.strategies)
+
+
+class UnionStrategy(Combined):
+    """Every part of a union by a strategy of its own, at a share of the budget; parts do not learn from one another.
+
+    R is the strategies' queries one below the other, part i times r_i, so Δ² is at most Σ r_i²·Δ_i². With v_i the sum
+    of variances of part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i. These
+    are taken for every max_keys: they follow from the names of the strategies.
+
+    Raises:
+        DeclarationError: If the workload is not a union, the strategies are not those of its parts, or a part asks
+            nothing.
+    """
+
+    word = "union"
+
+    def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
+        super().__init__(workload, strategies)
+        norms = np.array([strategy.l2(1) for strategy in strategies])
+        variances = np.array([strategy.mean_variance() * strategy.workload.n_queries for strategy in strategies])
+        shares = np.sqrt(variances) * norms
+        if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
+            raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
+        self._factors: list[float] = (np.sqrt(shares / shares.sum()) / norms).tolist()
+
+    @staticmethod
+    def parts_of(workload: Workload) -> Sequence[Workload]:
+        if not isinstance(workload, Union):
+            raise DeclarationError(f"a union of strategies answers a union of workloads, not {workload.describe()}")
+        return workload.parts
+
+    @property
+    def n_noise(self) -> int:
+        return sum(strategy.n_noise for strategy in self.strategies)
+
+    def l2(self, max_keys: int) -> float:
+        return float(np.linalg.norm([factor * part.l2(max_keys) for factor, part in self._weighted()]))
+
+    def l1(self, max_keys: int) -> float:
+        return float(sum(factor * part.l1(max_keys) for factor, part in self._weighted()))
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return np.concatenate([factor * part.apply(x) for factor, part in self._weighted()])
+
+    def noise_answers(self, z: FloatArray) -> FloatArray:
+        pieces = np.split(z, np.cumsum([part.n_noise for part in self.strategies])[:-1])
+        parts = zip(self._weighted(), pieces, strict=True)
+        return np.concatenate([part.noise_answers(piece) / factor for (factor, part), piece in parts])
+
+    def variance(self) -> FloatArray:
+        return np.concatenate([part.variance() / factor**2 for factor, part in self._weighted()])
+
+    def _weighted(self) -> list[tuple[float, Strategy]]:
+        return list(zip(self._factors, self.strategies, strict=True))

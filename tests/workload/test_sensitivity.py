@@ -1,0 +1,273 @@
+"""Sensitivities: no set of cells exceeds them, by brute force on small domains and by search on larger ones."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from sparsehist.entropy import seeded
+from sparsehist.errors import DeclarationError
+from sparsehist.workload import (
+    Identity,
+    Kronecker,
+    Marginals,
+    Matrix,
+    Prefix,
+    Ranges,
+    Strategy,
+    Total,
+    Union,
+    Workload,
+    strategy_named,
+)
+from sparsehist.workload.sensitivity import TableGram, gram_of, products_of_rows, squared_l2_of_gram, worst_row
+from sparsehist.workload.strategies.residual import ResidualBasis
+
+SIGNED = Matrix([[1, -1, 0, 2], [0, 1, -2, 0], [1, 1, 1, 1]])
+SMALL: list[tuple[Workload, str]] = [
+    *((Prefix(9), name) for name in ("spectral", "spectral(blend=2)", "spectral(blend=1, window=1)", "haar")),
+    *((Ranges(8), name) for name in ("spectral", "spectral(blend=4, window=3)", "haar", "identity", "optimised")),
+    *((Prefix(8), name) for name in ("square_root", "square_root(scaled=True)", "banded(bands=3)", "direct")),
+    (Ranges(7, [(0, 3), (2, 5), (0, 6)]), "direct"),
+    (SIGNED, "direct"),
+    (SIGNED, "optimised(power=30, share=20)"),
+    (Union(Total(6), Identity(6)), "direct"),
+    (Union(Prefix(6), Identity(6)), "union(optimised, identity)"),
+    *((Marginals((2, 2, 2), 2), name) for name in ("residual", "direct", "optimised")),
+    *((Marginals((3, 4), up_to=2), name) for name in ("residual", "direct")),
+    (Marginals((3, 1, 3), [[0], [2], []]), "residual"),
+    (Marginals((2, 5), [[0]]), "residual"),
+    (Kronecker(Prefix(4), Identity(3)), "kronecker(spectral, identity)"),
+    (Kronecker(Prefix(4), Prefix(3)), "kronecker(optimised, haar)"),
+    (Kronecker(Marginals((2, 2), 1), Prefix(3)), "kronecker(residual, spectral)"),
+    (Kronecker(SIGNED, Total(2)), "kronecker(direct, direct)"),
+]
+
+
+def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
+    """Largest L2 and L1 norm of R·1_S over all sets of at most so many cells."""
+    l2 = l1 = 0.0
+    for size in range(1, keys + 1):
+        sets = np.array(list(combinations(range(R.shape[1]), size)))
+        moves = R[:, sets].sum(axis=2)
+        l2, l1 = max(l2, np.linalg.norm(moves, axis=0).max()), max(l1, np.abs(moves).sum(axis=0).max())
+    return l2, l1
+
+
+def stated(strategy: Strategy, keys: int, scale: float = 1.0) -> tuple[float, float]:
+    """Stated sensitivities, or a share of them for the control."""
+    return scale * strategy.l2(keys), scale * strategy.l1(keys)
+
+
+@pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
+def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
+    """Over all sets of cells; one cell is priced exactly in both norms, and 5 % less would be noticed."""
+    strategy = strategy_named(name, workload)
+    R = strategy.apply(np.eye(workload.n_cells))
+    for keys in range(1, workload.n_cells + 1):
+        moved, most = largest_moves(R, keys), stated(strategy, keys)
+        assert moved[0] <= most[0] * (1 + 1e-12) and moved[1] <= most[1] * (1 + 1e-12)
+        if keys == 1 and name != "haar":  # a full tree of cells is assumed there
+            assert moved == pytest.approx(most, rel=1e-8)
+            less = stated(strategy, keys, 0.95)
+            assert moved[0] > less[0] and moved[1] > less[1]
+
+
+def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
+    """The largest norm of R·1_S that annealing finds: exchanges of single cells, then steps to the best neighbour."""
+    rng, n = seeded(seed), R.shape[1]
+
+    def norm(moves: np.ndarray) -> np.ndarray:
+        return np.abs(moves).sum(axis=0) if l1 else np.linalg.norm(moves, axis=0)
+
+    best, scale = 0.0, norm(R).max()
+    grown = [int(np.argmax(norm(R)))]
+    while len(grown) < keys:
+        norms = norm(R[:, grown].sum(axis=1, keepdims=True) + R)
+        norms[grown] = 0.0
+        grown.append(int(np.argmax(norms)))
+    runs = [np.arange(keys) + at for at in (0, (n - keys) // 2, n - keys)]
+    for start in [np.array(grown), *runs, *(rng.choice(n, keys, replace=False) for _ in range(3))]:
+        chosen = start
+        move = R[:, chosen].sum(axis=1)
+        for temperature in np.geomspace(0.05, 0.002, 30 * keys):
+            place, new = rng.integers(chosen.size), rng.integers(n)
+            if new in chosen:
+                continue
+            other = move - R[:, chosen[place]] + R[:, new]
+            gain = float(norm(other) - norm(move)) / scale
+            if gain > 0 or rng.random() < math.exp(gain / temperature):
+                chosen[place], move = new, other
+        reached = -1.0
+        while norm(move) > reached * (1 + 1e-12):  # the cells that suit the signs, or the sums, best
+            reached = float(norm(move))
+            gain = R.T @ (np.sign(move) if l1 else move)
+            chosen = np.argsort(-gain)[:keys]
+            move = R[:, chosen[gain[chosen] > 0]].sum(axis=1)
+        best = max(best, reached)
+    return best
+
+
+# The second number is how far the stated sensitivity in L2 may be above what the search finds.
+LARGE: list[tuple[Workload, str, float]] = [
+    (Prefix(256), "spectral", 1.02),
+    (Ranges(300), "spectral(blend=4, window=1)", 1.05),
+    (Prefix(1500), "spectral(blend=2, window=1)", 1.02),
+    (Prefix(300), "square_root(scaled=True)", 1.02),
+    (Prefix(300), "banded(bands=20)", 1.05),
+    (Ranges(128), "haar", 1.0001),
+    (Ranges(128), "optimised(power=80, share=80)", 1.02),
+    (Marginals((20, 15), 2), "residual", 1.05),
+    (Marginals((2,) * 7, 3), "residual", 1.2),
+    (Marginals((3, 4, 30), 2), "residual", 1.2),
+    (Marginals((4, 5, 6), 2), "direct", 1.2),
+    (Kronecker(Prefix(32), Identity(16)), "kronecker(spectral, identity)", 1.1),
+    (Kronecker(Prefix(16), Prefix(16)), "kronecker(spectral, haar)", 1.25),
+    (Union(Prefix(64), Identity(64)), "union(spectral, identity)", 1.05),
+    (Matrix((seeded(2).random((40, 60)) < 0.3).astype(float)), "optimised(power=70, share=85)", 1.1),
+    (Matrix(seeded(3).choice([-1.0, 1.0], (64, 64))), "direct", 1.5),
+]
+
+
+@pytest.mark.parametrize(("workload", "name", "loosest"), LARGE, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize("keys", [2, 5, 20])
+def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
+    workload: Workload, name: str, loosest: float, keys: int
+) -> None:
+    """Annealed sets of larger domains stay below what is stated, and come near it."""
+    strategy = strategy_named(name, workload)
+    R = strategy.apply(np.eye(workload.n_cells))
+    found = annealed(R, keys, l1=False, seed=keys)
+    assert found <= strategy.l2(keys) * (1 + 1e-9) <= loosest * found
+    assert annealed(R, keys, l1=True, seed=keys) <= strategy.l1(keys) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("workload", "name"), [(Prefix(256), "spectral"), (Ranges(128), "haar")], ids=str)
+def test_a_sensitivity_5_per_cent_too_small_is_noticed(workload: Workload, name: str) -> None:
+    """The control of the search: at several cells a unit, a scaled bound is exceeded."""
+    strategy = strategy_named(name, workload)
+    R = strategy.apply(np.eye(workload.n_cells))
+    for keys in (2, 5, 20):
+        assert annealed(R, keys, l1=False, seed=keys) > 0.95 * strategy.l2(keys)
+
+
+def test_the_sensitivity_of_prefix_sums_is_not_a_root() -> None:
+    """Twenty cells of 256 move the spectral prefix sums by √266 at least, not by √20."""
+    strategy = strategy_named("spectral", Prefix(256))
+    assert np.linalg.norm(strategy.apply((np.arange(256) < 20).astype(float))) ** 2 > 266
+    assert strategy.l2(20) ** 2 > 266
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 16])
+def test_haar_is_priced_exactly(n: int) -> None:
+    """For every number of cells of a full tree, by trying all sets."""
+    strategy = strategy_named("haar", Ranges(n))
+    sets = np.array(list(product((0.0, 1.0), repeat=n)))
+    moves = sets @ strategy.apply(np.eye(n)).T
+    for keys in range(1, n + 1):
+        some = moves[sets.sum(axis=1) <= keys]
+        assert strategy.l1(keys) == np.abs(some).sum(axis=1).max()
+        assert strategy.l2(keys) == pytest.approx(np.linalg.norm(some, axis=1).max())
+
+
+@pytest.mark.parametrize("kind", [Prefix, Ranges])
+@pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
+@pytest.mark.parametrize("n", [3, 30, 500])
+def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
+    """The fact that sliding windows rest on: K is positive and unimodal in every row; so are rows by distance."""
+    strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
+    i, kernel, table = np.arange(n), strategy.kernel, strategy._table
+    K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
+    small = 1e-12 * K.max()
+    assert K.min() > 0
+    steps = np.diff(K, axis=1)
+    assert (steps[np.tril_indices(n, -1, n - 1)] >= -small).all() and (
+        steps[np.triu_indices(n, 0, n - 1)] <= small
+    ).all()
+    R = strategy.apply(np.eye(n))
+    gram = R.T @ R
+    np.testing.assert_allclose(gram, K / np.outer(strategy._scales, strategy._scales), atol=1e-10)
+    by_distance = np.array([np.diag(gram, apart).max() for apart in range(n)])
+    assert (np.diff(by_distance) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", [Prefix, Ranges])
+@pytest.mark.parametrize("keys", [2, 40, 300, 1000])
+def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
+    """The bound of long columns is above the largest run, at most 4 % of it, also where ranks are grouped."""
+    n = 1500
+    strategy = strategy_named("spectral", kind(n))
+    R = strategy.apply(np.eye(n))
+    sums = np.concatenate([np.zeros((len(R), 1)), np.cumsum(R, axis=1)], axis=1)
+    runs = np.linalg.norm(sums[:, keys:] - sums[:, :-keys], axis=0).max()
+    assert runs <= strategy.l2(keys) <= 1.04 * runs
+
+
+@pytest.mark.parametrize("patterns", [2**12, 8])
+def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
+    """All sets of a small domain, for plain and for centred columns, and where only one column is looked at."""
+    monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
+    sizes, rng = (2, 3, 2), seeded(11)
+    cells = np.array(np.unravel_index(np.arange(12), sizes))
+    differs = cells[:, :, None] != cells[:, None, :]
+    members = (np.arange(1, 2**12)[:, None] >> np.arange(12) & 1).astype(np.float64)
+    subsets = [subset for length in range(4) for subset in combinations(range(3), length)]
+    for _ in range(20):
+        parts = rng.exponential(size=len(subsets)) * (rng.random(len(subsets)) < 0.6)
+        ratios = np.where(rng.random(3) < 0.5, -1.0 / (np.array(sizes) - 1.0), 0.0)
+        factors = np.where(differs, ratios[:, None, None], 1.0)
+        dense = sum(part * factors[list(one)].prod(axis=0) for part, one in zip(parts, subsets, strict=True))
+        sums = ((members @ dense) * members).sum(axis=1)
+        gram = TableGram(sizes, subsets, parts, ratios)
+        for keys in range(1, 13):
+            assert sums[members.sum(axis=1) <= keys].max() <= gram.squared_l2(keys) * (1 + 1e-9)
+            rows = -np.sort(-np.abs(dense), axis=1)[:, :keys].sum(axis=1)
+            assert rows.max() <= gram.row(keys).sum() * (1 + 1e-9)
+
+
+def test_products_of_rows_bound_the_rows_of_products() -> None:
+    """The sum of the largest entries of any row of |G1 ⊗ G2| is at most that of the product of the worst rows."""
+    rng = seeded(12)
+    for _ in range(20):
+        first, second = (R.T @ R for R in (rng.standard_normal((4, 5)), rng.standard_normal((3, 4))))
+        both = np.abs(np.kron(first, second))
+        for keys in (1, 2, 5, 20):
+            bound = products_of_rows([worst_row(first, keys), worst_row(second, keys)], keys).sum()
+            assert -np.sort(-both, axis=1)[:, :keys].sum(axis=1).min() >= 0
+            assert (-np.sort(-both, axis=1)[:, :keys]).sum(axis=1).max() <= bound * (1 + 1e-12)
+
+
+def test_bounds_of_dense_matrices_hold() -> None:
+    """For positive semidefinite matrices with entries of both signs, for every number of cells."""
+    rng = seeded(3)
+    for _ in range(30):
+        R = rng.standard_normal((4, 9)) + rng.exponential(size=(4, 1))
+        for keys in (1, 2, 4, 9):
+            assert largest_moves(R, keys)[0] ** 2 <= squared_l2_of_gram(R.T @ R, keys) * (1 + 1e-12)
+
+
+def test_columns_nobody_asks_about_make_cells_look_the_same() -> None:
+    """Cells that differ only in such a column are one to the strategy: a unit moves it max_keys times as far."""
+    made = ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]]))
+    assert made.l2(20) == pytest.approx(20.0)
+
+
+def test_many_columns_are_priced() -> None:
+    """Of 30 columns not all patterns are listed: 20 cells cost far less than 20 times one."""
+    made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
+    R_of_20 = np.sqrt(20.0)
+    assert R_of_20 < made.l2(20) < 20
+
+
+@pytest.mark.parametrize(
+    "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
+)
+def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
+    """Counting ranges gives AᵀA as multiplying the rows does; large ones are refused."""
+    rows = workload.apply(np.eye(workload.n_cells))
+    np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
+    with pytest.raises(DeclarationError, match="1025 by 1025"):
+        gram_of(Prefix(1025))

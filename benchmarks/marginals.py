@@ -25,8 +25,8 @@ from sparsehist import entropy
 from sparsehist.histogram.grid import grid_step, round_to_grid
 from sparsehist.noise import Gaussian
 from sparsehist.workload import Cells, Marginals, next_state
-from sparsehist.workload.strategies.direct_marginals import DirectMarginals, WeightedMarginals
-from sparsehist.workload.strategies.residual_basis import ResidualBasis
+from sparsehist.workload.strategies.direct import Direct
+from sparsehist.workload.strategies.residual import ResidualBasis
 
 SIZES = (5,) * 20 + (4,) * 10
 TARGET = 2.0
@@ -52,11 +52,11 @@ def released(cells: Cells, max_keys: int) -> np.ndarray:
     """All pairs, noisy, from nothing but the counts."""
     workload = Marginals(cells.shape, 2)
     strategy = ResidualBasis(workload)
-    family = Gaussian(sensitivity=strategy.sensitivity(max_keys).l2)
+    family = Gaussian(sensitivity=strategy.l2(max_keys))
     exact = workload.answers(cells)
     state = next_state(family, strategy, {}, LEVEL, rng=entropy.generator())
-    std = family.std(float(LEVEL)) * np.sqrt(strategy.query_variance().min())
-    return exact + round_to_grid(strategy.state_answers(state), grid_step(float(std)))
+    std = family.std(float(LEVEL)) * np.sqrt(strategy.variance().min())
+    return exact + round_to_grid(strategy.noise_answers(state), grid_step(float(std)))
 
 
 def grouped_with_polars(frame: pl.DataFrame, pairs: list[tuple[str, str]]) -> None:
@@ -75,9 +75,8 @@ def errors(max_keys: int) -> dict[str, float]:
     """Standard deviation of a query at level 0.1, as the root of the mean variance, by strategy."""
     workload = Marginals(SIZES, 2)
     found = {}
-    for strategy in (ResidualBasis(workload), WeightedMarginals(workload), DirectMarginals(workload)):
-        price = strategy.sensitivity(max_keys)
-        scale = Gaussian(sensitivity=price.l2).std(float(LEVEL))
+    for strategy in (ResidualBasis(workload), Direct(workload)):
+        scale = Gaussian(sensitivity=strategy.l2(max_keys)).std(float(LEVEL))
         found[strategy.name] = scale * float(np.sqrt(strategy.mean_variance()))
     return found
 
@@ -99,7 +98,7 @@ def over_the_bound() -> float:
         )
         total += float(np.prod([SIZES[column] - 1 for column in subset])) * float(np.sqrt(over))
     strategy = ResidualBasis(workload)
-    return strategy.mean_variance() * strategy.sensitivity(1).l2 ** 2 * workload.n_queries / total**2
+    return strategy.mean_variance() * strategy.l2(1) ** 2 * workload.n_queries / total**2
 
 
 def main() -> None:
@@ -149,7 +148,7 @@ def main() -> None:
         print(
             f"std of an answer at level {LEVEL}, {unit}:", ", ".join(f"{name} {s:.1f}" for name, s in found.items())
         )
-    price = ResidualBasis(workload).sensitivity(options.max_keys)
+    price = ResidualBasis(workload).l2(options.max_keys)
     result = {
         "sizes": {
             "columns": len(SIZES),
@@ -164,7 +163,7 @@ def main() -> None:
         "medians": summary(timings),
         "over_the_bound": optimum,
         "std": std,
-        "sensitivity": {"l2": price.l2, "l2_lower": price.l2_lower},
+        "sensitivity": price,
     }
     report("all pairs of 30 columns, next to their GROUP BYs", options, result, timings)
 

@@ -18,7 +18,7 @@ from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
 from _sections_compared import before_after, bounding, dense_sparse, domains, lossless, peers, planned
 from _sections_grown import floor, noise, people, pipeline, profiles, running, scale
-from _sections_workload import sensitivity, statements, workload_error, workload_speed
+from _sections_workload import sensitivity, workload_error, workload_speed
 
 Result = Mapping[str, Any]
 HERE = Path(__file__).resolve().parent
@@ -260,8 +260,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "spark_10m": ("Counting on Spark, fewer rows", spark),
     "peers_spark": ("Tumult Analytics on the rows that Spark counted", peers),
     "workload_error": ("Workloads: error beside its lower bound", workload_error),
-    "sensitivity": ("What one unit moves a workload by", sensitivity),
-    "statements": ("What releases say of themselves", statements),
+    "sensitivity": ("Stated standard deviations of workloads, before and after", sensitivity),
     "workload_speed": ("Workloads of ten million cells", workload_speed),
     "marginals": ("All pairs of 30 columns", marginals),
     "dense_round": ("A dense round", dense_round),

@@ -64,12 +64,11 @@ def released(strategy: Strategy, counts: Cells, known: dict[Fraction, np.ndarray
 
 
 def new_path(workload: Prefix | Ranges, counts: Cells) -> Callable[[], object]:
-    """All that a first release on a path computes: scaling and spectrum, check, sensitivity, variances, release."""
+    """All that a first release on a path computes: scaling and spectrum, sensitivity, variances, release."""
 
     def work() -> object:
         strategy = Spectral(workload)
-        strategy.check(rng=generator())
-        known = strategy.sensitivity(1), strategy.prefix_variances(), strategy.mean_variance()
+        known = strategy.l2(1), strategy.prefix_variances(), strategy.mean_variance()
         return known, released(strategy, counts, {})()
 
     return work

@@ -56,11 +56,10 @@ SCRIPTS = {
         *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
         *("--rows", "2000"),
     ],
-    "sensitivity": ["--runs", "1", "--starts", "2", "--max-keys", "3", "--cells", "60"],
+    "sensitivity": ["--max-keys", "1"],
     "spark": ["--runs", "1", "--rows", "4000", "--warm", "2000", "--memory", "1g"],
     "sql_front": ["--runs", "1", "--rows", "2000"],
     "start": ["--runs", "1"],
-    "statements": ["--runs", "1", "--only", "haar"],
     "workload_error": ["--exponents", "4", "6", "--max-keys", "1", "3"],
     "workload_speed": ["--runs", "1", "--cells", "3000"],
 }

@@ -203,7 +203,8 @@ def slack_of(
     if strategy.word == "identity":  # other cells have the same noise whatever the unit does
         return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
     if by_cell is not None:
-        return numerical_slack(workload.n_cells, std, by_cell, near=near, terms=strategy.terms)
+        spread = std * math.sqrt(strategy.cell_variance())
+        return numerical_slack(workload.n_cells, spread, by_cell, near=near, terms=strategy.terms)
     spread = std * math.sqrt(strategy.mean_variance())
     grid = grid_step(std * math.sqrt(least))
     return numerical_slack(workload.n_queries, spread, grid, near=near, terms=strategy.terms)
@@ -357,7 +358,7 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
         except DeclarationError:
             raise DeclarationError(
                 f"{cells.name!r} names its domain by a digest only, as the catalogue is long: hand in that of the "
-                "series, consistent(…, domain=series.domain)"
+                "series, consistent(…, domain=series.declaration.domain)"
             ) from None
     strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
     largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))

@@ -43,9 +43,7 @@ def test_two_answers_do_not_share_all_of_their_noise() -> None:
     """The difference of two cells is not exact, though a query of large entries stands beside them."""
     log = pl.DataFrame({"user": range(400), "key": [user % 8 for user in range(400)]})
     series = sh.create(":memory:", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(8), seed=1)
-    released = series.release_workload(
-        "w", Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01"
-    )
+    released = series.release_workload("w", Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01")
     assert np.ptp(released.frame["noisy_answer"].to_numpy()[1:]) > 1.0
 
 

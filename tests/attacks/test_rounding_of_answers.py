@@ -58,9 +58,7 @@ def test_noise_too_large_for_doubles_is_refused() -> None:
     """Small weights do not hide that the noise of a cell dwarfs every count: the sum would round the count away."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
-        series.release_workload(
-            "w", Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity"
-        )
+        series.release_workload("w", Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
     assert series.store.ledger()["releases"].max() == 0
 
 
@@ -88,9 +86,7 @@ def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
     """Beside entries of 1e20 the grid of the small answers is finer than a double: no bits are left to be seen."""
     matrix = np.array([[1e20, 0.0], [1.5, 0.0]])
     for count in (0, 1, 10**6):
-        made = _of_two_cells(count, 3).release_workload(
-            "w", Matrix(matrix), level="0.5", strategy="identity"
-        )
+        made = _of_two_cells(count, 3).release_workload("w", Matrix(matrix), level="0.5", strategy="identity")
         assert weighed_noisy_cells(matrix, made) > 0
 
 

@@ -162,3 +162,17 @@ def test_what_is_refused(released):
     # answers agree with one another up to the step that each was rounded to
     step, answers = marginals.metadata["grid"], marginals.frame["noisy_answer"].to_list()
     assert none[1]["consistent"].to_list() == pytest.approx(answers, abs=2 * step)
+
+
+def test_a_long_catalogue_asks_for_the_domain():
+    """Its metadata holds a digest only: the error names domain=, and with it the frames agree."""
+    keys = [f"key {i:02}" for i in range(37)]
+    log = pl.DataFrame({"user": range(370), "key": keys * 10})
+    series = sh.create(
+        ":memory:", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Catalogue(keys), seed=1
+    )
+    cells, sums = series.release("c", level=1), series.release_workload("m", Marginals([[0], []]), level=1)
+    with pytest.raises(DeclarationError, match=r"domain=series\.declaration\.domain"):
+        cells.consistent(sums)
+    own, total = cells.consistent(sums, domain=series.declaration.domain)
+    assert {"consistent", "consistent_error"} <= set(own.columns) & set(total.columns)

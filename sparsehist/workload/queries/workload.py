@@ -28,6 +28,7 @@ KeyNumbers = Callable[[Sequence[Any]], IntArray]
 
 _MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
 _SHOWN = 120
+_KINDS: dict[str, Callable[..., Workload]] = {}
 _NOTATION = Notation(
     "workload",
     "integers, text in quotes and lists",
@@ -59,6 +60,12 @@ class Workload(abc.ABC):
 
     non_negative: bool = True
     """Whether no entry of A is negative, so that no true answer is."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Make a kind of workload known by its word, for `parse`."""
+        super().__init_subclass__(**named)
+        if "word" in cls.__dict__:
+            _KINDS[cls.word] = cls
 
     @property
     @abc.abstractmethod
@@ -191,11 +198,7 @@ class Workload(abc.ABC):
 
 
 def _workload(form: Form) -> Workload:
-    from sparsehist import workload as kinds  # this module is part of it
-
-    listed = (kinds.Identity, kinds.Total, kinds.Prefix, kinds.Ranges, kinds.Marginals, kinds.Matrix)
-    known: dict[str, Callable[..., Workload]] = {kind.word: kind for kind in (*listed, kinds.Union, kinds.Kronecker)}
-    kind = _NOTATION.kind(form, known)
+    kind = _NOTATION.kind(form, _KINDS)
 
     def argument(value: object) -> Any:
         if isinstance(value, Form):

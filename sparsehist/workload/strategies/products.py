@@ -91,6 +91,9 @@ class KroneckerStrategy(Combined):
         rows = [strategy.n_noise for strategy in self.strategies]
         return along_axes([strategy.noise_answers for strategy in self.strategies], rows, z)
 
+    def cell_variance(self) -> float:
+        return math.prod(strategy.cell_variance() for strategy in self.strategies)
+
     def variance(self) -> FloatArray:
         variances = np.ones(1)
         for strategy in self.strategies:

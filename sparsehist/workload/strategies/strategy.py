@@ -89,6 +89,11 @@ class Strategy(abc.ABC):
         """Variance of the sums of cells low, …, high of one column, for Z of variance 1; shape (queries,)."""
         raise DeclarationError(f"the strategy {self.name} answers the listed queries only")
 
+    def cell_variance(self) -> float:
+        """Mean variance of R⁻¹·Z over the cells, for Z of variance 1, where `invertible`."""
+        cells = np.arange(self.workload.n_cells)
+        return float(self.range_variances(cells, cells).mean())
+
     def gram_row(self, max_keys: int) -> FloatArray:
         """A row that every row of |RᵀR| is below in its sums of largest entries; shape (at most max_keys,)."""
         if self.workload.n_cells > LARGEST_GRAM:

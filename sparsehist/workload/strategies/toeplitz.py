@@ -75,6 +75,9 @@ class SquareRoot(Invertible):
             return super().prefix_variances()
         return np.cumsum(np.cumsum(self.inverse) ** 2)
 
+    def cell_variance(self) -> float:
+        return float(np.mean(self.norms**2) * (self.inverse @ self.inverse))  # at most: columns of R⁻¹ end early
+
     def l2(self, max_keys: int) -> float:
         """By windows: unscaled, G[i, j] = Σ_k c_k c_{k + |i − j|} over k < n − max(i, j) falls away from i = j.
 

@@ -1,0 +1,48 @@
+"""A committed release of a workload is the same whatever kernel of OpenBLAS computes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+
+KERNELS = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")
+READ = """
+import sys, sparsehist as sh
+store = sh.open(sys.argv[1])
+for name in ("sums", "cells"):
+    store.series("s").release_workload(name).write_parquet(sys.argv[2] + name + ".parquet")
+"""
+RUNS = "import numpy; numpy.linalg.eigh(numpy.ones((60, 60)) + numpy.eye(60))"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a listed workload under a dense strategy and an implicit one, both written once."""
+    place = tmp_path_factory.mktemp("kernels")
+    log = pl.DataFrame({"user": range(300), "key": [user % 60 for user in range(300)]})
+    series = sh.create(place / "store", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(60))
+    sums = series.release_workload("sums", "prefix()", level="0.5", strategy="optimised")
+    ranges = series.release_workload("cells", "ranges()", level="0.5", strategy="optimised")
+    sums.write_parquet(place / "sums.parquet")
+    ranges.write_parquet(place / "cells.parquet")
+    return place
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_release_given_again_is_the_same_under_every_kernel(published: Path, kernel: str) -> None:
+    """Answers and std come from what was committed; kernels that this processor lacks are skipped."""
+    known = os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"}
+    if subprocess.run([sys.executable, "-c", RUNS], env=known, capture_output=True, check=False).returncode:
+        pytest.skip(f"this processor does not run {kernel}")
+    again = f"{published}/{kernel}_"
+    subprocess.run([sys.executable, "-c", READ, str(published / "store"), again], env=known, check=True)
+    for name in ("sums", "cells"):
+        one, other = sh.read(published / f"{name}.parquet"), sh.read(f"{again}{name}.parquet")
+        assert one.frame.equals(other.frame) and one.metadata == other.metadata

@@ -15,7 +15,7 @@ from _measure import arguments, in_turns, options_of, report, spread, summary, t
 
 from sparsehist import entropy
 from sparsehist.audiences import Network
-from sparsehist.interactive import MultiplicativeWeights
+from sparsehist.interactive import Weighing
 from sparsehist.local import Rappor, RapporClient, decode
 from sparsehist.noise import DiscreteLaplace, RandomisedResponse
 
@@ -39,7 +39,7 @@ def work_of(people: int, cells: int):
     family, setting = RandomisedResponse(categories=5), Rappor(128, 2, keep="1/2", one_if_set="3/4", one_if_not="1/2")
     low = family.sample(people, 2, rng=rng)
     high = family.coarsen(low, 2, "1/2", rng=rng)
-    client, day = RapporClient(setting, "start page"), iter(range(10**9))
+    client = RapporClient.start(setting, "start page", rng=rng)
     reports = rng.integers(0, 2, (people, 128), dtype=np.int8).view(np.bool_)
     candidates = [f"page {i}" for i in range(1000)]
     edges, ages = rng.integers(0, people, (10 * people, 2)), np.zeros(people, np.int64)
@@ -48,19 +48,19 @@ def work_of(people: int, cells: int):
     for size in (1024, cells):
         counts = np.zeros(size, np.int64)
         counts[:100] = 10**6
-        session = MultiplicativeWeights(counts, mass=10**8, level=1, accuracy=0.2, start=counts)
-        sessions[size] = (session, rng.random(size) < 0.5)
+        about = Weighing(size, mass=10**8, level=1, accuracy=0.2, started=True)
+        sessions[size] = (about.start(counts, counts, rng=rng), rng.random(size) < 0.5)
     few, most = sessions[1024], sessions[cells]
     return {
         "randomised response, sample": (lambda: family.sample(people, 2, rng=rng), people),
         "randomised response, coarsen": (lambda: family.coarsen(low, 2, "1/2", rng=rng), people),
         "randomised response, refine": (lambda: family.refine(high, "1/2", 2, rng=rng), people),
         "randomised response, between": (lambda: family.between(high, "1/2", low, 2, 1, rng=rng), people),
-        "a report of 128 bits": (lambda: [client.report(next(day)) for _ in range(_MANY)], _MANY),
+        "a report of 128 bits": (lambda: [client.report(day, rng=rng) for day in range(_MANY)], _MANY),
         "all reports decoded for 1,000 candidates": (lambda: decode(reports, setting, candidates), 1),
         "a graph read, and one view": (lambda: Network(ages, edges, DiscreteLaplace()).view(0), 1),
-        "a query at 1,024 cells": (lambda: [few[0].ask(few[1]) for _ in range(_MANY)], _MANY),
-        "a query at most cells": (lambda: most[0].ask(most[1]), 1),
+        "a query at 1,024 cells": (lambda: [few[0].ask(few[1], rng=rng) for _ in range(_MANY)], _MANY),
+        "a query at most cells": (lambda: most[0].ask(most[1], rng=rng), 1),
     }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sparsehist.choice.max_keys import MaxKeysChoice, choose_max_keys
     from sparsehist.counting import Counts, Files, Query, check_log
     from sparsehist.counting.with_sql import CountingSql, counting_sql
+    from sparsehist.dense.multiple_release import MultipleRelease
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.running.running_series import RunningSeries, create_running, open_running
     from sparsehist.series.creation import create
-    from sparsehist.series.multiple_release import MultipleRelease
     from sparsehist.series.planning import Plan, plan
     from sparsehist.series.release import Release, WorkloadRelease, read
     from sparsehist.series.series_handle import Series
@@ -111,7 +111,7 @@ _HOME = {
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.guarantee.check": ("check_query",),
     "sparsehist.series.creation": ("create",),
-    "sparsehist.series.multiple_release": ("MultipleRelease",),
+    "sparsehist.dense.multiple_release": ("MultipleRelease",),
     "sparsehist.ledger.signatures": ("make_keys",),
     "sparsehist.periods.periodic_series": ("PeriodicSeries", "create_periodic", "open_periodic"),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
@@ -132,18 +132,11 @@ _FROZEN_BY_PYTHON = 1000  # at most; 3.12 begins with 375 objects
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 _LENT = {
-    "audiences": {"Network": "sparsehist.sessions.network"},
-    "interactive": {
-        "AboveThreshold": "sparsehist.sessions.above_threshold",
-        "MultiplicativeWeights": "sparsehist.sessions.weights",
-        "QuerySession": "sparsehist.sessions.query_session",
-    },
-    "local": {"RapporClient": "sparsehist.sessions.rappor_client"},
     "ledger": {"in_notebook": "sparsehist.report.html_tables"},
     "series": {
         "in_notebook": "sparsehist.report.html_tables",
-        "open_queries": "sparsehist.sessions.query_session",
-        "plan_queries": "sparsehist.sessions.query_session",
+        "open_queries": "sparsehist.release.query_session",
+        "plan_queries": "sparsehist.release.query_session",
         "plot_largest": "sparsehist.report.plots",
         "plot_plan": "sparsehist.report.plots",
         "registry_entry": "sparsehist.report.registry_entry",

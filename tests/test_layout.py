@@ -30,7 +30,7 @@ PURE_STANDARD_LIBRARY = {
         "functools",
         "hashlib",
     ),
-    *("heapq", "itertools", "math", "numbers", "operator", "types", "typing"),
+    *("heapq", "itertools", "json", "math", "numbers", "operator", "types", "typing"),
 }
 # From below upwards: a folder of the shell imports those before it, and the core.
 SHELL = (
@@ -44,7 +44,7 @@ SHELL = (
         "running",
         "periods",
         "choice",
-        "sessions",
+        "release",
         "report",
         "figures",
         "sqlfront",
@@ -78,6 +78,12 @@ def _imports(source, path=PACKAGE / "module.py"):
     return found
 
 
+# The one object of the core that owns a state: it makes generators, and lets one thread of one process draw.
+OWNS_A_STATE = {
+    "sparsehist/dense/multiple_release.py": {"os", "threading", "sparsehist.entropy", "sparsehist.entropy.generator"}
+}
+
+
 def _is_core(imported):
     top, *rest = imported.split(".")
     if top == "sparsehist":
@@ -97,7 +103,11 @@ def test_the_core_computes_and_does_nothing_else():
     """Core modules import numpy, scipy, the core, its types and errors, and what computes in the standard library."""
     present = [folder for folder in CORE if (PACKAGE / folder).is_dir()]
     assert not _offending(
-        _modules(*present), lambda path: {name for name in _imports(path.read_text(), path) if not _is_core(name)}
+        _modules(*present),
+        lambda path: (
+            {name for name in _imports(path.read_text(), path) if not _is_core(name)}
+            - OWNS_A_STATE.get(_name(path), set())
+        ),
     )
 
 
@@ -234,12 +244,8 @@ def test_only_the_top_of_the_package_imports_by_name():
     assert _offending(_modules(), _found_by_name) == {"sparsehist/__init__.py": top, "sparsehist/cli/entry.py": entry}
 
 
-@pytest.mark.parametrize("statement", ["from sparsehist import local", "import sparsehist.local as local"])
-def test_lent_names_are_there_however_their_package_is_imported(statement):
-    """A core package has the names that the shell lends it, and no misspelt ones."""
-    program = f"{statement}; from sparsehist.local import RapporClient as it; print(it is local.RapporClient)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True"
+def test_lent_names_are_there():
+    """A package has the names that the packages above it lend it, and no misspelt ones."""
     for package, lent in sparsehist._LENT.items():
         owner = importlib.import_module(f"sparsehist.{package}")
         assert {getattr(owner, name).__module__ for name in lent} == set(lent.values())

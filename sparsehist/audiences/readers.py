@@ -1,7 +1,7 @@
 """Readers at levels of their own, all served from one noise path.
 
-As all releases are of one path, whatever a group of readers holds is a function of the finest release among them:
-a coalition knows what its member of the finest level knows, and nothing else.
+All releases are on one path, so the views of a coalition are a function of the finest of them and of independent
+noise: a coalition knows what its member with the finest level knows.
 
 Source: [KHP section 4.4], [ARNP section 2].
 
@@ -26,11 +26,11 @@ class Coalition:
     """What readers know together; all of it is public.
 
     Attributes:
-        readers: Who.
-        level: The finest level among them, which is what they all together cost.
-        std: Of the best estimate from all their views: that of the finest one. The others get weight 0.
-        sum_of_levels: What as many releases with independent noise would cost.
-        std_if_independent: Of the best estimate from releases with independent noise, which averages it out.
+        readers: The members.
+        level: The finest level among them, which bounds the cost of all their views.
+        std: Standard deviation of the best estimate from all views, which is the finest view.
+        sum_of_levels: Cost of the same views with independent noise.
+        std_if_independent: Standard deviation of the best estimate from views with independent noise.
     """
 
     readers: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Coalition:
 
 
 class Audiences:
-    """A dense vector read by many, each at a level of their own, for the cost of the finest level read.
+    """A dense vector with many readers, each at their own level, for the cost of the finest level.
 
     Args:
         vector: A `sparsehist.MultipleRelease`.
@@ -61,7 +61,7 @@ class Audiences:
     """
 
     def __init__(self, vector: Any, levels: Mapping[Any, Level]) -> None:
-        """Read the levels, and refuse those beyond the cap before anything is released."""
+        """Admit all readers; levels beyond the cap are refused before anything is released."""
         self._vector = vector
         self._levels: dict[Any, Fraction] = {}
         for reader, level in levels.items():
@@ -69,14 +69,14 @@ class Audiences:
 
     @property
     def levels(self) -> dict[Any, Fraction]:
-        """By reader, as it stands; a copy."""
+        """Level by reader; a copy."""
         return dict(self._levels)
 
     def admit(self, reader: Hashable, level: Level) -> None:
-        """Let a reader in, or let one who reads already read at a finer level.
+        """Admit a reader, or give an admitted reader a finer level.
 
         Raises:
-            LevelOrderError: If the reader has a finer level: what can be read cannot be taken back.
+            LevelOrderError: If the reader has a finer level: it cannot be taken back.
             CapExceededError: If the level is beyond the cap of the vector.
         """
         new, cap = as_level(level), self._vector.cap
@@ -94,7 +94,7 @@ class Audiences:
         self._levels[reader] = new
 
     def read(self, reader: Hashable) -> DenseRelease:
-        """The release at the reader's level, the same every time.
+        """Return the release at the reader's level; the same every time.
 
         Raises:
             InputError: If the reader was not admitted.
@@ -103,7 +103,7 @@ class Audiences:
         return release
 
     def coalition(self, readers: Iterable[Hashable]) -> Coalition:
-        """Say what readers know together; nothing is drawn.
+        """Describe what readers know together; nothing is drawn.
 
         Raises:
             InputError: If there are none, or one was not admitted.
@@ -117,7 +117,7 @@ class Audiences:
         return Coalition(members, finest, family.std(finest), sum(levels, Fraction(0)), precision**-0.5)
 
     def __repr__(self) -> str:
-        """How many read."""
+        """Number of readers, and the vector's public parameters."""
         return f"Audiences({len(self._levels)} readers of {self._vector!r})"
 
     def _level(self, reader: Hashable) -> Fraction:
@@ -127,9 +127,9 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Levels that fall with the distance: `nearest` / distance, for everybody at distance 1 or more.
+    """Assign the level `nearest` / distance to everybody at distance 1 or more.
 
-    Distance 0 is the owner, who needs no release; distance 1 is level `nearest`, which is not the truth.
+    Distance 0 is the owner, who needs no release. Distance 1 has level `nearest`; it does not see the truth.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsehist.dense.post_processing import PostProcessing
 from sparsehist.noise.family import DenseFamily, NoiseArray
@@ -21,13 +21,13 @@ class DenseRelease:
     """Values of every entry at one level; everything in it is public.
 
     Attributes:
-        values: truth + noise, shape (n,), read-only: float64 on the grid of the metadata for real families,
-            int64 for integer families.
+        values: Truth plus noise, shape (n,), read-only: float64 on the grid of the metadata for real families, int64
+            for integer families.
         family: The noise, with the sensitivity that was used.
         level: Exact.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
-            post_processing (names, in order), lossless, which says what several releases say together, and
-            lineage: the noise paths it descends from, each with the level at which it left it.
+            post_processing (names, in order), lossless (what several releases say together) and lineage (the noise
+            paths that it descends from, each with the level at which it left that path).
     """
 
     values: NoiseArray
@@ -39,18 +39,20 @@ class DenseRelease:
         self.values.flags.writeable = False
 
     def __repr__(self) -> str:
+        """Public parameters, without values."""
         shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
         return f"DenseRelease(size={self.values.size}, {shown})"
 
     def __len__(self) -> int:
+        """Number of entries."""
         return int(self.values.size)
 
     def process(self, step: PostProcessing) -> DenseRelease:
-        """Apply a step of post-processing; the metadata say so.
+        """Apply a step of post-processing and record it in the metadata.
 
         Example:
-            >>> from sparsehist.dense import clip_negative
             >>> import numpy as np
+            >>> from sparsehist.dense import clip_negative
             >>> from sparsehist.noise import Gaussian
             >>> plain = dense_release(np.array([-1.0, 2.0]), Gaussian(), Fraction(1), grid=1.0, truth_step=1.0)
             >>> plain.process(clip_negative()).values.tolist()
@@ -64,6 +66,9 @@ class DenseRelease:
         return DenseRelease(step.apply(self.values), self.family, self.level, {**self.metadata, **changed})
 
 
+_Release = TypeVar("_Release", bound=DenseRelease)
+
+
 def dense_release(
     values: NoiseArray,
     family: DenseFamily,
@@ -74,8 +79,9 @@ def dense_release(
     rounding_charge: float = 0.0,
     cap: Fraction | None = None,
     lineage: tuple[tuple[str, str], ...] = (),
-) -> DenseRelease:
-    """Put values and their public parameters together; the values become read-only."""
+    kind: type[_Release] = DenseRelease,  # type: ignore[assignment]
+) -> _Release:
+    """Make a release from its values and their public parameters; the values become read-only."""
     metadata = {
         "level": level_text(level),
         "noise": type(family).__name__,
@@ -91,4 +97,4 @@ def dense_release(
         "lossless": LOSSLESS,
         "lineage": lineage,
     }
-    return DenseRelease(values, family, level, metadata)
+    return kind(values, family, level, metadata)

@@ -1,11 +1,10 @@
 """The state of a dense multiple release, and the steps on it.
 
-An entry at a level is anchor + offset. At first the anchor is the truth and the offset the noise. Sealing
-moves the anchor to the release at the cap: the noise at the cap, down to the grid of the truth, is added to
-every anchor and taken from every offset. What is left is a function of the release at the cap and of noise
-drawn independently of the truth, and every coarser level can still be drawn from it, because coarsen and
-between only ever add to the finer neighbour something that depends on differences of noise. All of that holds
-modulo a number, too, for families that add their noise so.
+An entry at a level is anchor + offset. At first the anchor is the truth and the offset the noise. Sealing adds the
+noise at the cap, rounded down to the grid of the truth, to the anchor and subtracts it from all offsets. The state is
+then a function of the release at the cap and of noise independent of the truth. Every coarser level can still be
+drawn, because coarsen and between add to the finer neighbour something that depends on differences of noise only. The
+same holds modulo a number, for families whose noise is added modulo a number.
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -30,7 +29,7 @@ _WIDEST = 2.0**20
 
 @dataclass(eq=False, repr=False, slots=True)
 class DenseState:
-    """A vector and its noise at every level drawn; not printable, as all arrays are secret until sealed.
+    """A vector and its noise at every level drawn. All arrays are secret until sealed, so no field is printed.
 
     Memory: 8 bytes per entry for the anchor and for each level.
 
@@ -65,7 +64,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 def draw_and_publish(
     state: DenseState, level: Fraction, step: float, *, rng: Generator
 ) -> tuple[NoiseArray, NoiseArray]:
-    """Draw the offsets of a new level, to be kept, and round them to values while each piece is still in cache."""
+    """Draw the offsets of a new level and the values published from them, piece by piece; shape (n,) each."""
     values = np.empty_like(state.anchor)
     return _draw(state, level, step, values, rng=rng), values
 
@@ -82,9 +81,9 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
 
-    For real families the noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that
-    low-order bits say nothing about its size; published values are not touched by that, later draws by less than
-    1e-15 of the variance. A state this fails on halfway is erased.
+    For real families the noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its
+    low-order bits do not reveal its size. That leaves published values as they are and changes the variance of later
+    draws by less than 1e-15 of itself. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")
@@ -105,7 +104,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 
 def move_anchor(state: DenseState, cap: Fraction) -> None:
-    """Move what the offsets at the cap hold, down to the grid of the truth, into the anchor."""
+    """Move the noise at the cap, rounded down to `truth_step`, from the offsets into the anchor."""
     moved = np.zeros(min(state.size, len(_scratch(state))), state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):
@@ -121,12 +120,12 @@ def move_anchor(state: DenseState, cap: Fraction) -> None:
         for offsets in state.offsets.values():
             offsets[part] -= shift
             _wrap(state, offsets[part])
-    # Anchor and shift together give the truth of the last piece.
+    # Anchor and shift together give the truth of the last piece: overwrite the shift.
     moved.fill(0)
 
 
 def _wrap(state: DenseState, values: NoiseArray) -> None:
-    """Take sums and differences back into 0 … modulus-1, in place, for noise that is added modulo a number."""
+    """Reduce values to 0 … modulus-1, in place, if the noise is added modulo a number."""
     modulus = modulus_of(state.family)
     if modulus is not None:
         np.remainder(values, modulus, out=values)

@@ -19,9 +19,9 @@ class Jumps(NamedTuple):
     """Jumps of many coordinates in one flat list.
 
     Attributes:
-        coordinate: Whose; shape (m,), int64.
-        levels: Where; shape (m,).
-        values: The noise on the coarse side of the jump, in counts; shape (m,). Secret.
+        coordinate: That jumps; shape (m,), int64.
+        levels: Of the jumps; shape (m,).
+        values: Noise on the coarse side of the jump, in counts; shape (m,). Secret.
     """
 
     coordinate: IntArray
@@ -29,19 +29,19 @@ class Jumps(NamedTuple):
     values: FloatArray
 
     def take(self, chosen: AnyArray) -> Jumps:
-        """Some of them, by mask or by index."""
+        """Select jumps by mask or by index."""
         return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])
 
 
 def laplace_draws(size: int, *, rng: Generator) -> FloatArray:
-    """Draws of scale 1."""
+    """Draw Laplace noise of scale 1; shape (size,)."""
     return rng.standard_exponential(size) - rng.standard_exponential(size)
 
 
 def jumps_to_coarser(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> Jumps:
-    """Jumps on [coarsest, finest), by coordinate and from fine to coarse, with the values after each."""
+    """Draw the jumps on [coarsest, finest) from the noise at `finest`; sorted by coordinate, then fine to coarse."""
     span = math.log(finest / coarsest)
     counts = poisson(2.0 * span, start.size, rng=rng)
     coordinate = np.repeat(np.arange(start.size), counts)
@@ -53,7 +53,7 @@ def jumps_to_coarser(
 
 
 def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
-    """Running sums along each coordinate: a pass for first jumps, one for second ones, so that none mix."""
+    """Running sums within each coordinate: one pass for first jumps, one for second jumps, and so on."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts
     for rank in range(int(counts.max(initial=0))):
@@ -66,7 +66,7 @@ def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> Floa
 def jumps_to_finer(
     start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
 ) -> tuple[FloatArray, Jumps]:
-    """Follow the path from coarse to fine; each jump is kept with the value on its coarse side."""
+    """Draw the path from `coarsest` to `finest`: noise at `finest`, and jumps with the value on their coarse side."""
     end, values = level_float(finest), start.copy()
     active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
     coordinates, levels, before = [], [], []
@@ -86,7 +86,7 @@ def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> Fl
     """The level t > level at which ln(t/level) + (t - level) distance reaches the clock."""
     # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
     product = level * distance
-    # Nearer to 0 the distance does not matter, and omega would underflow.
+    # For smaller products the distance does not matter, and omega would underflow.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

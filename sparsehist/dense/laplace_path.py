@@ -1,13 +1,11 @@
-"""The noise of the Laplace mechanism at every level of an interval at once, as its jump points.
+"""The noise of the Laplace mechanism at all levels of an interval at once, stored by its jumps.
 
-With v(level) = 2 (sensitivity/level)**2 the noise V is a pure jump process in the level. Read from fine to
-coarse it has independent increments: jumps come at rate 2/level, and a jump at a level is a Laplace draw of
-scale sensitivity/level. Read from coarse to fine it is Markov: from the value x it jumps at rate
-1/level + |x|/sensitivity, to y with density proportional to exp(-level (|y| + |x - y|)/sensitivity), which is
-uniform between 0 and x and falls off at rate 2 level/sensitivity on either side.
+From fine to coarse the noise has independent increments: jumps come at rate 2/level, and each is a Laplace draw of
+scale sensitivity/level. From coarse to fine it is Markov: from x it jumps at rate 1/level + |x|/sensitivity to y with
+density proportional to exp(-level (|y| + |x - y|)/sensitivity).
 
-Source: [KHP section 3.4]; the two descriptions by jumps are derived from their
-eq. (22): the probability of no jump from x between levels a < b is (a/b) exp(-(b - a)|x|/sensitivity).
+Source: [KHP section 3.4]; the jumps are derived from their eq. (22): the probability of no jump from x between levels
+a < b is (a/b) exp(-(b - a)|x|/sensitivity).
 
 Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
@@ -29,10 +27,10 @@ Arrays: TypeAlias = "dict[str, NDArray[np.generic]]"
 
 
 class LaplacePath:
-    """Paths of n independent coordinates over an interval of levels. Secret; has no printable fields.
+    """Paths of n independent coordinates over an interval of levels. Secret; no field is printed.
 
-    Made by `sample_laplace_path` or `LaplacePath.from_arrays`. Between jumps a path stands still, so values
-    are exact at every level of the interval.
+    Made by `sample_laplace_path` or `LaplacePath.from_arrays`. A path is constant between jumps, so its value is
+    exact at every level of the interval.
     """
 
     __slots__ = ("_coarsest", "_finest", "_finest_values", "_jumps", "_sensitivity")
@@ -45,7 +43,7 @@ class LaplacePath:
         finest_values: FloatArray,
         jumps: Jumps,
     ) -> None:
-        """Hold jumps in order of coordinate, then from fine to coarse."""
+        """Jumps are sorted by coordinate, then from fine to coarse."""
         self._sensitivity, self._coarsest, self._finest = sensitivity, coarsest, finest
         self._finest_values, self._jumps = finest_values, jumps
 
@@ -64,7 +62,7 @@ class LaplacePath:
         return self._coarsest, self._finest
 
     def jumps(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Coordinate, level and size of every jump, by coordinate and from fine to coarse; shape (m,) each.
+        """Coordinate, level and size of every jump, sorted by coordinate, then from fine to coarse; shape (m,) each.
 
         The noise at a level is the noise at the finest level plus all jumps at that level or finer.
         """
@@ -74,7 +72,7 @@ class LaplacePath:
         return self._jumps.coordinate.copy(), self._jumps.levels.copy(), self._jumps.values - before
 
     def evaluate(self, level: Level) -> FloatArray:
-        """The noise at a level, in counts; shape (n,). LevelOrderError outside the interval: `extend` first."""
+        """Return the noise at a level, in counts; shape (n,). LevelOrderError outside the interval."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
             raise LevelOrderError(
@@ -92,7 +90,7 @@ class LaplacePath:
         return noise
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """The same path on an interval that reaches to `level`; LevelOrderError if the level is inside already."""
+        """Draw the same path further, up to `level`; LevelOrderError if the level is in the interval."""
         target = as_level(level)
         if target < self._coarsest:
             here = self.evaluate(self._coarsest)
@@ -104,7 +102,7 @@ class LaplacePath:
         raise LevelOrderError(f"level {level_text(target)} is inside the interval already; evaluate the path there")
 
     def to_arrays(self) -> Arrays:
-        """The path as named arrays, for `numpy.savez` or any other file. Secret."""
+        """Return the path as named arrays, for `numpy.savez` or another file. Secret."""
         return {
             "sensitivity": np.array([self._sensitivity]),
             "interval": np.array([str(self._coarsest), str(self._finest)]),
@@ -116,7 +114,7 @@ class LaplacePath:
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> LaplacePath:
-        """Read `to_arrays` back; arrays that do not fit together raise DataError."""
+        """Read what `to_arrays` returned; DataError if the arrays do not fit together."""
         try:
             low, high = (as_level(str(text)) for text in arrays["interval"])
             sensitivity = float(arrays["sensitivity"][0])
@@ -145,13 +143,12 @@ def sample_laplace_path(
     Args:
         size: Number of coordinates; at least 1.
         coarsest: epsilon at the private end.
-        finest: epsilon at the other; above `coarsest`.
+        finest: epsilon at the other end; above `coarsest`.
         sensitivity: L1 sensitivity of the vector, in counts.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        The paths, on average 2 ln(finest/coarsest) jumps a coordinate. Draws are doubles: exact up to their
-        53 bits.
+        The paths; on average 2 ln(finest/coarsest) jumps a coordinate. Draws are doubles of 53 bits.
 
     Raises:
         DeclarationError: If size or sensitivity are not positive, or the levels not in order.

@@ -1,8 +1,7 @@
 """A release as the entries that changed since an earlier one.
 
-Under Laplace and discrete Laplace noise the path over the levels stands still except for
-single jumps: between near levels most entries keep their noise, and of a new release only the changed ones
-need to be sent. Which entries change depends on the noise alone, never on the truth.
+The path of Laplace and discrete Laplace noise over the levels is constant except for jumps: between near levels most
+entries keep their noise, and only the changed ones need to be sent. Which entries change depends on the noise alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import as_level
 from sparsehist.typing import IntArray
 
-# Families whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse), and that are private.
+# Families with a guarantee whose bridge from fine to coarse is 0 with probability var(fine)/var(coarse).
 _LAZY = ("Laplace", "DiscreteLaplace")
 
 
@@ -29,7 +28,7 @@ class DenseUpdate:
     Attributes:
         indices: Ascending; shape (m,), int64.
         values: New values; shape (m,).
-        metadata: Of the new release, and under "since" the level of the earlier one.
+        metadata: That of the new release, and "since", the level of the earlier one.
     """
 
     indices: IntArray
@@ -45,12 +44,12 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
     """Find the entries of `later` that differ from `earlier`; either may be the finer one.
 
     Args:
-        earlier: What the reader has.
-        later: What the reader is to have; of the same vector.
+        earlier: The release that the reader has.
+        later: The release to send; of the same vector.
 
     Raises:
-        InputError: If the noise is not lazy, the releases are not of one vector, or lie on different grids,
-            so that every value differs (release real noise with one `step` for all levels).
+        InputError: If the noise is not Laplace or discrete Laplace, the releases are of different vectors, or lie
+            on different grids, so that every value differs (declare one `step` for all levels).
 
     Example:
         >>> import numpy as np
@@ -74,7 +73,7 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
 
 
 def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
-    """The release an update was made for, from the one it was made against.
+    """Apply an update to the release it was made against; returns the later release.
 
     Raises:
         LevelOrderError: If the update was made against another level.

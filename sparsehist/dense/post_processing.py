@@ -1,13 +1,9 @@
-"""What may be done to dense releases after they are drawn, and what it does to losslessness.
+"""Post-processing of dense releases, and whether it keeps them lossless.
 
-Every step is a fixed function of the values: no randomness, the same at every level. Two cases:
-
-- *lossless*: the step is invertible on the grid of the values. Processed releases at any set of levels have,
-  given the finest processed one, a joint law that does not depend on the truth: together they say exactly
-  what the finest processed one says.
-- *weakly lossless*: the step throws something away. Processed releases are a function of the unprocessed
-  ones, so together they cost no more than the finest level. But what was thrown away differs from level to
-  level: together they may say more than the finest *processed* release alone.
+A step is a fixed function of the values, the same at every level. It is *lossless* if it is invertible on the grid
+of the values: processed releases then say together what the finest processed one says. Otherwise it is *weakly
+lossless*: processed releases are a function of the unprocessed ones and cost no more than the finest level, but
+together they may say more than the finest processed release alone.
 
 Source: [ARNP Lemma 4.3, Thm 4.4] (invertible), [ARNP Def. 4.5] (weakly lossless).
 
@@ -32,9 +28,9 @@ class PostProcessing:
     """One step.
 
     Attributes:
-        name: What it does, as it stands in the metadata: "threshold(10)".
+        name: As recorded in the metadata: "threshold(10)".
         lossless: Whether it is invertible on the grid of the values.
-        apply: From values, shape (n,), to values, shape (n,); leaves its argument alone.
+        apply: Maps values to new values, shape (n,) both; does not change its argument.
     """
 
     name: str

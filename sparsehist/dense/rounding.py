@@ -1,7 +1,7 @@
-"""The grids of a dense vector: of the truth, of what is published, of what is kept after sealing.
+"""The grids of a dense vector: that of the truth, of the published noise, and of the noise kept after sealing.
 
-All are powers of two fixed by public parameters. A published value is truth + round(noise) where the grid of
-the noise divides that of the truth, so values of c and of c + 1 have supports that are shifts of one another.
+All are powers of two fixed by public parameters. A published value is truth + round(noise), and the grid of the noise
+divides that of the truth: so the supports of the values for c and for c + 1 are shifts of one another.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sparsehist.errors import DeclarationError
 from sparsehist.histogram.grid import grid_step
 from sparsehist.typing import FloatArray
 
-# A chunk of doubles and two scratches of its size stay in a megabyte of cache; smaller ones pay for Python.
+# A chunk of doubles and two scratch arrays fit into a cache of a megabyte; smaller chunks cost more Python calls.
 CHUNK = 1 << 16
 
-# A double has 53 bits: 25 below the standard deviation leave 28 above it, and what the ziggurat's own lattice
-# does to the probability of one cell is then as small as the cell.
+# A double has 53 bits: 25 below the standard deviation leave 28 above it, and the lattice of the ziggurat changes the
+# probability of a cell by less than the cell.
 _KEPT_BITS_BELOW_STD = 25
 
 # Noise reaches some 2**6 standard deviations, and rounding is exact below 2**51 steps.
@@ -41,8 +41,8 @@ def as_power_of_two(step: float, what: str) -> float:
 def publication_step(std: float, truth_step: float, step: float | None) -> float:
     """The grid on which the noise of one level is published, in counts.
 
-    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the truth's; refused where noise so large has
-    no digits left on it.
+    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the grid of the truth. A grid is refused if
+    doubles cannot hold noise of this size on it.
 
     Example:
         >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
@@ -81,8 +81,8 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
     """Move noise, in place, to the middle of its cell (k step, (k + 1) step].
 
-    Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay
-    equal, so neither what was published nor the laziness of a path is touched.
+    Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay equal: so
+    published values stay the same, and the Laplace path keeps standing still.
     """
     np.multiply(noise, 1.0 / step, out=noise)
     np.ceil(noise, out=noise)

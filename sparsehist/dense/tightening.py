@@ -1,7 +1,7 @@
-"""Coarser releases from a published one, by somebody who never saw the truth.
+"""Coarser releases from a published one, without the truth.
 
-Coarsening only adds independent noise, so whoever bought a release can pass on more private ones. Over
-several levels they stay lossless together when they are drawn from one state.
+Coarsening adds independent noise, so whoever holds a release can pass on more private ones. Several levels are
+lossless together if they are drawn from one state.
 
 Papers: [KHP eq. 26].
 """
@@ -22,12 +22,12 @@ from sparsehist.typing import ArrayLike, Generator
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
-    """The state of somebody who has only one release, its values as published: sealed at its level."""
+    """Make a state from the published values of one release; it is sealed at the level of the release."""
     published = np.asarray(values)
     if published.ndim != 1 or published.size == 0 or published.dtype.kind not in "iuf":
         raise DataError("a release is a vector of numbers with at least one entry")
     if not bool(np.isfinite(published).all()):
-        raise DataError("the values hold NaN or infinite numbers, which no release does")
+        raise DataError("the values hold NaN or infinite numbers; a release has none")
     dtype = np.dtype(np.int64 if family.integer else np.float64)
     anchor: NoiseArray = published.astype(dtype)
     if family.integer and not bool((anchor == published).all()):
@@ -53,9 +53,9 @@ def tighten(
 ) -> NoiseArray:
     """Make a more private release out of a published one, without the truth.
 
-    The result and the release it came from cost what that release costs. Two results drawn by two calls have
-    independent added noise and cost more together than the finer of them, though never more than the release
-    they came from: for several levels, use `MultipleRelease.from_release`.
+    The result and the release together cost what the release costs. Two calls add independent noise: their results
+    together cost more than the finer of them, but never more than the release. For several levels use
+    `MultipleRelease.from_release`.
 
     Args:
         values: As published; shape (n,).
@@ -66,13 +66,13 @@ def tighten(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        Values at `level_want`, shape (n,): int64 for integer families, else float64 on that level's grid. For
-        integer families the law is exact; for real ones the rounding of the bought values adds less than
-        1e-7 of its variance.
+        Values at `level_want`, shape (n,): int64 for integer families, else float64 on the grid of that level. The
+        law is exact for integer families; for real ones the rounding of the bought values adds less than 1e-7 of
+        the variance.
 
     Raises:
         LevelOrderError: If `level_want` is not coarser.
-        DataError: If the values are no release.
+        DataError: If the values cannot be those of a release.
 
     Example:
         >>> from sparsehist import entropy

@@ -1,4 +1,4 @@
-"""Reading the vector that is to be released: what may stand in it, and what rounding it costs."""
+"""Reading the vector to be released: which values it may hold, and what rounding them costs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Truth(NamedTuple):
     """A vector ready to be released.
 
     Attributes:
-        values: float64 for real families, int64 for integer families; multiples of `step`. Secret.
+        values: A copy: float64 for real families, int64 for integer families; multiples of `step`. Secret.
         step: The grid of the values, in counts; public.
-        family: The family, its sensitivity enlarged by what rounding the values may have added; public.
-        charge: That enlargement, in the units of the sensitivity; public.
+        family: The family; its sensitivity includes what rounding the values may have added. Public.
+        charge: What that is, in the units of the sensitivity; public.
     """
 
     values: NoiseArray
@@ -36,35 +36,35 @@ class Truth(NamedTuple):
     charge: float
 
 
-def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None, *, copy: bool) -> Truth:
-    """Check a vector and bring it to the grid that its dtype, length and the declared step decide.
+def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
+    """Check a vector and bring it to a grid that depends on its dtype, its length and the declared step alone.
 
-    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (over the square
-    root of the length for the L2 norm, over the length for the L1 norm), and the sensitivity is enlarged by what that
-    rounding can add. With `truth_step` the values are declared to lie on its multiples already: nothing is rounded
-    and nothing is charged.
+    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (divided by the
+    square root of the length for the L2 norm, by the length for the L1 norm), and the sensitivity grows by what that
+    can add. With `truth_step` the values are declared to be its multiples: nothing is rounded or charged.
     """
     given = _as_vector(truth)
     if family.integer:
-        whole = _whole(given, copy=copy)
+        whole = _whole(given)
         require_categories(whole, family)
         return Truth(whole, 1.0, family, 0.0)
     if truth_step is not None or given.dtype.kind != "f":
         step = 1.0 if truth_step is None else as_power_of_two(truth_step, "truth_step")
-        values = _floats(given, step, copy=copy)
-        _require_multiples(values, step)
+        values = _floats(given, step)
+        if any(bool((values[part] / step != np.rint(values[part] / step)).any()) for part in chunks(values.size)):
+            raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
         return Truth(values, step, family, 0.0)
     step, charge = _rounding(family, given.size)
-    values = _floats(given, step, copy=copy)
+    values = _floats(given, step)
     for part in chunks(values.size):
         values[part] /= step
         np.rint(values[part], out=values[part])
         values[part] *= step
-    return Truth(values, step, _enlarged(family, charge), charge)
+    return Truth(values, step, replace(family, sensitivity=family.sensitivity + charge), charge)  # type: ignore[attr-defined, type-var]
 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
-    """Refuse values that are not of 0 … modulus-1, if the family adds its noise modulo a number."""
+    """Refuse values outside 0 … modulus-1 if the family adds its noise modulo a number."""
     modulus = modulus_of(family)
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)
@@ -84,44 +84,30 @@ def _as_vector(truth: ArrayLike) -> AnyArray:
 
 
 def _largest(values: AnyArray) -> float:
-    """The largest absolute value, NaN if there is one; without a temporary of full length."""
-    return float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
-
-
-def _whole(given: AnyArray, *, copy: bool) -> NoiseArray:
-    largest = _largest(given)
+    """The largest absolute value; DataError for NaN and infinities. Without a temporary of full length."""
+    largest = float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")
-    if largest >= _LARGEST_INTEGER:
+    return largest
+
+
+def _whole(given: AnyArray) -> NoiseArray:
+    if _largest(given) >= _LARGEST_INTEGER:
         raise DataError("the truth holds values of 2**62 or more, beyond exact 64-bit integers; divide them first")
-    if given.dtype.kind == "f" and any(bool((part != np.rint(part)).any()) for part in _pieces(given)):
+    if given.dtype.kind == "f" and any(
+        bool((given[part] != np.rint(given[part])).any()) for part in chunks(given.size)
+    ):
         raise DataError("the truth holds values that are not whole, but the noise is integer; round them first")
-    return given.astype(np.int64, copy=copy or _not_ours(given))
+    return given.astype(np.int64)
 
 
-def _floats(given: AnyArray, step: float, *, copy: bool) -> NoiseArray:
-    largest = _largest(given)
-    if not math.isfinite(largest):
-        raise DataError("the truth holds NaN or infinite values; remove or replace them")
-    if largest > _LARGEST_IN_STEPS * step:
+def _floats(given: AnyArray, step: float) -> NoiseArray:
+    if _largest(given) > _LARGEST_IN_STEPS * step:
         raise DataError(
             f"the truth holds values above 2**52 times its grid of {step:g}, beyond exact arithmetic; declare a "
             "coarser grid with truth_step (a power of two the values are multiples of), or divide them first"
         )
-    return given.astype(np.float64, copy=copy or _not_ours(given))
-
-
-def _not_ours(given: AnyArray) -> bool:
-    return not (given.flags.writeable and given.flags.c_contiguous)
-
-
-def _pieces(given: AnyArray) -> list[AnyArray]:
-    return [given[part] for part in chunks(given.size)]
-
-
-def _require_multiples(values: NoiseArray, step: float) -> None:
-    if any(bool((part / step != np.rint(part / step)).any()) for part in _pieces(values)):
-        raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
+    return given.astype(np.float64)
 
 
 def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
@@ -136,8 +122,3 @@ def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
     norm = math.sqrt(size) if sensitivity_norm(family) == "l2" else float(size)
     step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
     return step, step * norm
-
-
-def _enlarged(family: DenseFamily, charge: float) -> DenseFamily:
-    sensitivity = family.sensitivity + charge  # type: ignore[attr-defined]
-    return replace(family, sensitivity=sensitivity)  # type: ignore[type-var]

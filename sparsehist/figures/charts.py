@@ -17,6 +17,7 @@ import polars as pl
 from sparsehist.audiences import Audiences, by_distance, distances, read_graph
 from sparsehist.counting import Counts
 from sparsehist.dense import sample_laplace_path
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.domain import Catalogue
 from sparsehist.entropy import seeded
 from sparsehist.figures.curves import (
@@ -32,7 +33,6 @@ from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report
 from sparsehist.noise import Laplace
 from sparsehist.report.plots import COLOURS, require_plots
 from sparsehist.series.creation import create
-from sparsehist.series.multiple_release import MultipleRelease
 from sparsehist.series.release import Release
 
 _OWNER = 0
@@ -228,7 +228,7 @@ def decoded_pages(alt: Any, data: Data, seed: int) -> Figure:
             step = Degradation(settings[number - 1], setting)
             memo, relaxed = finer_history(step, everybody, memo, reports[None], rng=rng)
             reports = relaxed[0]
-        found = pl.DataFrame(dict(decode(reports, setting, [*dict.fromkeys([*pages, *truth])]))).with_columns(
+        found = pl.DataFrame(decode(reports, setting, [*dict.fromkeys([*pages, *truth])])._asdict()).with_columns(
             pl.col("candidate").cast(pl.String)
         )
         epsilon = setting.epsilon(reports=1)

@@ -1,16 +1,13 @@
 """Private multiplicative weights: linear queries over the cells of a closed domain, as they come to mind.
 
-A public hypothesis y answers every query that it answers well enough; a sparse vector watches whether it does.
-Only where it does not is the truth asked, and the hypothesis is moved towards it; that happens at most k times
-however many queries are asked. In counts, for neighbours that differ by a unit, which moves a query by at most
-`sensitivity`.
+A public hypothesis answers every query that it answers well enough; a sparse vector watches whether it does. Where it
+does not, the truth is asked and the hypothesis moved towards it, at most k times however many queries are asked.
+Neighbours differ by a unit, which moves a query by at most `sensitivity`. Workloads that can be listed are answered
+far better by a release: on 2,000 ranges the largest error of a spectral workload is a thousandth of this one's.
 
-Where it loses: on workloads that can be listed. On 2,000 ranges the largest error of a spectral workload is below a
-thousandth of this one's; it is for predicates that nobody can list beforehand.
-
-Source: Hardt and Rothblum 2010; [Interactive section 3], whose checker has a threshold without noise and is replaced
-by a sparse vector. Step and number of updates are our own derivation: with step eta = 8 alpha an update of a query
-that is off by 2 alpha lowers the relative entropy by at least 16 alpha^2 - eta^2/8 = 8 alpha^2.
+Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
+vector. Step and number of updates are our own derivation: with step eta = 8 alpha an update of a query that is off by
+2 alpha lowers the relative entropy by at least 16 alpha^2 - eta^2/8 = 8 alpha^2.
 
 Papers: [Interactive Claim 1, Thm 2].
 """
@@ -19,28 +16,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from sparsehist.errors import DataError, DeclarationError, present
+from sparsehist.dense.state_bytes import pack, unpack
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho
 from sparsehist.privacy.crossing import crossing
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, rounded_down
-from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import ArrayLike, FloatArray
+from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 Weights = ArrayLike
-"""Of each cell, in [0, 1]: bool for predicates, multiples of `weight_step` otherwise; shape (cells,)."""
+"""Weight of each cell, in [0, 1]: bool for predicates, multiples of `weight_step` otherwise; shape (cells,)."""
 
 MOST_CELLS = 10**7
-# Of a hypothesis that begins from a release: no cell may have a share of 0, or updates would never reach it.
+# A hypothesis that begins from a release is mixed with this share of the uniform one: updates multiply shares, so
+# they could never move a share of 0.
 _UNIFORM = 1 / 16
-# Of what an update costs, four fifths watch and one fifth answers: both errors are then far inside the bound.
+# Share of an update's cost that pays for watching; the rest pays for the answer. Both errors then lie well inside the
+# bound.
 _WATCH = Fraction(4, 5)
 
 
@@ -50,9 +50,9 @@ class WeightedAnswer:
 
     Attributes:
         value: In counts.
-        error: How far off it may be, in counts, but for the probability the session states.
+        error: Bound on the error, in counts; it fails with at most the probability `Weighing.failure`.
         fresh: Whether it was measured (and the hypothesis moved) rather than read off the hypothesis.
-        updates_left: How many more fresh answers there can be.
+        updates_left: Number of fresh answers that are left.
     """
 
     value: float
@@ -63,22 +63,22 @@ class WeightedAnswer:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The public parameters of a session.
+    """The public parameters of a session; `start` makes the state that is asked.
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
         mass: Sum of all counts, public or released before; None where it is yet to be measured.
-        level: Of the whole session.
+        level: Cost of the whole session.
         accuracy: Largest error wanted, as a share of the mass: 4 alpha.
         sensitivity: How far one unit moves a query: max_keys.
         most_updates: k; by default what alpha needs.
-        started: Whether the hypothesis begins from a release rather than from nothing.
+        started: Whether the hypothesis begins from a release rather than uniform.
         weight_step: A power of two of at most 1 of which all weights are multiples; 1 for predicates.
         currency: What the level is: "epsilon" (pure DP) or "rho" (zCDP).
-        measured: Whether the mass is measured at a part of the level, as much as watches one update.
+        measured: Whether the mass is measured, at the part of the level that watches one update.
 
     Raises:
-        DeclarationError: If a parameter is not what it should be.
+        DeclarationError: If a parameter is wrong.
 
     Example:
         >>> session = Weighing(cells=1024, mass=10**6, level=1, accuracy=0.2)
@@ -135,7 +135,7 @@ class Weighing:
 
     @property
     def updates(self) -> int:
-        """k: at most so many queries are answered from the truth."""
+        """k, the largest number of queries that are answered from the truth."""
         if self.most_updates is not None:
             return self.most_updates
         least_share = self.cells / (_UNIFORM if self.started else 1.0)
@@ -148,7 +148,7 @@ class Weighing:
 
     @cached_property
     def _each(self) -> Fraction:
-        """The epsilon of one update: the level over all of them, or in rho the largest that keeps to it, rounded."""
+        """The epsilon of one update: the largest with which all updates together keep to the level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
@@ -176,18 +176,36 @@ class Weighing:
 
     @property
     def threshold(self) -> Fraction:
-        """3 alpha N, on the grid."""
+        """3 alpha N, rounded up to the grid."""
         return math.ceil(3 * self.alpha * present(self.mass) / self.step) * self.step
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Noise in steps of the grid, of scale * sensitivity / level counts."""
+        """Noise whose scale is scale * sensitivity / level counts; it is drawn in steps of the grid."""
         return DiscreteLaplace(sensitivity=Fraction(scale * self.sensitivity) / self.step)
 
-    def failure(self, queries: int) -> float:
-        """Bound on the probability that any of so many answers is off by more than `error`.
+    def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
+        """Begin a session. From now on the level is spent.
 
-        It holds while updates are left, for the mass as declared. On the grid each noise is within one step of a real
-        Laplace variable that goes with it, hence the two steps taken off.
+        Args:
+            counts: True counts of all cells, whole numbers; shape (cells,). Secret.
+            release: Noisy counts of all cells that are public already, where `started` says so; shape (cells,).
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Raises:
+            DataError: If counts or release do not suit the domain.
+            DeclarationError: If the mass is not known, or a release is given and `started` does not say so.
+        """
+        if self.mass is None or self.started != (release is not None):
+            raise DeclarationError("a session needs its mass, and a release to start from exactly where started=True")
+        true, first = read_counts(self, counts), first_guess(self, release)
+        state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
+        return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
+
+    def failure(self, queries: int) -> float:
+        """Bound the probability that any of this number of answers is off by more than `error`.
+
+        It holds while updates are left, for the declared mass. On the grid each noise is within one step of a coupled
+        real Laplace variable, hence the two steps.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -200,7 +218,7 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """The hypothesis to begin with, as shares: uniform, or but for a sixteenth from public noisy counts of all cells.
+    """Make the first hypothesis, as shares: uniform, or 15/16 of public noisy counts and 1/16 of uniform.
 
     Raises:
         DataError: If the release is of another shape, or holds nothing above 0.
@@ -218,10 +236,9 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Whether a guess is too high or too low, as far as noise lets on; None where it is near enough.
+    """Decide, with noise, whether a guess is too high or too low; None where it is near enough.
 
-    Truth and threshold, which has its noise, are on the grid and secret; `noise` draws that of a check, once or
-    twice.
+    Truth and noisy threshold lie on the grid and are secret; `noise` draws the noise of a check.
     """
     # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
     if guess >= threshold + truth - noise():
@@ -230,15 +247,15 @@ def verdict(
 
 
 def pull(query: FloatArray, found: Literal["high", "low"]) -> FloatArray:
-    """Where an update moves the hypothesis away from: the query, or all the rest. Shape (cells,)."""
+    """Return the weights an update moves the hypothesis away from: the query or its complement; shape (cells,)."""
     return query if found == "high" else 1.0 - query
 
 
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
-    """The hypothesis after any number of updates: y_i e^(-step r_i), with r their pulls added up, and shares again.
+    """Compute the hypothesis after all updates: y_i e^(-step r_i), r the sum of their pulls, normalised.
 
-    From the sum, the same numbers come out of a session that went on and of one that is read back from its updates.
-    The step is eta = 8 alpha; all arrays have shape (cells,).
+    It depends on the sum only, so a session that is read back from its updates gives the same numbers. The step is
+    eta = 8 alpha; all arrays have shape (cells,).
     """
     moved: FloatArray = (pulls - pulls.min()) * -step
     np.exp(moved, out=moved)
@@ -248,7 +265,7 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 
 
 def read_weights(session: Weighing, weights: Weights) -> FloatArray:
-    """Check the weights of a query: of the session's cells, in [0, 1] and on its grid; shape (cells,)."""
+    """Check the weights of a query: one per cell, in [0, 1] and on the grid; shape (cells,)."""
     given = np.asarray(weights)
     if given.shape != (session.cells,):
         raise DataError(f"a query has one weight per cell, {session.cells}, got shape {given.shape}")
@@ -262,7 +279,7 @@ def read_weights(session: Weighing, weights: Weights) -> FloatArray:
 
 
 def read_counts(session: Weighing, counts: ArrayLike) -> FloatArray:
-    """Check true counts; whole doubles, of which every weighted sum is exact. Shape (cells,). Secret."""
+    """Check true counts; as doubles, so that every weighted sum is exact. Shape (cells,). Secret."""
     given = np.asarray(counts)
     if given.shape != (session.cells,) or given.dtype.kind not in "iuf":
         raise DataError(f"counts are numbers, one per cell: {session.cells}")
@@ -270,3 +287,98 @@ def read_counts(session: Weighing, counts: ArrayLike) -> FloatArray:
     if not (read.min() >= 0 and bool((read == np.rint(read)).all()) and read.sum() < 2.0**40):
         raise DataError("counts are whole numbers of at least 0, below 2**40 in all")
     return read
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MultiplicativeWeights:
+    """A session of queries over all cells; it holds the counts and the noise of the threshold, so it is secret.
+
+    Made by `Weighing.start`. The session costs its level whatever is asked, and no ledger knows of it;
+    `Series.interactive` is a session that a store keeps. Each answer comes with the next state: save that first, then
+    send the answer. Two copies of a state cost more than the level.
+
+    Attributes:
+        parameters: As declared; public.
+        counts: True counts; shape (cells,). Secret.
+        first: The first hypothesis, as shares; shape (cells,).
+        pulls: Sum of the pulls of all updates; shape (cells,).
+        updates_left: Number of fresh answers that are left.
+        threshold_noise: In counts. Secret.
+
+    Example:
+        >>> from sparsehist import entropy
+        >>> rng, counts = entropy.generator(), np.repeat([100_000, 0], [8, 56])
+        >>> session = Weighing(cells=64, mass=800_000, level=1, accuracy=0.2).start(counts, rng=rng)
+        >>> session, answer = session.ask(np.arange(64) < 8, rng=rng)
+        >>> answer.fresh, abs(answer.value - 800_000) < session.parameters.error
+        (True, True)
+    """
+
+    parameters: Weighing
+    counts: FloatArray
+    first: FloatArray
+    pulls: FloatArray
+    updates_left: int
+    threshold_noise: float
+
+    def ask(self, weights: Weights, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
+        """Answer a weighted number of units: the sum of weight times count over all cells.
+
+        Args:
+            weights: Of each cell, in [0, 1]: bool for a predicate; shape (cells,). Public.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Returns:
+            The next state, and the answer.
+
+        Raises:
+            BudgetExceededError: If all updates are used up.
+            DataError: If the weights do not suit the domain.
+        """
+        about = self.parameters
+        query = read_weights(about, weights)
+        if not self.updates_left:
+            raise BudgetExceededError(
+                f"all {about.updates} updates are used up, and with them the level of "
+                f"{level_text(as_level(about.level))}; the hypothesis stays readable"
+            )
+        guess, truth = present(about.mass) * float(query @ self._shares), float(query @ self.counts)
+        threshold = float(about.threshold) + self.threshold_noise
+        found = verdict(guess, truth, threshold, lambda: self._noise(4, 0, rng=rng))
+        if found is None:
+            return self, WeightedAnswer(guess, about.error, fresh=False, updates_left=self.updates_left)
+        left = self.updates_left - 1
+        answer = WeightedAnswer(truth + self._noise(1, 1, rng=rng), about.error, fresh=True, updates_left=left)
+        noise = self._noise(2, 0, rng=rng)
+        return replace(self, pulls=self.pulls + pull(query, found), updates_left=left, threshold_noise=noise), answer
+
+    @property
+    def hypothesis(self) -> FloatArray:
+        """All cells as the answers so far have them, in counts; shape (cells,). Public."""
+        return self._shares * present(self.parameters.mass)
+
+    @cached_property
+    def _shares(self) -> FloatArray:
+        return updated(self.first, self.pulls, 8 * float(self.parameters.alpha))
+
+    def to_bytes(self) -> bytes:
+        """Write the state; secret."""
+        about = asdict(self.parameters)
+        exact = {name: str(Fraction(str(about[name]))) for name in ("level", "accuracy", "weight_step")}
+        header = {"parameters": about | exact, "state": [self.updates_left, self.threshold_noise]}
+        return pack("MultiplicativeWeights", header, [self.counts, self.first, self.pulls])
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
+        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
+        return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        return f"MultiplicativeWeights({self.parameters}, updates_left={self.updates_left})"
+
+    def _noise(self, scale: int, which: int, *, rng: Generator) -> float:
+        """Draw noise of scale * sensitivity / (watching level if `which` is 0, else answering level); in counts."""
+        about = self.parameters
+        return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0]) * float(about.step)

@@ -1,46 +1,58 @@
-"""The sparse vector technique on integers: which of many counts reach a threshold, at the price of those that do.
+"""The sparse vector technique on integers: which counts reach a threshold, at the price of those that do.
 
-Threshold noise of scale sensitivity / eps_1 is drawn once, and afresh after each trigger; each query has noise of
-scale 2 * sensitivity / eps_2, or sensitivity / eps_2 where all queries move one way. "Above" means at least.
+The threshold has noise of scale sensitivity / eps_1, drawn again after each trigger; each query has noise of scale
+2 * sensitivity / eps_2, or sensitivity / eps_2 where all queries move one way. "Above" means at least. The threshold
+needs its noise: without it twelve answers cost 3.0 where 1 is promised.
 
-The threshold needs its noise: without it, answers below are not free, and twelve of them cost 3.0 where 1 is
-promised.
-
-Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1; on integers the proof is
-the same, as all shifts are whole numbers. It stands in for the noisy checker of [Interactive section 3].
+Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
+after each trigger. The proof holds on integers, because all shifts are whole numbers. It replaces the noisy checker
+of [Interactive section 3].
 
 Papers: [Interactive section 1].
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from sparsehist.errors import DeclarationError
-from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.privacy.levels import Level, as_level
+import numpy as np
 
-# eps_1 : eps_2 = 1 : 2^(2/3) spreads the difference of both noises least; 1 : 1 where queries move one way.
+from sparsehist.dense.state_bytes import pack, unpack
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError
+from sparsehist.noise.discrete_laplace import DiscreteLaplace
+from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import Generator
+
+# eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of the difference of both noises; 1 : 1 for monotone queries.
 _SHARE = Fraction("0.3865")
 
 
 @dataclass(frozen=True)
 class SparseVector:
-    """The public parameters of a sparse vector.
+    """The public parameters of a sparse vector; `start` makes the state that is asked.
 
     Args:
         threshold: A whole number, in counts.
-        level: epsilon of the whole.
+        level: epsilon of everything together.
         sensitivity: How far one unit moves any one query: a whole number.
-        triggers: Answers "above" before it is used up.
+        triggers: Number of answers "above" before it is used up.
         split: Share of the level that goes to the threshold, strictly between 0 and 1, or the pair (eps_1, eps_2) in
             any proportion; by default the best one.
         monotone: Whether all queries move one way when a unit is added, as plain counts do; never for checks on
             two sides.
 
     Raises:
-        DeclarationError: If a parameter is not what it should be.
+        DeclarationError: If a parameter is wrong.
+
+    Example:
+        >>> from sparsehist import entropy
+        >>> rng = entropy.generator()
+        >>> watch = SparseVector(threshold=1000, level=1, monotone=True).start(rng=rng)
+        >>> watch, first = watch.ask(3, rng=rng)
+        >>> watch, second = watch.ask(5_000, rng=rng)
+        >>> first, second, watch.triggers_left
+        (False, True, 0)
     """
 
     threshold: int
@@ -77,11 +89,76 @@ class SparseVector:
         return each * self.share, each * (1 - self.share)
 
     @property
-    def threshold_noise(self) -> DiscreteLaplace:
-        """Of the threshold, at level eps_1."""
-        return DiscreteLaplace(sensitivity=self.sensitivity)
-
-    @property
     def query_noise(self) -> DiscreteLaplace:
-        """Of a query, at level eps_2."""
+        """Noise of a query, at level eps_2."""
         return DiscreteLaplace(sensitivity=self.sensitivity if self.monotone else 2 * self.sensitivity)
+
+    def start(self, *, rng: Generator) -> AboveThreshold:
+        """Draw the noise of the threshold. From now on the level is spent."""
+        return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
+
+    def _noisy_threshold(self, *, rng: Generator) -> int:
+        noise = DiscreteLaplace(sensitivity=self.sensitivity).sample(1, self.levels[0], rng=rng)
+        return self.threshold + int(noise[0])
+
+
+@dataclass(frozen=True, repr=False)
+class AboveThreshold:
+    """The state of a sparse vector. Made by `SparseVector.start`.
+
+    All answers together are `level`-DP, however many there are and however the queries are chosen. The state holds
+    the noise of the threshold, so it is secret. Each answer comes with the next state: save that first, then send the
+    answer. Two copies of a state cost more than the level.
+
+    Attributes:
+        parameters: As declared; public.
+        triggers_left: Number of answers "above" that are left; public.
+        noisy_threshold: Secret.
+    """
+
+    parameters: SparseVector
+    triggers_left: int
+    noisy_threshold: int
+
+    def ask(self, value: int, *, rng: Generator) -> tuple[AboveThreshold, bool]:
+        """Say whether a count is at least the threshold, both with their noise.
+
+        Args:
+            value: A whole number. Secret.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Returns:
+            The next state, and the answer.
+
+        Raises:
+            BudgetExceededError: If all triggers are used up.
+            DataError: If the value is not a whole number.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise DataError("only whole numbers are compared; round the value, and count that in the sensitivity")
+        about = self.parameters
+        if not self.triggers_left:
+            raise BudgetExceededError(
+                f"all {about.triggers} triggers are used up, and with them the level of "
+                f"{level_text(as_level(about.level))}; a new sparse vector costs its level again"
+            )
+        noise = about.query_noise.sample(1, about.levels[1], rng=rng)
+        if int(value) + int(noise[0]) < self.noisy_threshold:
+            return self, False
+        return AboveThreshold(about, self.triggers_left - 1, about._noisy_threshold(rng=rng)), True  # noqa: SLF001
+
+    def to_bytes(self) -> bytes:
+        """Write the state; secret."""
+        about = self.parameters
+        declared = asdict(about) | {"level": str(as_level(about.level)), "split": str(about.share)}
+        return pack("AboveThreshold", {"parameters": declared, "state": [self.triggers_left, self.noisy_threshold]})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> AboveThreshold:
+        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        header, _ = unpack("AboveThreshold", content)
+        return cls(SparseVector(**header["parameters"]), *header["state"])
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        return f"AboveThreshold({self.parameters}, triggers_left={self.triggers_left})"

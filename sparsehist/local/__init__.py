@@ -1,14 +1,11 @@
-"""Randomised before it leaves the person: answers out of k categories, and RAPPOR with its histories of reports.
+"""Answers that people randomise themselves: randomised response, and RAPPOR with its histories of reports.
 
-Core: numpy and scipy only, no I/O, generators are passed in. `RapporClient`, which draws and keeps a private file, is
-part of the shell, which lends it under its public name.
+Numpy and scipy only, no files; functions take their generator.
 """
 
-from typing import Any
-
-from sparsehist.local.decoding import decode
-from sparsehist.local.estimates import Decoded, Frequencies
-from sparsehist.local.frequencies import frequencies, frequency_std
+from sparsehist.local.client import RapporClient
+from sparsehist.local.decoding import Decoded, decode
+from sparsehist.local.frequencies import Frequencies, frequencies, frequency_std
 from sparsehist.local.histories import Degradation, coarser_history, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
 
@@ -26,6 +23,3 @@ __all__ = [
     "frequencies",
     "frequency_std",
 ]
-
-RapporClient: type[Any]
-"""Lent by the top of the package."""

@@ -1,4 +1,4 @@
-"""Coins of exactly rational odds, many at once."""
+"""Exact coin flips with rational probabilities, many at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from sparsehist.errors import promise
 from sparsehist.typing import BoolArray, Generator, NDArray
 
-# A coin is decided by its first 62 bits but for one in 2**62; for that one, 62 more at a time.
+# 62 random bits decide a coin, except with probability 2**-62; then the next 62 bits do.
 _BITS = 62
 
 
 class Coins:
-    """A few coins of rational odds; flipping compares random words with integers, and no float takes part.
+    """A few coins with rational probabilities; random words are compared with integers, without floats.
 
     Example:
         >>> from sparsehist import entropy
@@ -25,7 +25,7 @@ class Coins:
     """
 
     def __init__(self, chances: Sequence[Fraction]) -> None:
-        promise(all(0 <= chance <= 1 for chance in chances), "a chance that is no probability")
+        promise(all(0 <= chance <= 1 for chance in chances), "a probability outside [0, 1]")
         self._chances = tuple(chances)
         self._limits = np.array([int(chance * 2**_BITS) for chance in chances], np.int64)
 
@@ -42,7 +42,7 @@ class Coins:
 
     @staticmethod
     def _settle(chance: Fraction, *, rng: Generator) -> bool:
-        """Go on where the first word equals that of the chance."""
+        """Decide a flip whose first word equals that of the probability."""
         rest = chance
         while rest := rest * 2**_BITS - int(rest * 2**_BITS):
             word, limit = int(rng.integers(0, 2**_BITS)), int(rest * 2**_BITS)

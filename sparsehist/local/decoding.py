@@ -1,41 +1,52 @@
-"""How many people have each value, from the reports of all of them."""
+"""Estimates of how many people have each value, from everybody's reports."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from sparsehist.errors import DataError, InputError
-from sparsehist.local.estimates import Decoded
 from sparsehist.local.rappor import Rappor
-from sparsehist.typing import ArrayLike, ByteArray, FloatArray, NDArray
+from sparsehist.typing import AnyArray, ArrayLike, ByteArray, FloatArray, NDArray
 
 _BLOCK = 1 << 17
-# Filters are of 0 and 1: what is dependent leaves a pivot of rounding errors, what is not one far above this.
+# Filters hold 0 and 1: dependent columns leave a pivot of rounding errors, others one far above this.
 _LEAST_PIVOT = 1e-6
+
+
+class Decoded(NamedTuple):
+    """Estimated number of people by candidate, as columns: `pl.DataFrame(decoded._asdict())` is a frame.
+
+    Attributes:
+        candidate: As given.
+        estimate: In people; may be negative.
+        std: Standard deviation of the estimate, in people.
+    """
+
+    candidate: AnyArray
+    estimate: FloatArray
+    std: FloatArray
 
 
 def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes]) -> Decoded:
     """Estimate how many people have each candidate value.
 
-    The number of people with a bit set is estimated from how often the bit shows, without bias. Where the filters of
-    the candidates can be told apart (their matrix has full column rank), weighted least squares gives unbiased
-    estimates with known variances, for people who all have one of the candidates. Otherwise (more candidates than
-    bits) the bits of a candidate are compared with all others: without bias over the choice of the hash functions,
-    whatever the others have, and with a standard deviation that holds collisions too, read off the other bits.
+    The number of people with a bit set is estimated without bias from how often reports show it. If the matrix of the
+    candidates' filters has full column rank, weighted least squares gives unbiased estimates with known variances,
+    provided that everybody has one of the candidates. Otherwise (more candidates than bits) the bits of a candidate
+    are compared with all other bits: unbiased over the choice of the hash functions, with a standard deviation
+    estimated from the other bits, which includes collisions.
 
     Args:
-        reports: Of people at one setting; shape (n, bits), or (n, r, bits) for r reports of each; 0 or 1.
-        setting: What they were drawn with.
-        candidates: Different values to look for.
-
-    Returns:
-        Candidates, estimates and their standard deviations.
+        reports: At one setting; shape (n, bits), or (n, r, bits) for r reports of each person; 0 or 1.
+        setting: The setting they were drawn with.
+        candidates: Distinct values to look for.
 
     Raises:
-        DataError: If the reports have another shape or hold anything but 0 and 1.
+        DataError: If the reports have another shape or other values than 0 and 1.
         InputError: If there are no candidates, or one is given twice.
     """
     names = list(candidates)
@@ -61,7 +72,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
         if block.dtype != np.bool_ and not bool(((block == 0) | (block == 1)).all()):
-            raise DataError("reports may hold 0 and 1 alone, and these hold something else")
+            raise DataError("reports may hold 0 and 1 only")
         shown += _column_sums(np.ascontiguousarray(block).astype(np.uint8, copy=False))
     kept, beta, gamma = float(setting.kept), float(setting.if_set), float(setting.if_not)
     at_rest = gamma + (beta - gamma) * (1 - kept) / 2
@@ -69,7 +80,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
 
 
 def _column_sums(block: ByteArray) -> FloatArray:
-    """Sums of columns of 0 and 1; 255 rows fit a byte, so most additions are of bytes."""
+    """Sum columns of 0 and 1; the sum of 255 rows fits a byte, so most additions are of bytes."""
     whole = len(block) // 255 * 255
     bytewise = block[:whole].reshape(-1, 255, block.shape[1]).sum(axis=1, dtype=np.uint8)
     return np.asarray(bytewise.sum(axis=0, dtype=np.float64) + block[whole:].sum(axis=0, dtype=np.float64))
@@ -78,7 +89,7 @@ def _column_sums(block: ByteArray) -> FloatArray:
 def _least_squares(
     filters: FloatArray, counts: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Weighted least squares; None where the filters do not tell the candidates apart."""
+    """Weighted least squares; None if the filters are linearly dependent."""
     if filters.shape[1] > filters.shape[0]:
         return None
     weights = 1 / np.maximum(variances, 1e-12)
@@ -93,7 +104,7 @@ def _least_squares(
 
 
 def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean count of a candidate's bits less that of all others; spread of the others."""
+    """Mean count of a candidate's bits minus that of all other bits, and its standard deviation."""
     own = filters.sum(axis=0)
     others = len(counts) - own
     if bool((others < 2).any()):

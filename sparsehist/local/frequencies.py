@@ -1,34 +1,47 @@
-"""How many gave each answer, from a release of randomised response."""
+"""Estimates of how many people gave each answer, from a release of randomised response."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError
-from sparsehist.local.estimates import Frequencies
 from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.privacy.levels import Level
-from sparsehist.typing import FloatArray
+from sparsehist.typing import FloatArray, IntArray
+
+
+class Frequencies(NamedTuple):
+    """Estimated number of people by answer, as columns of shape (k,): `pl.DataFrame(table._asdict())` is a frame.
+
+    Attributes:
+        category: 0 … k-1.
+        estimate: In people; unbiased, so it may be negative.
+        std: Standard deviation of the estimate, in people.
+    """
+
+    category: IntArray
+    estimate: FloatArray
+    std: FloatArray
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
     """Estimate how many people gave each answer.
 
-    With kappa the probability that an answer is kept for sure, c the number of times a category shows and n the
-    number of answers, (c - n (1 - kappa) / k) / kappa is unbiased. Of several levels only the finest counts: the
-    others add nothing to it.
+    With kappa = `family.kept(level)`, c the number of entries that show a category and n the number of answers,
+    (c - n (1 - kappa) / k) / kappa is unbiased. Of several levels use the finest; the others add nothing to it.
 
     Args:
-        release: Of `RandomisedResponse`, unprocessed.
+        release: A release of `RandomisedResponse`, without post-processing.
 
     Returns:
-        Categories, estimates and their standard deviations, at the estimates.
+        Estimates, and standard deviations as if they were the true numbers.
 
     Raises:
-        InputError: If it is a release of other noise, or post-processed.
+        InputError: If the release has other noise, or was post-processed.
 
     Example:
         >>> import sparsehist as sh
@@ -51,7 +64,7 @@ def frequencies(release: DenseRelease) -> Frequencies:
 
 
 def frequency_std(family: RandomisedResponse, level: Level, people: int, count: float) -> float:
-    """Standard deviation of the estimate of a category that `count` of `people` gave; public parameters only.
+    """Compute the standard deviation of the estimate of a category that `count` of `people` gave.
 
     Example:
         >>> round(frequency_std(RandomisedResponse(categories=5), 1, 10_000, 2_000), 3)

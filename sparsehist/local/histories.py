@@ -1,9 +1,9 @@
-"""Whole histories of RAPPOR's reports at two settings, so that both together say exactly what the finer ones say.
+"""Histories of RAPPOR reports at two settings that together say exactly what the finer ones say.
 
-Degrading each report by itself gives the right single report and loses the promise about many of them. Here the
-memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the fine
-one by a kernel that knows S. So all coarse reports are the fine ones with noise that does not depend on the value,
-and relaxing draws the fine memo and the fine reports from the same joint law, given the coarse ones.
+Degrading each report by itself gives the right law of one report, but many reports then cost more than promised. Here
+the memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the
+fine one by a kernel that depends on S. So the coarse reports are the fine ones with noise that does not depend on the
+value; relaxing draws the fine memo and reports from the same joint law, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only.
 
@@ -59,7 +59,7 @@ class Degradation:
                 (1 - one.if_not) * (1 - two.if_set) <= (1 - one.if_set) * (1 - two.if_not)
             ),
         }
-        if one.kept < two.kept:  # else no bit of the memo is flipped, and what follows a flip is not needed
+        if one.kept < two.kept:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
             needed |= {
                 "(1 - one_if_not(coarse)) * one_if_not(fine) <= (1 - one_if_set(coarse)) * one_if_set(fine)": (
                     (1 - one.if_not) * two.if_not <= (1 - one.if_set) * two.if_set
@@ -95,7 +95,7 @@ class Degradation:
         return self.fine.if_set - self.fine.if_not
 
     def _rows(self) -> list[tuple[Fraction, tuple[Fraction, Fraction]]]:
-        """v and (beta, gamma) of the coarse reports as seen from the fine memo: exchanged where S = 1."""
+        """v and (beta, gamma) of the coarse reports given the fine memo; beta and gamma are exchanged for S = 1."""
         pairs = [(self.coarse.if_set, self.coarse.if_not), (self.coarse.if_not, self.coarse.if_set)]
         return [
             ((gamma * self.fine.if_set - beta * self.fine.if_not) / self._spread, (beta, gamma))
@@ -110,7 +110,7 @@ class Degradation:
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
         """P(fine report shows 1), given the coarse report, the fine memo and S.
 
-        Where the settings leave no such coarse report, the answer is 0 and never asked for.
+        If the settings make that coarse report impossible, the result is 0 and never used.
         """
         one = self.fine.if_set if memo else self.fine.if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
@@ -120,7 +120,7 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a person's memo from the value's Bloom filter, shape (..., bits), once and for all. Both are secret."""
+    """Draw a person's memo from the Bloom filter of the value, shape (..., bits); once a person. Both are secret."""
     return memo_coins(setting).flip(true_bits.view(np.int8), rng=rng)
 
 
@@ -132,7 +132,7 @@ def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArra
 def coarser_history(
     step: Degradation, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a coarse memo and a coarse history from a fine one, exactly; never looks at the value.
+    """Draw a coarse memo and coarse reports from fine ones, exactly; never looks at the value.
 
     Memos, shape (..., bits), are secret; reports have shape (r, ..., bits).
     """
@@ -141,7 +141,7 @@ def coarser_history(
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw coarse reports from fine ones where S is known; shape of `reports`."""
+    """Draw coarse reports from fine ones and S; shape of `reports`."""
     which = reports.view(np.int8) + 2 * flipped.view(np.int8)
     return _kernel_coins(step).flip(which, rng=rng)
 
@@ -149,7 +149,7 @@ def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *
 def finer_history(
     step: Degradation, true_bits: BoolArray, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a fine memo and a fine history from a coarse one and the truth, exactly; `step` goes the other way.
+    """Draw a fine memo and fine reports from coarse ones and the truth, exactly; the inverse of `coarser_history`.
 
     Memos and `true_bits`, the Bloom filter of the value, shape (..., bits), are secret; reports have shape (r, ...,
     bits).
@@ -173,7 +173,7 @@ def _flip_coins(step: Degradation) -> Coins:
 
 @lru_cache(maxsize=64)
 def _kernel_coins(step: Degradation) -> Coins:
-    """Numbered fine report + 2 S; of S = 1 only where it occurs."""
+    """Coin number: fine report + 2 S. Coins for S = 1 are 0 if it cannot occur."""
     u, v = step.one_after_one, step.one_after_zero
     flipped = (v[1], u[1]) if step.flip else (Fraction(0), Fraction(0))
     return Coins((v[0], u[0], *flipped))
@@ -181,13 +181,13 @@ def _kernel_coins(step: Degradation) -> Coins:
 
 @lru_cache(maxsize=64)
 def _relaxing_coins(step: Degradation) -> Coins:
-    """Numbered by whether the coarse memo is the truth; true where the fine one is."""
+    """Coin number: whether the coarse memo is the truth. Heads: the fine one is."""
     return Coins((step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)))
 
 
 @lru_cache(maxsize=64)
 def _past_coins(step: Degradation) -> Coins:
-    """Numbered coarse report + 2 fine memo + 4 S; of S = 1 only where it occurs."""
+    """Coin number: coarse report + 2 fine memo + 4 S. Coins for S = 1 are 0 if it cannot occur."""
     return Coins(
         [
             step.fine_report(coarse_shows=shows, memo=memo, flipped=flipped)

@@ -1,11 +1,10 @@
 """The parameters of RAPPOR: a Bloom filter, a memo drawn once, and reports drawn from the memo.
 
-A person's value sets `hashes` bits of a filter. Each bit is kept in a memo with probability `keep`, and is else
-replaced by a fair coin, once and for all. Each report shows a bit of the memo that is set as 1 with probability
-`one_if_set`, and one that is not with probability `one_if_not`. In the symbols of the paper alpha = 1 - keep, beta =
-one_if_set, gamma = one_if_not.
+A person's value sets `hashes` bits of a filter. The memo, drawn once, keeps each bit with probability `keep` and
+replaces it by a fair coin otherwise. A report shows 1 with probability `one_if_set` where the memo is 1, and with
+probability `one_if_not` where it is 0. The paper writes alpha = 1 - keep, beta = one_if_set, gamma = one_if_not.
 
-Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) put right; the cost of r
+Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) corrected; the cost of r
 reports is our own derivation.
 
 Papers: [KHP eq. 38].
@@ -35,15 +34,15 @@ class Rappor:
 
     Args:
         bits: Length of the Bloom filter.
-        hashes: Bits of it that a value sets; at least 1, at most `bits`. Two may fall together.
+        hashes: Number of hash functions, each of which sets a bit; from 1 to `bits`.
         keep: Probability that the memo keeps a bit rather than replacing it by a fair coin; strictly between 0 and 1.
         one_if_set: Probability that a report shows 1 where the memo is set.
-        one_if_not: The same where it is not; below `one_if_set`.
+        one_if_not: Probability that it shows 1 where the memo is not set; below `one_if_set`.
 
     Numbers are read exactly: 0.75, "3/4" and Fraction(3, 4) are one setting.
 
     Raises:
-        DeclarationError: If a parameter is not what it should be; the message names the inequality.
+        DeclarationError: If a parameter is wrong; the message names the inequality.
 
     Example:
         >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
@@ -88,19 +87,16 @@ class Rappor:
         return Fraction(self.one_if_not)
 
     def epsilon(self, reports: int | None = None) -> float:
-        """What one person's reports cost when their value changes into any other.
+        """Compute the epsilon of one person's reports when their value changes into any other.
 
-        Of a value up to `hashes` bits are set that another leaves unset, and as many the other way round. The largest
-        log ratios of r reports of a bit are those of r ones and of r zeros.
+        Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
+        reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.
 
         Args:
-            reports: How many; None for any number of them, which is the memo itself.
-
-        Returns:
-            epsilon, from exact numbers; rounded to a double at the end.
+            reports: Number of reports; None for any number, which costs what the memo costs.
 
         Raises:
-            DeclarationError: If `reports` is no number of reports.
+            DeclarationError: If `reports` is not a whole number of at least 1.
         """
         rare = (1 - self.kept) / 2
         if reports is None:
@@ -114,10 +110,9 @@ class Rappor:
         return self.hashes * (log(up) + log(down))
 
     def filter(self, value: str | bytes) -> BoolArray:
-        """The Bloom filter of a value; shape (bits,). As secret as the value.
+        """Compute the Bloom filter of a value; shape (bits,). As secret as the value.
 
-        The bits are those of SHA-256 of the number of the hash function and the value, so that every client and every
-        decoder has the same.
+        Hash function i is SHA-256 of i and the value, the same for all clients and decoders.
         """
         data = value.encode() if isinstance(value, str) else bytes(value)
         filled = np.zeros(self.bits, np.bool_)
@@ -127,12 +122,12 @@ class Rappor:
         return filled
 
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
-        """Standard deviation of the estimated number of people with a bit set.
+        """Compute the standard deviation of the estimated number of people with a bit set.
 
         Args:
-            count: How many there are.
-            people: How many report.
-            reports: Of each person; None for any number. It does not go to 0: the memo is drawn once.
+            count: True number of these people.
+            people: Number of people who report.
+            reports: Of each person; None for the limit of many, which is not 0 because the memo is drawn once.
 
         Example:
             >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
@@ -159,12 +154,12 @@ class Rappor:
 
 @lru_cache(maxsize=64)
 def memo_coins(setting: Rappor) -> Coins:
-    """Coins 0 and 1: a bit of the memo where the filter is unset, and where it is set."""
+    """Coin 0 draws a bit of the memo where the filter is unset, coin 1 where it is set."""
     rare = (1 - setting.kept) / 2
     return Coins((rare, 1 - rare))
 
 
 @lru_cache(maxsize=64)
 def report_coins(setting: Rappor) -> Coins:
-    """Coins 0 and 1: a bit of a report where the memo is unset, and where it is set."""
+    """Coin 0 draws a bit of a report where the memo is unset, coin 1 where it is set."""
     return Coins((setting.if_not, setting.if_set))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-    from sparsehist.sessions.query_session import QuerySession
+    from sparsehist.release.query_session import QuerySession
     from sparsehist.sqlfront.results import SqlResult
 
 in_notebook: Callable[[object], str]

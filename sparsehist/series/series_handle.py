@@ -25,9 +25,9 @@ from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
     from sparsehist.privacy.exact_numbers import Number
+    from sparsehist.release.query_session import QuerySession
     from sparsehist.series.release import WorkloadRelease
     from sparsehist.series.store_handle import Store
-    from sparsehist.sessions.query_session import QuerySession
     from sparsehist.workload import Strategy, Workload
 
 

@@ -12,10 +12,9 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.audiences import Audiences, by_distance, distances, read_graph
+from sparsehist.audiences import Audiences, Network, by_distance, distances, read_graph
 from sparsehist.errors import CapExceededError, DataError, DeclarationError, InputError, LevelOrderError
 from sparsehist.noise import DiscreteLaplace, Laplace, RandomisedResponse
-from sparsehist.sessions.network import Network
 
 KARATE = Path(__file__).parents[2] / "data" / "karate_club.csv"
 
@@ -98,7 +97,7 @@ def test_distances_are_those_of_a_plain_search(seed):
 
 
 def test_a_long_chain_is_searched_in_a_moment():
-    """Depth is added up by doubling, so 20,000 hops are no 20,000 steps."""
+    """20,000 hops."""
     ends = np.arange(20_000)
     assert distances(np.column_stack([ends, ends + 1]), 0)[20_000] == 20_000
 
@@ -165,6 +164,10 @@ def test_a_coalition_knows_what_its_nearest_member_knows():
         assert (value, together.level(owner)) == (views[nearest][owner], views[nearest].level(owner))
     club.seal()
     assert dict(club.coalition(members)) == dict(together)
+    again = Network.from_bytes(club.to_bytes(), edges())
+    assert dict(again.coalition(members)) == dict(together)
+    with pytest.raises(DataError, match="nodes"):
+        Network.from_bytes(club.to_bytes(), edges()[:5])
 
 
 def test_a_network_checks_what_it_is_given():

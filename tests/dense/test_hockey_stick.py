@@ -8,22 +8,14 @@ import numpy as np
 import pytest
 from scipy import special
 
-from sparsehist import entropy
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
-from sparsehist.series import multiple_release
-from sparsehist.series.multiple_release import MultipleRelease
 from tests.stats import assert_consistent, assert_detected
 
 SIZE = 400_000
 BINS = 48
-
-
-@pytest.fixture(autouse=True)
-def _seeded(monkeypatch):
-    seeds = iter(range(7500, 7600))
-    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
 
 
 def pairs(family, count, coarse, fine, *, together, seal):

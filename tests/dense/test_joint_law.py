@@ -9,14 +9,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sparsehist import entropy
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
-from sparsehist.series import multiple_release
-from sparsehist.series.multiple_release import MultipleRelease
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test, ks_test
 
@@ -26,13 +24,6 @@ ORDER = [Fraction(1, 3), Fraction(1), Fraction(1, 10), Fraction(2)]
 # 200,000 draws see a scale 4 % off, a correlation 2 % off.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 9973
-
-
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch):
-    """Give every release a generator of a fixed stream: the class makes its own otherwise."""
-    seeds = iter(range(7000, 8000))
-    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
 
 
 def noise_at(family, order, *, seal_before: int | None, cap="2"):
@@ -52,7 +43,6 @@ def covariance():
     return SENSITIVITY**2 / (2 * np.maximum.outer(rho, rho))
 
 
-@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_gaussian_releases_are_one_brownian_path(seal_before):
     """Four levels in scrambled order are normal with covariance 1/(2 max), wherever sealing came in between."""
@@ -60,7 +50,6 @@ def test_gaussian_releases_are_one_brownian_path(seal_before):
     assert_consistent(gaussian_vector_test(np.column_stack([noise[x] for x in LEVELS]), covariance()))
 
 
-@pytest.mark.usefixtures("seeded")
 def test_an_independent_redraw_would_be_seen():
     """The same test rejects one level taken from another vector."""
     noise = noise_at(Gaussian(sensitivity=SENSITIVITY), ORDER, seal_before=2)
@@ -71,7 +60,6 @@ def test_an_independent_redraw_would_be_seen():
     assert_detected(gaussian_vector_test(sample, covariance()), "a level of another path")
 
 
-@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
 @pytest.mark.parametrize(
     ("family", "low", "high"), [(DiscreteLaplace(sensitivity=1), -9, 9), (Poisson(), 0, 18), (Skellam(), -9, 9)]
@@ -99,7 +87,6 @@ def joint_p_value(family, fine_to_coarse, columns, low, high):
     return g_test([*seen.ravel()[possible], outside], [*table[possible], missing])
 
 
-@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
     """Each level is Laplace; neighbours agree with probability (coarse/fine)**2 and else differ by a coarse draw."""

@@ -7,25 +7,17 @@ import pickle
 import numpy as np
 import pytest
 
-from sparsehist import entropy
 from sparsehist.dense import apply_update, changed
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.errors import InputError, LevelOrderError
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
-from sparsehist.series import multiple_release
-from sparsehist.series.multiple_release import MultipleRelease
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 999
-
-
-@pytest.fixture(autouse=True)
-def _seeded(monkeypatch):
-    seeds = iter(range(7300, 7400))
-    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
 
 
 @pytest.mark.parametrize("family", [Laplace(sensitivity=3), DiscreteLaplace(sensitivity=3)])

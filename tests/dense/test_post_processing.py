@@ -10,10 +10,10 @@ from hypothesis.extra.numpy import arrays
 
 from sparsehist.dense import clip_negative, round_to, scale, threshold
 from sparsehist.dense.dense_release import LOSSLESS, WEAKLY_LOSSLESS
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram.grid import round_to_grid
 from sparsehist.noise import Gaussian
-from sparsehist.series.multiple_release import MultipleRelease
 
 VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
 

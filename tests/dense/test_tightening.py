@@ -10,26 +10,19 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.dense import clip_negative, tighten
+from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.errors import CapExceededError, DataError, InputError, LevelOrderError
 from sparsehist.noise import Gaussian
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
-from sparsehist.series import multiple_release
-from sparsehist.series.multiple_release import MultipleRelease
 from tests.dense.laws import joint_counts, joint_pmf
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test
 
 # 200,000 draws see a scale 4 % off.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 1009
-
-
-@pytest.fixture(autouse=True)
-def _seeded(monkeypatch):
-    seeds = iter(range(7100, 7200))
-    monkeypatch.setattr(multiple_release, "generator", lambda: entropy.seeded(next(seeds)))
 
 
 def test_a_bought_gaussian_release_and_what_is_made_of_it_are_one_path():

@@ -23,9 +23,9 @@ from sparsehist.errors import (
     StoreError,
     StoreInUseError,
 )
-from sparsehist.interactive import MultiplicativeWeights
+from sparsehist.interactive import Weighing
 from sparsehist.noise import DiscreteLaplace
-from sparsehist.sessions.query_path import Update
+from sparsehist.release.query_path import Update
 from sparsehist.store import State
 from tests.interactive.watching import checks_of_one_query, epoch
 from tests.stats import assert_consistent, assert_detected, g_test
@@ -77,13 +77,14 @@ def test_a_session_answers_within_its_error_and_says_what_it_measured(series):
 def test_without_noise_it_is_the_session_in_memory(series):
     """The same script, answer for answer and cell for cell, though each update is read back from the store."""
     session = series.interactive("ad_hoc", level=1, accuracy="0.1", mass=100_000)
-    beside = MultiplicativeWeights(TRUE, mass=100_000, level=1, accuracy="0.1")
-    assert session.parameters.levels == beside.parameters.levels
     rng = np.random.default_rng(6)
+    beside = Weighing(KEYS, mass=100_000, level=1, accuracy="0.1").start(TRUE, rng=rng)
+    assert session.parameters.levels == beside.parameters.levels
     for _ in range(60):
         asked = rng.random(KEYS) < 0.3
         answer = session.ask(pl.col("page").is_in(np.flatnonzero(asked).tolist()))
-        assert answer == beside.ask(asked)
+        beside, expected = beside.ask(asked, rng=rng)
+        assert answer == expected
     assert (session.hypothesis["estimate"].to_numpy() == beside.hypothesis).all()
     assert session.updates_left < session.parameters.updates - 3
 

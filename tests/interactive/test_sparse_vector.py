@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
-import pickle
 from fractions import Fraction
 from itertools import pairwise
 
@@ -14,14 +12,13 @@ import pytest
 from scipy import integrate
 
 from sparsehist import entropy
-from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, InputError
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, StoreDamagedError
 from sparsehist.interactive import AboveThreshold, SparseVector
-from sparsehist.sessions import own_process
 from tests.stats import assert_consistent, assert_detected, g_test
 
 VALUES, THRESHOLD = (2, 5, 9, 4), 8
 SPAN = np.arange(-400, 401)
-RUNS = 8_000
+RUNS = 6_000
 
 
 def pmf(rate, values=SPAN):
@@ -50,17 +47,11 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 def triggers_seen(values, **changed):
     """How often each query was the first to trigger, over many runs."""
     seen = np.zeros(len(values) + 1, int)
+    about, rng = SparseVector(threshold=THRESHOLD, level=1, split=(1, 1), **changed), np.random.default_rng(81)
     for _ in range(RUNS):
-        watch = AboveThreshold(threshold=THRESHOLD, level=1, split=(1, 1), **changed)
-        seen[next((j for j, value in enumerate(values) if watch.ask(value)), len(values))] += 1
+        watch = about.start(rng=rng)
+        seen[next((j for j, value in enumerate(values) if watch.ask(value, rng=rng)[1]), len(values))] += 1
     return seen
-
-
-@pytest.fixture
-def seeded(monkeypatch):
-    """Generators of a fixed stream."""
-    seeds = iter(range(10**9))
-    monkeypatch.setattr(own_process, "generator", lambda: np.random.Generator(np.random.PCG64(next(seeds))))
 
 
 def test_the_law_has_the_reference_values():
@@ -91,7 +82,6 @@ def test_the_law_with_laplace_noise_has_the_reference_values():
     assert law(4) == pytest.approx(0.26063188800589534226, rel=1e-12)
 
 
-@pytest.mark.usefixtures("seeded")
 def test_it_follows_its_law_and_not_another():
     """The first trigger over 8,000 runs; a noiseless threshold and half the query noise are seen."""
     seen = triggers_seen(VALUES)
@@ -100,23 +90,24 @@ def test_it_follows_its_law_and_not_another():
     assert_detected(g_test(seen, first_trigger(VALUES, query_rate=0.5)), "half the query noise")
 
 
-@pytest.mark.usefixtures("seeded")
 def test_monotone_questions_have_half_the_noise():
     """The query noise of scale sensitivity / eps_2."""
     assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
 
 
-@pytest.mark.usefixtures("seeded")
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """Of two triggers asked on one value, both follow the law of one alone, and independently."""
-    pairs = np.zeros((2, 2), int)
+    """After a trigger the next answer follows the law of a new threshold, not that of the one that triggered."""
+    seen, kept = np.zeros(2, int), np.zeros(2, int)
+    about, rng = SparseVector(threshold=0, level=2, triggers=2, split=(1, 1)), np.random.default_rng(82)
     for _ in range(RUNS):
-        watch = AboveThreshold(threshold=0, level=2, triggers=2, split=(1, 1))
-        while not watch.ask(0):
-            pass
-        pairs[0, int(watch.ask(3))] += 1
+        before = about.start(rng=rng)
+        after, above = before.ask(0, rng=rng)
+        if above:
+            seen[int(after.ask(3, rng=rng)[1])] += 1
+            kept[int(before.ask(3, rng=rng)[1])] += 1
     above = first_trigger_of(3)
-    assert_consistent(g_test(pairs[0], [1 - above, above]))
+    assert_consistent(g_test(seen, [1 - above, above]))
+    assert_detected(g_test(kept, [1 - above, above]), "a threshold that keeps its noise")
 
 
 def first_trigger_of(value):
@@ -157,41 +148,35 @@ def test_default_splits_and_levels():
 
 def test_it_refuses_after_the_last_trigger_and_never_before():
     """Answers below are free; a trigger is not."""
-    watch = AboveThreshold(threshold=10_000, level=1, triggers=2)
-    assert not any(watch.ask(0) for _ in range(1000))
-    assert [watch.ask(10**6), watch.ask(10**6)] == [True, True]
-    assert watch.triggers_left == 0
+    rng = entropy.seeded(83)
+    watch = SparseVector(threshold=10_000, level=1, triggers=2).start(rng=rng)
+    assert not any(watch.ask(0, rng=rng)[1] for _ in range(1000))
+    for left in (1, 0):
+        watch, above = watch.ask(10**6, rng=rng)
+        assert (above, watch.triggers_left) == (True, left)
     with pytest.raises(BudgetExceededError, match="all 2 triggers"):
-        watch.ask(0)
+        watch.ask(0, rng=rng)
 
 
 def test_what_is_no_question_is_refused_and_nothing_secret_shown():
-    """Floats, wrong parameters, copies, forks; the noisy threshold is in no text."""
-    watch = AboveThreshold(threshold=12345, level=1)
+    """Floats and wrong parameters; the noisy threshold is in no text."""
+    rng = entropy.seeded(84)
+    watch = SparseVector(threshold=12345, level=1).start(rng=rng)
     for value in (1.5, True, None, "3"):
         with pytest.raises(DataError):
-            watch.ask(value)
-    assert repr(watch).count("12345") == 1
-    with pytest.raises(InputError, match="cost twice"):
-        pickle.dumps(watch)
+            watch.ask(value, rng=rng)
+    assert str(watch.noisy_threshold) not in repr(watch).replace("threshold=12345", "")
     for wrong in ({"threshold": 1.5}, {"sensitivity": 0}, {"triggers": 0}, {"split": 2}, {"level": 0}):
         with pytest.raises(DeclarationError):
-            AboveThreshold(**{"threshold": 1, "level": 1} | wrong)
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_refused, (id(watch),)) == "StoreError"
+            SparseVector(**{"threshold": 1, "level": 1} | wrong)
 
 
-_HELD = AboveThreshold(threshold=5, level=1)
-
-
-def _refused(_):
-    try:
-        _HELD.ask(1)
-    except Exception as error:  # noqa: BLE001 - the name of what was raised is the result
-        return type(error).__name__
-    return "asked"
-
-
-def test_generators_come_from_entropy():
-    """Production noise is that of the package's one source."""
-    assert own_process.generator is entropy.generator
+def test_a_state_goes_on_from_its_bytes():
+    """The same triggers and noise, and levels to the last digit; other bytes are refused."""
+    watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split=(1, 2)).start(rng=entropy.seeded(85))
+    again = AboveThreshold.from_bytes(watch.to_bytes())
+    assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)
+    assert again.parameters.levels == watch.parameters.levels
+    assert again.ask(9, rng=entropy.seeded(86))[1] == watch.ask(9, rng=entropy.seeded(86))[1]
+    with pytest.raises(StoreDamagedError):
+        AboveThreshold.from_bytes(watch.to_bytes()[:-1])

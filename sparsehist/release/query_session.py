@@ -29,12 +29,7 @@ from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import INTERACTIVE
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
-from sparsehist.series import pipeline
-from sparsehist.series.declaration import Declaration
-from sparsehist.series.metadata import InteractiveMetadata, read_metadata
-from sparsehist.series.release import Release
-from sparsehist.series.series_handle import Series
-from sparsehist.sessions.query_path import (
+from sparsehist.release.query_path import (
     QueryPath,
     QueryRequest,
     Update,
@@ -48,6 +43,11 @@ from sparsehist.sessions.query_path import (
     updates_of,
     weighing,
 )
+from sparsehist.series import pipeline
+from sparsehist.series.declaration import Declaration
+from sparsehist.series.metadata import InteractiveMetadata, read_metadata
+from sparsehist.series.release import Release
+from sparsehist.series.series_handle import Series
 from sparsehist.store import PathRecord, SeriesRecord, State
 
 _ASKED = "is this cell asked for"

@@ -1,0 +1,349 @@
+"""`MultipleRelease`: a dense vector released at any levels, in any order, for the cost of the finest one.
+
+It is the one object of the core that owns a state and makes its own generators: levels are drawn by one thread of one
+process at a time, because two draws of one level would cost more than the level.
+
+Papers: [ARNP Def. 3.4].
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sparsehist import noise
+from sparsehist.dense.dense_release import DenseRelease, dense_release
+from sparsehist.dense.dense_state import DenseState, draw_and_publish, published, seal
+from sparsehist.dense.rounding import as_power_of_two
+from sparsehist.dense.state_bytes import pack, unpack
+from sparsehist.dense.tightening import bought_state, step_of
+from sparsehist.dense.truth import read_truth
+from sparsehist.entropy import generator
+from sparsehist.errors import (
+    CapExceededError,
+    DeclarationError,
+    InputError,
+    LevelOrderError,
+    StoreDamagedError,
+    StoreError,
+)
+from sparsehist.noise.family import DenseFamily
+from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.typing import ArrayLike
+
+_KIND = "MultipleRelease"
+_READERS = {"int": int, "float": float, "str": str, "Fraction": Fraction}
+
+
+class VectorRelease(DenseRelease):
+    """A release without post-processing: truth plus noise, from which anybody can draw coarser releases."""
+
+    def resell(self, level: Level) -> VectorRelease:
+        """Draw a coarser release from this one, without the truth.
+
+        Each call begins a branch with noise of its own. Two branches together say more than either, but never more
+        than this release; `sparsehist.dense.joint_level` computes how much. To sell several levels that together
+        cost the finest of them, release them from one `MultipleRelease.from_release(release)`.
+
+        Args:
+            level: Coarser (smaller) than the level of this release.
+
+        Raises:
+            LevelOrderError: If it is not coarser.
+
+        Example:
+            >>> from sparsehist.noise import DiscreteLaplace
+            >>> bought = MultipleRelease(DiscreteLaplace(), [3, 1, 4]).release(1)
+            >>> bought.resell("1/2").metadata["guarantee"].split(" ")[0]
+            '0.5-DP'
+        """
+        if not as_level(level) < self.level:
+            raise LevelOrderError(
+                f"a release at level {level_text(self.level)} can only be resold at a coarser (smaller) level, "
+                f"got {level!r}"
+            )
+        return MultipleRelease.from_release(self).release(level)
+
+
+class MultipleRelease:
+    """A dense vector, released at any levels in any order for the cost of the finest one.
+
+    Each release has the law of a single release at its level, and all of them together reveal what the finest one
+    reveals. A new level is drawn from the noise of its two neighbours; a level that was released before gives the
+    same values again. Threads may share one object; a forked process may not draw new levels.
+
+    **Only one copy may draw.** After `to_bytes` (or a pickle) go on with either the object or the bytes. Two copies
+    that draw the same level draw different noise, and together they cost more than the finest level.
+
+    Memory: 8 bytes per entry for the vector, for each level, and for each release that the caller keeps.
+
+    Discrete Laplace noise is exact. Real noise has the law of 53-bit draws, rounded to a grid that divides the grid
+    of the truth. Values and sums of integer noise are 64-bit integers.
+
+    Args:
+        family: The noise, such as `sparsehist.noise.Gaussian(sensitivity=1.0)`; the sensitivity is that of the whole
+            vector.
+        truth: Shape (n,); integers, or reals for a real family. Real values are rounded to a fine grid, and the
+            sensitivity grows by at most 2**-14 of itself for that (`rounding_charge` in the metadata). Secret.
+        cap: Finest level that may ever be released, or None.
+        truth_step: A power of two; the caller declares that all values are multiples of it, and nothing is rounded
+            or charged. Integers have step 1.
+        step: Grid of the published noise at all levels, a power of two that divides the grid of the truth; by
+            default each level has its own, about a sixteenth of its standard deviation. For real families only.
+
+    Raises:
+        DataError: If the truth is empty, not one-dimensional, not finite, or not whole for an integer family.
+        DeclarationError: If family, cap or a step are wrong.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> vector = MultipleRelease(Gaussian(sensitivity=1.0), [3, 0, 12], cap=2)
+        >>> public, partner = vector.release("0.1"), vector.release(1)
+        >>> public.metadata["guarantee"]
+        '0.1-zCDP (zero-concentrated differential privacy)'
+        >>> vector.seal()
+        >>> vector
+        MultipleRelease(Gaussian, size=3, levels=(0.1, 1, 2), cap=2, sealed=True)
+
+    Source: [ARNP Alg. 4, Alg. 5]; sealing is described in `sparsehist.dense.dense_state`.
+    """
+
+    __slots__ = ("_ancestors", "_cap", "_charge", "_lock", "_path", "_process", "_state", "_step")
+
+    def __init__(
+        self,
+        family: DenseFamily,
+        truth: ArrayLike,
+        cap: Level | None = None,
+        *,
+        truth_step: float | None = None,
+        step: float | None = None,
+    ) -> None:
+        """Check the declared parameters and read the truth."""
+        if isinstance(family, type) or not isinstance(family, DenseFamily):
+            raise DeclarationError(
+                f"family must be noise with its sensitivity, such as noise.Gaussian(sensitivity=1.0), got "
+                f"{family.__name__ if isinstance(family, type) else type(family).__name__}"
+            )
+        finest = None if cap is None else as_level(cap, "cap")
+        chosen = None if step is None else as_power_of_two(step, "step")
+        if chosen is not None and family.integer:
+            raise DeclarationError("step is for real noise; integer families publish whole numbers")
+        vector = read_truth(truth, family, truth_step)
+        if chosen is not None and chosen > vector.step:
+            raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {step!r}")
+        self._begin(DenseState(vector.family, vector.values, vector.step), finest, chosen, vector.charge)
+
+    @classmethod
+    def from_release(cls, release: DenseRelease) -> MultipleRelease:
+        """Begin from a published release, without the truth: coarser levels of it are lossless together.
+
+        The new object is sealed at the level of the release. For real noise the rounding of the bought values adds
+        less than 4e-4 of its variance to coarser levels.
+
+        Raises:
+            InputError: If the release was post-processed: its values are no longer truth plus noise.
+        """
+        about = release.metadata
+        if about["post_processing"]:
+            raise InputError("a post-processed release cannot be coarsened; begin from the plain one")
+        state = bought_state(release.values, release.family, release.level, truth_step=float(about["truth_step"]))
+        grid = float(about["grid"])
+        step = None if grid == step_of(state, release.level) else grid
+        made = cls.__new__(cls)
+        made._begin(state, release.level, step, float(about["rounding_charge"]), about["lineage"])  # noqa: SLF001
+        return made
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> MultipleRelease:
+        """Go on from what `to_bytes` wrote; the object that wrote it must not draw any more.
+
+        Raises:
+            InputError: If the bytes were not written by `to_bytes`.
+            StoreDamagedError: If they were truncated or altered.
+        """
+        about, (anchor, *offsets) = unpack(_KIND, content)
+        levels = (Fraction(text) for text in about["levels"])
+        state = DenseState(
+            _family(about["family"]),
+            anchor,
+            about["truth_step"],
+            dict(zip(levels, offsets, strict=True)),
+            about["sealed"],
+        )
+        cap = None if about["cap"] is None else Fraction(about["cap"])
+        ancestors = tuple((path, level) for path, level in about["ancestors"])
+        made = cls.__new__(cls)
+        made._begin(state, cap, about["step"], about["charge"], ancestors, about["path"])  # noqa: SLF001
+        return made
+
+    def _begin(
+        self,
+        state: DenseState,
+        cap: Fraction | None,
+        step: float | None,
+        charge: float,
+        ancestors: tuple[tuple[str, str], ...] = (),
+        path: str | None = None,
+    ) -> None:
+        """Hold a state. `ancestors` and `path` are the public line of descent that releases carry."""
+        self._state, self._cap, self._step, self._charge = state, cap, step, charge
+        self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    def to_bytes(self) -> bytes:
+        """Write everything that is needed to go on.
+
+        Unsealed, the bytes hold the truth; sealed, they are as private as the cap. Take them after the last release
+        and store them before it is sent: older bytes would draw that level again.
+        """
+        with self._lock:
+            self._require_whole()
+            state = self._state
+            about = {
+                "family": _described(state.family),
+                "truth_step": state.truth_step,
+                "sealed": state.sealed,
+                "levels": [str(level) for level in state.offsets],
+                "cap": None if self._cap is None else str(self._cap),
+                "step": self._step,
+                "charge": self._charge,
+                "ancestors": self._ancestors,
+                "path": self._path,
+            }
+            return pack(_KIND, about, [state.anchor, *state.offsets.values()])
+
+    def release(self, level: Level) -> VectorRelease:
+        """Release the vector at a level; the same values again if the level was released before.
+
+        Args:
+            level: Any order; not beyond the cap.
+
+        Returns:
+            Values and public metadata.
+
+        Raises:
+            LevelError: If it is not a level.
+            CapExceededError: If it is finer than the cap; nothing is drawn.
+            DeclarationError: If the family has no privacy guarantee.
+            StoreError: If the level is new and this process was forked from the one that made the object.
+        """
+        target = as_level(level)
+        with self._lock:
+            self._require_whole()
+            state = self._state
+            if self._cap is not None and target > self._cap:
+                raise CapExceededError(
+                    f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
+                    f"{level_text(target - self._cap)}; nothing was released"
+                )
+            state.family.statement(target)  # a family without a guarantee refuses before anything is drawn
+            grid = step_of(state, target, self._step)
+            if target in state.offsets:
+                values = published(state, target, grid)
+            else:
+                self._require_own_process()
+                state.offsets[target], values = draw_and_publish(state, target, grid, rng=generator())
+            return dense_release(
+                values,
+                state.family,
+                target,
+                grid=grid,
+                truth_step=state.truth_step,
+                rounding_charge=self._charge,
+                cap=self._cap,
+                lineage=(*self._ancestors, (self._path, str(target))),
+                kind=VectorRelease,
+            )
+
+    def seal(self) -> None:
+        """Erase the truth; every level up to the cap is still served.
+
+        What stays is the release at the cap (drawn now if it was not released) and noise that is independent of the
+        truth. Earlier releases are served unchanged, later ones have the law they would have had. Without a cap the
+        finest level released becomes the cap. The caller's own array is the caller's to erase.
+
+        Raises:
+            LevelOrderError: If there is neither a cap nor a release, or the noise of a level is more than 2**20
+                times as wide as at the cap.
+        """
+        with self._lock:
+            self._require_whole()
+            if self._state.sealed:
+                return
+            cap = self._cap if self._cap is not None else max(self._state.offsets, default=None)
+            if cap is None:
+                raise LevelOrderError("nothing was released and no cap was given: there is no level to seal at")
+            if cap not in self._state.offsets:
+                self._require_own_process()
+            seal(self._state, cap, rng=generator())
+            self._cap = cap
+
+    @property
+    def family(self) -> DenseFamily:
+        """The noise; its sensitivity includes what rounding real values added."""
+        return self._state.family
+
+    @property
+    def cap(self) -> Fraction | None:
+        """The finest level that may be released."""
+        return self._cap
+
+    @property
+    def levels(self) -> tuple[Fraction, ...]:
+        """Levels drawn so far, coarse to fine."""
+        return tuple(sorted(self._state.offsets))
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the truth was erased."""
+        return self._state.sealed
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return self._state.size
+
+    def __repr__(self) -> str:
+        """Public parameters only."""
+        levels = ", ".join(level_text(level) for level in self.levels)
+        cap = "None" if self._cap is None else level_text(self._cap)
+        name = type(self.family).__name__
+        return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `to_bytes` writes; the rule about copies holds."""
+        return MultipleRelease.from_bytes, (self.to_bytes(),)
+
+    def _require_whole(self) -> None:
+        if self._state.size == 0:
+            raise StoreDamagedError("sealing was interrupted, and everything was erased; begin again from the truth")
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreError(
+                "this process was forked from the one that holds the vector, and both would draw different noise "
+                "for a new level; draw all levels in one process"
+            )
+
+
+def _described(family: DenseFamily) -> list[Any]:
+    """Class and parameters of a family; each parameter as its name, its type and its exact text."""
+    values = ((field.name, getattr(family, field.name)) for field in fields(family))  # type: ignore[arg-type]
+    plain = ((name, value.item() if isinstance(value, np.generic) else value) for name, value in values)
+    return [type(family).__name__, *([name, type(value).__name__, str(value)] for name, value in plain)]
+
+
+def _family(described: Sequence[Any]) -> DenseFamily:
+    """The family that `_described` describes; only families of `sparsehist.noise` are made."""
+    name, *parameters = described
+    made = getattr(noise, name, None)
+    if not isinstance(made, type):
+        raise InputError(f"there is no family of noise {name!r}; the bytes come from another version")
+    family: DenseFamily = made(**{name: _READERS[kind](text) for name, kind, text in parameters})
+    return family

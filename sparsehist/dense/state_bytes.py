@@ -1,0 +1,60 @@
+"""States as bytes: a line that names their kind, a line of JSON, the arrays, and a SHA-256 digest of it all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsehist.errors import InputError, StoreDamagedError, raise_alone
+from sparsehist.typing import AnyArray
+
+_DIGEST = 32
+
+
+def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> bytes:
+    """Write a state; `unpack` with the same kind reads it. As secret as the state.
+
+    Args:
+        kind: The class of the state.
+        header: What JSON can hold.
+        arrays: Of numbers or booleans, any shape.
+    """
+    shapes = [[array.dtype.str, list(array.shape)] for array in arrays]
+    head = _first_line(kind) + json.dumps({"header": header, "arrays": shapes}).encode() + b"\n"
+    parts = [head, *(array.tobytes() for array in arrays)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return b"".join([*parts, digest.digest()])
+
+
+def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
+    """Read the header and the arrays that `pack` wrote.
+
+    Raises:
+        InputError: If the bytes hold no state of this kind.
+        StoreDamagedError: If they were truncated or altered.
+    """
+    if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
+        raise InputError(f"these bytes were not written by {kind}.to_bytes, or by another version of it")
+    if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+        raise StoreDamagedError(f"the bytes of the {kind} were truncated or altered")
+    try:
+        _, line, body = content.split(b"\n", 2)
+        described = json.loads(line)
+        arrays, start = [], 0
+        for dtype, shape in described["arrays"]:
+            count = int(np.prod(shape, dtype=np.int64))
+            arrays.append(np.frombuffer(body, np.dtype(dtype), count, start).reshape(shape).copy())
+            start += count * np.dtype(dtype).itemsize
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise_alone(StoreDamagedError(f"the bytes of the {kind} were altered"))
+    return described["header"], arrays
+
+
+def _first_line(kind: str) -> bytes:
+    return f"sparsehist {kind} 1\n".encode()

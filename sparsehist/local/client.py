@@ -1,0 +1,158 @@
+"""One person's RAPPOR client: the value, its memo at every setting so far, and all reports."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sparsehist.dense.state_bytes import pack, unpack
+from sparsehist.errors import CapExceededError, InputError
+from sparsehist.local.histories import Degradation, coarser_reports, draw_memo, draw_report, finer_history
+from sparsehist.local.rappor import Rappor
+from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.typing import BoolArray, Generator
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RapporClient:
+    """One person's RAPPOR: a report for each day, and past reports at a finer setting once the person agrees.
+
+    A report is drawn once and then remembered, for its day and for every setting. Relaxing draws memo and past
+    reports of the finer setting from their joint law with the coarser ones: all reports together cost
+    `setting.epsilon()` of the finest setting.
+
+    A client is a value: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
+    copies of a client would draw two reports of one day, and break the promise.
+
+    Attributes:
+        settings: Coarse to fine; public.
+        cap: Largest epsilon, of any number of reports, that may be relaxed to; or None. Public.
+        days: Names of the reports, in the order drawn.
+        true_bits: The Bloom filter of the value; shape (bits,). Secret.
+        memos: One a setting; shape (settings, bits). Secret.
+        drawn: All reports; shape (settings, days, bits).
+
+    Example:
+        >>> from sparsehist import entropy
+        >>> rng = entropy.generator()
+        >>> quiet = Rappor(128, 2, keep=0.25, one_if_set=0.65, one_if_not=0.4)
+        >>> frank = Rappor(128, 2, keep=0.5, one_if_set=0.8, one_if_not=0.25)
+        >>> client = RapporClient.start(quiet, "https://example.org", cap=5, rng=rng)
+        >>> client, first = client.report("2024-01-01", rng=rng)
+        >>> client = client.relax(frank, rng=rng)
+        >>> bool((client.reports(quiet)["2024-01-01"] == first).all()), client.reports()["2024-01-01"].shape
+        (True, (128,))
+
+    Source: own derivation; see `sparsehist.local.histories`.
+    """
+
+    settings: tuple[Rappor, ...]
+    cap: float | None
+    days: tuple[str, ...]
+    true_bits: BoolArray
+    memos: BoolArray
+    drawn: BoolArray
+
+    @classmethod
+    def start(cls, setting: Rappor, value: str | bytes, cap: Number | None = None, *, rng: Generator) -> RapporClient:
+        """Draw the memo of a value, at the first and most private setting.
+
+        Raises:
+            CapExceededError: If the setting is beyond the cap.
+        """
+        limit = None if cap is None else float(at_least_zero(cap, "cap"))
+        _require_within(limit, setting)
+        bits = setting.filter(value)
+        memo = draw_memo(setting, bits, rng=rng)
+        return cls((setting,), limit, (), bits, memo[None], np.empty((1, 0, setting.bits), np.bool_))
+
+    def report(self, when: Hashable, *, rng: Generator) -> tuple[RapporClient, BoolArray]:
+        """Report for a day at the finest setting: drawn when first asked for, the same ever after.
+
+        Args:
+            when: A day, number or name.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Returns:
+            The next client, to be saved, and then the report, to be sent; shape (bits,).
+
+        Raises:
+            InputError: If `when` is not a day, number or text.
+        """
+        if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
+            raise InputError(f"a report is named by a day, number or text, got {type(when).__name__}")
+        day = str(when)
+        if day in self.days:
+            return self, self.reports()[day]
+        row = draw_report(self.settings[-1], self.memos[-1], rng=rng)
+        rows = [row]
+        for coarse in reversed(range(len(self.settings) - 1)):
+            step = Degradation(self.settings[coarse], self.settings[coarse + 1])
+            flipped = self.memos[coarse] ^ self.memos[coarse + 1]
+            rows.insert(0, coarser_reports(step, flipped, rows[0], rng=rng))
+        drawn = np.concatenate([self.drawn, np.stack(rows)[:, None]], axis=1)
+        return replace(self, days=(*self.days, day), drawn=drawn), row
+
+    def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
+        """Return all reports so far by day, at one of `settings`; by default at the finest.
+
+        Raises:
+            InputError: If the setting is not one of the client's.
+        """
+        if setting is not None and setting not in self.settings:
+            raise InputError(f"{setting} is not a setting of this client; relax to it first")
+        row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
+        return dict(zip(self.days, self.drawn[row].copy(), strict=True))
+
+    def relax(self, finer: Rappor, *, rng: Generator) -> RapporClient:
+        """Agree to a finer setting, and draw memo and all past reports at it.
+
+        Args:
+            finer: Less private than all settings so far.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
+
+        Raises:
+            DeclarationError: If the current setting does not follow from it; the message names the inequality.
+            CapExceededError: If it is beyond the cap; nothing was drawn.
+        """
+        _require_within(self.cap, finer)
+        step = Degradation(self.settings[-1], finer)
+        if finer == self.settings[-1]:
+            return self
+        memo, past = finer_history(step, self.true_bits, self.memos[-1], self.drawn[-1], rng=rng)
+        return replace(
+            self,
+            settings=(*self.settings, finer),
+            memos=np.concatenate([self.memos, memo[None]]),
+            drawn=np.concatenate([self.drawn, past[None]]),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Write the client; as secret as the value."""
+        settings = [[one.bits, one.hashes, str(one.kept), str(one.if_set), str(one.if_not)] for one in self.settings]
+        header = {"settings": settings, "cap": self.cap, "days": self.days, "shape": self.drawn.shape}
+        return pack("RapporClient", header, [np.packbits(bits) for bits in (self.true_bits, self.memos, self.drawn)])
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> RapporClient:
+        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        header, packed = unpack("RapporClient", content)
+        settings, days, bits = header["shape"]
+        shapes = ((bits,), (settings, bits), (settings, days, bits))
+        true_bits, memos, drawn = (
+            np.unpackbits(words, count=int(np.prod(shape))).reshape(shape).astype(np.bool_)
+            for words, shape in zip(packed, shapes, strict=True)
+        )
+        read = tuple(Rappor(*given) for given in header["settings"])
+        return cls(read, header["cap"], tuple(header["days"]), true_bits, memos, drawn)
+
+    def __repr__(self) -> str:
+        """Settings and the number of reports."""
+        return f"RapporClient({', '.join(map(str, self.settings))}; {len(self.days)} reports)"
+
+
+def _require_within(cap: float | None, setting: Rappor) -> None:
+    if cap is not None and setting.epsilon() > cap:
+        raise CapExceededError(f"requested epsilon {setting.epsilon():.6g}, cap {cap:.6g}; nothing was drawn")

@@ -67,7 +67,7 @@ def tighten(
 
     Returns:
         Values at `level_want`, shape (n,): int64 for integer families, else float64 on the grid of that level. The
-        law is exact for integer families; for real ones the rounding of the bought values adds less than 1e-7 of
+        law is exact for integer families; for real ones the rounding of the bought values adds less than 4e-4 of
         the variance.
 
     Raises:

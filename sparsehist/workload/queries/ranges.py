@@ -282,6 +282,8 @@ def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> In
         raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")
     if given.ndim != 2 or given.shape[1] != 2 or not np.issubdtype(given.dtype, np.integer):
         raise DeclarationError("ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]")
+    if len(given) > _MOST_LISTED:
+        raise DeclarationError(f"a list has at most {_MOST_LISTED} ranges, got {len(given)}")
     pairs = np.ascontiguousarray(given, np.int64)
     wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
     if wrong.any():

@@ -94,11 +94,8 @@ def budget(
     order: Annotated[
         int | None, Parameter(help="Of the Rényi divergence; the best for Gaussian noise by default.")
     ] = None,
-    delta_open: Annotated[
-        str | None, Parameter(help="Of --delta, for open domains; a quarter where there is one, else 0.")
-    ] = None,
-    delta_slack: Annotated[
-        str | None, Parameter(help="Of --delta, for numerical slack; a quarter by default.")
+    open_share: Annotated[
+        str | None, Parameter(help="Share of --delta for open domains; half where there is one, else 0.")
     ] = None,
     poisson: Annotated[
         str | None, Parameter(help="An (epsilon, delta) apart for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.")
@@ -126,8 +123,7 @@ def budget(
     from sparsehist.privacy.guarantees import EpsilonDelta
 
     asked: dict[str, Any] = {
-        "rho": rho, "epsilon": epsilon, "delta": delta, "route": route, "order": order, "delta_open": delta_open,
-        "delta_slack": delta_slack,
+        "rho": rho, "epsilon": epsilon, "delta": delta, "route": route, "order": order, "open_share": open_share,
     }  # fmt: skip
     apart = None if poisson is None else EpsilonDelta.parse(poisson)
     with opening(store, wait) as opened:

@@ -1,9 +1,9 @@
 """The limits on what a store may spend, read from its events: caps of series, budgets of populations, disjointness.
 
-A budget fixes its route when it is set, and how delta is split, once and for all: into what the noise may use, what
-open domains may (the probability that a key of one unit alone is ever published), what numerical slack may, and
-perhaps an (epsilon, delta) apart for Poisson noise. What one leaves unused never passes to another: moving it after
-looking nearly doubles delta. On the pure route the noise needs none, and open domains and slack share it.
+A budget fixes its route when it is set, and how delta is split: into what the noise may use, what open domains may
+(the probability that a key of one unit alone is ever published), and perhaps an (epsilon, delta) apart for Poisson
+noise. Unused delta cannot be moved: doing so after seeing results nearly doubles it. On the pure route all of it is
+for open domains.
 
 A limit is ex ante while nothing was released under it before it was declared, and it was never raised since, nor its
 route or split changed: only then did it bound what could happen before anything did. All else holds ex post.
@@ -12,7 +12,6 @@ route or split changed: only then did it bound what could happen before anything
 from __future__ import annotations
 
 import json
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,17 +40,16 @@ from sparsehist.privacy.levels import level_or_zero
 
 EX_ANTE, EX_POST = "ex ante", "ex post"
 _NOTHING = Fraction(0)
-# Of delta: numerical slack counts (1 + e**epsilon)-fold, and an open domain needs a share that halves for ever.
-_SLACK_SHARE = _OPEN_SHARE = Fraction(1, 4)
+OPEN_SHARE = Fraction(1, 2)
+"""Share of delta for open domains, where a population has one."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """How a delta is shared out, once and for all; slack counts (1 + e**epsilon)-fold, None refuses nothing."""
+    """How a delta is split, once and for all, between the noise and open domains."""
 
     noise: Fraction
     open: Fraction
-    slack: Fraction | None
 
 
 @dataclass(frozen=True)
@@ -81,24 +79,11 @@ class Budget:
 
     def describe(self) -> str:
         """The same with the limit of the route and the split of delta."""
-        if self.shared:
-            of_delta = f"delta {level_text(self.delta)} shared by open domains and slack" if self.delta else ""
-        else:
-            named = {"noise": self.split.noise, "open domains": self.split.open, "slack": self.split.slack}
-            shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
-            of_delta = f"delta {', '.join(shown)}" if shown else ""
+        named = {"noise": self.split.noise, "open domains": self.split.open}
+        shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
+        of_delta = f"delta {', '.join(shown)}" if shown else ""
         limit = f"{self.noise.route} up to {level_text(self.noise.limit)}"
         return f"{self} ({'; '.join(part for part in (limit, of_delta) if part)})"
-
-    @property
-    def shared(self) -> bool:
-        """Whether open domains and slack share one delta."""
-        return self.noise.route == PURE_ROUTE
-
-    @property
-    def slack_factor(self) -> float:
-        """What numerical slack counts, in delta."""
-        return 1.0 + math.exp(min(float(self.epsilon or 0), 700.0))
 
     def filter_for(self, law: str) -> Filter | None:
         """What charges noise of a law; None where the budget cannot."""
@@ -116,7 +101,6 @@ class Budget:
             "limit": self.noise.limit,
             "delta_noise": self.split.noise,
             "delta_open": self.split.open,
-            "delta_slack": self.split.slack,
             "poisson_epsilon": None if apart is None else apart.limit,
             "poisson_delta": None if apart is None else apart.delta,
         }
@@ -134,7 +118,6 @@ class Budget:
             (self.split.noise, other.split.noise),
             (self.split.open, other.split.open),
             (self.epsilon or _NOTHING, other.epsilon or _NOTHING),
-            *(() if other.split.slack is None else ((self.split.slack, other.split.slack),)),
         ]
         if self.poisson is not None:
             pairs += [
@@ -163,8 +146,7 @@ def budget(
     delta: Level | None = None,
     route: str | None = None,
     order: int | None = None,
-    delta_open: Level | None = None,
-    delta_slack: Level | None = None,
+    open_share: Level | None = None,
     poisson: EpsilonDelta | None = None,
     opens: bool = False,
 ) -> Budget:
@@ -176,7 +158,7 @@ def budget(
     if order is not None and route != RENYI_ROUTE:
         raise DeclarationError("order= belongs to route='renyi'")
     if rho is not None:
-        return _in_rho(rho, delta, route, delta_open, delta_slack, poisson)
+        return _in_rho(rho, delta, route, open_share, poisson)
     if delta is None and route != PURE_ROUTE:
         raise DeclarationError(
             "a budget in epsilon needs the delta it holds at, such as delta=1e-6; delta=0 makes it pure"
@@ -186,7 +168,7 @@ def budget(
     if route == RHO_ROUTE:
         raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
     ours, left = _without_share(whole, total, route, poisson)
-    split = _split(left, route, delta_open, delta_slack, opens=opens)
+    split = _split(left, route, open_share, opens=opens)
     apart = None if poisson is None else poisson_filter(poisson.epsilon, poisson.delta)
     return Budget(None, whole, total, filter_on(route, ours, split.noise, order), split, apart)
 
@@ -221,38 +203,27 @@ def _in_rho(
     rho: Level,
     delta: Level | None,
     route: str | None,
-    delta_open: Level | None,
-    delta_slack: Level | None,
+    open_share: Level | None,
     poisson: EpsilonDelta | None,
 ) -> Budget:
-    if route not in (None, RHO_ROUTE) or poisson is not None or (delta_open, delta_slack) != (None, None):
+    if route not in (None, RHO_ROUTE) or (open_share, poisson) != (None, None):
         raise DeclarationError(
-            "a budget in rho has a route of its own, and its delta is for open domains; give route=, delta_open=, "
-            "delta_slack= and poisson= with epsilon= and delta= only"
+            "a budget in rho has a route of its own, and its delta is for open domains; give route=, open_share= "
+            "and poisson= with epsilon= and delta= only"
         )
     total = _probability("delta", delta or 0)
     exact = as_level(rho, "rho")
-    return Budget(exact, None, total, rho_filter(exact), Split(_NOTHING, total, None))
+    return Budget(exact, None, total, rho_filter(exact), Split(_NOTHING, total))
 
 
-def _split(delta: Fraction, route: str, delta_open: Level | None, delta_slack: Level | None, *, opens: bool) -> Split:
+def _split(delta: Fraction, route: str, open_share: Level | None, *, opens: bool) -> Split:
     if route == PURE_ROUTE:
-        if delta_open is not None or delta_slack is not None:
-            raise DeclarationError(
-                "on the pure route open domains and slack share one delta: leave out delta_open= and delta_slack="
-            )
-        return Split(_NOTHING, delta, delta or None)
-    slack = delta * _SLACK_SHARE if delta_slack is None else _probability("delta_slack", delta_slack)
-    if delta_open is None:
-        apart = delta * _OPEN_SHARE if opens else _NOTHING
-    else:
-        apart = _probability("delta_open", delta_open)
-    if delta and apart + slack >= delta:
-        raise DeclarationError(
-            f"delta_open {level_text(apart)} and delta_slack {level_text(slack)} leave nothing of delta "
-            f"{level_text(delta)} for noise"
-        )
-    return Split(delta - apart - slack, apart, slack)
+        if open_share is not None:
+            raise DeclarationError("on the pure route all of delta is for open domains: leave out open_share=")
+        return Split(_NOTHING, delta)
+    by_default = OPEN_SHARE if opens else _NOTHING
+    share = by_default if open_share is None else _probability("open_share", open_share)
+    return Split(delta * (1 - share), delta * share)
 
 
 def _probability(name: str, value: Level) -> Fraction:
@@ -324,7 +295,7 @@ def budget_from(said: Mapping[str, str | None]) -> Budget:
     apart = None
     if exact["poisson_epsilon"] is not None:
         apart = Filter(POISSON_ROUTE, exact["poisson_epsilon"], delta=exact["poisson_delta"] or _NOTHING)
-    split = Split(delta_noise, exact["delta_open"] or _NOTHING, exact["delta_slack"])
+    split = Split(delta_noise, exact["delta_open"] or _NOTHING)
     return Budget(exact["rho"], exact["epsilon"], exact["delta"] or _NOTHING, noise, split, apart)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from sparsehist import ledger
 from sparsehist.errors import (
@@ -101,7 +101,6 @@ class Spent:
             law=self.law,
             keys=self.max_keys,
             delta_infinity=self.delta_infinity,
-            numerical_slack=self.numerical_slack,
         )
 
 
@@ -237,8 +236,9 @@ class Ledger:
             raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family, law)}")
         if is_open and not budget.split.open:
             raise BudgetExceededError(
-                f"{_beginning(population, budget)}, which has no delta for open domains: set the budget with "
-                f"{'delta=' if budget.epsilon is None else 'delta_open='}, or declare the domain"
+                f"{_beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
+                f"with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}, or declare "
+                "the domain"
             )
 
     def check_budget(self, population: str, budget: Budget) -> None:
@@ -310,10 +310,7 @@ class Ledger:
         paths = self.of_population(population)
         own = [path for path in paths if path.series == series and path.dropped is None]
         spent = self.delta_open(population, own[0].series_id if own else _ANOTHER) + _delta_infinity(own)
-        room = budget.split.open - spent
-        if budget.shared:
-            room -= self.slack(budget, population)
-        return max(float(room), 0.0)
+        return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
         """Refuse a name for what is no period where a log in periods, or a series of its periods, is called so."""
@@ -375,14 +372,11 @@ class Ledger:
         """So many of the costliest series together, number by number: no less than any so many of them."""
         each = sorted(map(cost_of, _by_series(paths).values()), key=lambda cost: cost.rho or 0.0, reverse=True)
         together = total_cost(each[:most])
-        delta, slack = (
-            math.fsum(sorted(of_each, reverse=True)[:most])
-            for of_each in ((cost.delta_infinity for cost in each), (cost.numerical_slack for cost in each))
-        )
+        delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
         # Beside noise that is known as zCDP only, that is all that is known of the sum, whichever series are in it.
         laws = {path.law for path in paths if path.releases}
         parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
-        return replace(together, parts=parts, delta_infinity=delta, numerical_slack=slack)
+        return replace(together, parts=parts, delta_infinity=delta)
 
     # How it is reckoned.
 
@@ -429,17 +423,6 @@ class Ledger:
         """What open domains of a population have spent."""
         of_series = _by_series(self.of_population(population))
         return self._borne(population, {name: _delta_infinity(paths) for name, paths in of_series.items()}, without)
-
-    def slack(self, budget: Budget, population: str) -> Fraction:
-        """What numerical slack takes of a delta."""
-        if budget.split.slack is None:
-            return _NOTHING
-        of_series = _by_series(self.of_population(population))
-        each = {
-            name: sum((Fraction(path.numerical_slack) for path in paths), _NOTHING)
-            for name, paths in of_series.items()
-        }
-        return self._borne(population, each) * Fraction(budget.slack_factor)
 
     def _order_of_charge(self, charges: Filter, population: str) -> list[tuple[str, int]]:
         """The released series that a filter charges, in order of their first release, and how many came before."""
@@ -532,23 +515,18 @@ class Ledger:
         return within and charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
 
     def _check_delta(self, budget: Budget, release: Spending, known: Spent) -> None:
-        """Open domains and numerical slack, each within its share."""
-        population, after = known.population, self.with_release(release)
-        open_before, open_after = self.delta_open(population), after.delta_open(population)
-        slack_before, slack_after = (one.slack(budget, population) for one in (self, after))
-        if budget.shared:
-            open_before, open_after = open_before + slack_before, open_after + slack_after
-        beginning = _beginning(known.population, budget, "budget of population")
-        if open_after > budget.split.open and open_after > open_before:
-            what = "of open domains and slack" if budget.shared else "of open domains"
-            remedy = "a release that asks for no more than that fits at any level: pass delta=, or raise threshold="
-            _refuse_delta(what, open_after - open_before, beginning, budget.split.open, open_before, remedy)
-        if budget.shared or budget.split.slack is None:
+        """Hold what open domains spend against their share."""
+        population, limit = known.population, budget.split.open
+        before, after = self.delta_open(population), self.with_release(release).delta_open(population)
+        if after <= limit or after <= before:
             return
-        if slack_after > budget.split.slack and slack_after > slack_before:
-            remedy = "no level would fit, since slack hardly depends on it: a budget with a larger delta_slack would"
-            more = slack_after - slack_before
-            _refuse_delta("of numerical slack", more, beginning, budget.split.slack, slack_before, remedy)
+        more, remaining = after - before, max(limit - before, _NOTHING)
+        raise BudgetExceededError(
+            f"requested delta {float(more):.6g} more of open domains, "
+            f"{_beginning(population, budget, 'budget of population')}, remaining {float(remaining):.6g} of "
+            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more than "
+            "that fits at any level: pass delta=, or raise threshold=; nothing was spent"
+        )
 
     def _advice(self, release: Spending) -> str:
         largest = self.largest_level(release.series_id, release.path)
@@ -644,16 +622,6 @@ def _ways(family: str, law: str) -> str:
 def _beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
     is_ = "is " if words.startswith("the") else ""
     return f"{words} {population!r} {is_}{budget}"
-
-
-def _refuse_delta(
-    what: str, more: Fraction, beginning: str, limit: Fraction, spent: Fraction, remedy: str
-) -> NoReturn:
-    remaining = max(limit - spent, _NOTHING)
-    raise BudgetExceededError(
-        f"requested delta {float(more):.6g} more {what}, {beginning}, remaining {float(remaining):.6g} of "
-        f"{float(limit):.6g}, difference {float(more - remaining):.6g}; {remedy}; nothing was spent"
-    )
 
 
 def shortened(value: Fraction) -> Fraction:

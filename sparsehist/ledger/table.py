@@ -13,7 +13,7 @@ from sparsehist.ledger.budgets import Limit
 from sparsehist.ledger.ledger import Ledger, Spent, amount_text
 from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Cost, as_level, level_text
-from sparsehist.privacy.composition import POISSON, ZCDP, shared_by_one_person
+from sparsehist.privacy.composition import ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
 
 DEFAULT_DELTA = 1e-6
@@ -224,7 +224,7 @@ def _columns(scope: str, ledger: Ledger, paths: list[Spent], delta: float) -> Ro
         "level": level_text(cost.amount) if cost.amount else None,
         "cost": cost.rho,
         "delta_infinity": cost.delta_infinity,
-        "numerical_slack": cost.numerical_slack,
+        "numerical_slack": math.fsum(path.numerical_slack for path in paths),
         "epsilon": None if math.isinf(epsilon) else epsilon,
         "delta": delta,
         "warning": _why_none(cost, delta) if math.isinf(epsilon) else None,
@@ -241,16 +241,7 @@ def _why_none(cost: Cost, delta: float) -> str:
         return "no epsilon at delta 0: ask at one above it, such as 1e-6"
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
-    if any(part.law == POISSON for part in cost.parts):
-        return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
-    enough = next(
-        (more for power in range(1, 16) if (more := delta * 10**power) < 1 and math.isfinite(guarantee(cost, more))),
-        1.0,
-    )
-    return (
-        f"no epsilon at delta {delta:.3g}, for the levels are high and draws miss their law by a numerical slack of "
-        f"up to {cost.numerical_slack:.3g}: ask at delta {enough:.3g}"
-    )
+    return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
 
 
 def _limit_columns(what: str, limit: Limit) -> Row:

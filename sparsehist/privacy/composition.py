@@ -53,7 +53,6 @@ class Cost:
         amount: Exact, in that currency; None for "none" and for sums over two currencies.
         rho: As zCDP; None where the guarantee implies none.
         delta_infinity: Probability that a key of an open domain gives its owner away; adds up.
-        numerical_slack: Total variation by which draws may miss their law; adds up.
         parts: What was released, for the sum as (epsilon, delta).
     """
 
@@ -61,7 +60,6 @@ class Cost:
     amount: Fraction | None
     rho: float | None
     delta_infinity: float = 0.0
-    numerical_slack: float = 0.0
     parts: tuple[Part, ...] = ()
 
 
@@ -72,7 +70,6 @@ def path_cost(
     law: str | None = None,
     keys: int = 1,
     delta_infinity: float = 0.0,
-    numerical_slack: float = 0.0,
 ) -> Cost:
     """Cost of one noise path whose finest level is given, None where nothing was released.
 
@@ -82,7 +79,6 @@ def path_cost(
         law: Of the noise, where more is known than the currency says: "gaussian", "poisson" or "skellam".
         keys: Keys of a unit.
         delta_infinity: Joint for all releases of the path.
-        numerical_slack: Summed over the releases of the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -92,10 +88,10 @@ def path_cost(
         return Cost(ZCDP if currency == NOT_ADDITIVE else currency, Fraction(0), 0.0)
     parts = (Part(law or currency, finest, keys),)
     if currency == ZCDP:
-        return Cost(ZCDP, finest, float(finest), delta_infinity, numerical_slack, parts)
+        return Cost(ZCDP, finest, float(finest), delta_infinity, parts)
     if currency == PURE:
-        return Cost(PURE, finest, float(as_rho(finest)), delta_infinity, numerical_slack, parts)
-    return Cost(NOT_ADDITIVE, None, None, delta_infinity, numerical_slack, parts)
+        return Cost(PURE, finest, float(as_rho(finest)), delta_infinity, parts)
+    return Cost(NOT_ADDITIVE, None, None, delta_infinity, parts)
 
 
 def as_rho(epsilon: Fraction) -> Fraction:
@@ -122,11 +118,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
     spent = [cost for cost in every if cost.amount != 0]
     currencies = {cost.currency for cost in spent}
     parts = tuple(sorted(part for cost in every for part in cost.parts))
-    added = (
-        min(1.0, math.fsum(cost.delta_infinity for cost in every)),
-        math.fsum(cost.numerical_slack for cost in every),
-        parts,
-    )
+    added = (min(1.0, math.fsum(cost.delta_infinity for cost in every)), parts)
     if any(cost.rho is None for cost in spent):
         return Cost(NOT_ADDITIVE, None, None, *added)
     rho = math.fsum(cost.rho for cost in spent if cost.rho is not None)

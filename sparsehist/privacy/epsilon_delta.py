@@ -9,8 +9,7 @@ Every route below is a valid bound, so the smallest epsilon is one too:
 - Poisson noise has no Rényi bound: its (epsilon, delta) is added to that of the rest, delta being shared
   out so that the epsilons add up to little.
 
-Then delta_infinity is taken off delta, and numerical slack h too: draws that miss their law by a total variation
-of h turn (epsilon, delta) into (epsilon, delta + (1 + e**epsilon) h).
+delta_infinity is taken off delta first.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -38,7 +37,6 @@ _UP = 1.0 + 1e-12
 _WORTH_IT = 0.999
 _ORDERS = [*map(float, range(2, 257)), *(float(1 << k) for k in range(9, 24))]
 _LITTLE = 1e-2
-_MOST_STEPS, _PLAIN_STEPS, _STRETCH = 200, 20, 1e-5
 
 
 def guarantee(cost: Cost, delta: float) -> float:
@@ -58,35 +56,7 @@ def guarantee(cost: Cost, delta: float) -> float:
     if not parts:
         return 0.0
     left = delta - cost.delta_infinity
-    if cost.numerical_slack == 0:
-        return _of_parts(parts, left) if left >= 0 else math.inf
-    return _with_slack(parts, left, cost.numerical_slack)
-
-
-def _with_slack(parts: tuple[Part, ...], left: float, slack: float) -> float:
-    """The smallest epsilon that is enough for what it leaves of delta itself: more epsilon leaves less delta."""
-
-    def needed(epsilon: float) -> float:
-        rest = left - (1.0 + math.exp(min(epsilon, 700.0))) * slack
-        return _of_parts(parts, rest) if rest >= 0 else math.inf
-
-    # From below every step is too small until one is enough; near the last epsilon there is they would creep for
-    # ever, so after the first they are stretched, and what they overshot is taken back by halves.
-    stretch = 1.0 + _STRETCH
-    low = high = needed(0.0)
-    for step in range(_MOST_STEPS):
-        more = needed(high)
-        if more == math.inf or more <= high:
-            break
-        low, high = high, more if step < _PLAIN_STEPS else more * stretch
-    else:
-        return math.inf
-    if more == math.inf:
-        return math.inf
-    while high - low > _STRETCH**2 * high and step >= _PLAIN_STEPS:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if needed(middle) <= middle else (middle, high)
-    return high
+    return _of_parts(parts, left) if left >= 0 else math.inf
 
 
 @lru_cache(maxsize=4096)

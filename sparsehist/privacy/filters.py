@@ -117,11 +117,12 @@ class Filter:
 
     def fits(self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> bool:
         """Whether a level is charged no more than there is room for."""
-        if room <= 0:
+        if room <= 0 or not self.takes(law):
             return False
-        if law == POISSON and self.takes(law):
-            return _poisson_delta(level, room, keys) <= float(self._share(earlier))
-        return self.charge(law, level, keys, earlier=earlier) <= room
+        try:
+            return self.charge(law, level, keys, earlier=earlier) <= room
+        except DeclarationError:  # Poisson noise of a small mean has no epsilon at a small delta
+            return False
 
     def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """The largest level that is charged no more than there is room for, rounded down to 12 digits; 0 if none."""
@@ -132,9 +133,11 @@ class Filter:
         if self.route == PURE_ROUTE:
             return rounded_down(room)
         if law == POISSON:
-            share = float(self._share(earlier))
-            return _largest(lambda level: _excess(_poisson_delta(level, room, keys), share))
-        return _largest(lambda level: _excess(float(self.charge(law, level, keys)), float(room)))
+            share, charged = float(self._share(earlier)), room / _UP_POISSON
+            near = _crossing(lambda level: _excess(_poisson_delta(level, charged, keys), share))
+        else:
+            near = _crossing(lambda level: _excess(float(self.charge(law, level, keys)), float(room)))
+        return _largest(near, lambda level: self.fits(room, law, level, keys, earlier=earlier))
 
     def largest_of_equal(self, room: Fraction, law: str, times: int, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """The largest level that so many series may be charged alike, rounded down to 12 digits; 0 if none."""
@@ -145,14 +148,22 @@ class Filter:
         # The last one has the smallest share of delta, and with it the largest charge.
         order = range(earlier, earlier + times)
 
-        def excess(level: Fraction) -> float:
+        def charged(level: Fraction) -> Fraction | None:
+            """The sum of the charges; None where the last one has no epsilon at so small a delta."""
             try:
-                charged = sum(self.charge(law, level, keys, earlier=known) for known in order)
-            except DeclarationError:  # no epsilon at so small a delta
-                return math.inf
-            return _excess(float(charged), float(room))
+                return sum((self.charge(law, level, keys, earlier=known) for known in order), Fraction(0))
+            except DeclarationError:
+                return None
 
-        return _largest(excess)
+        def excess(level: Fraction) -> float:
+            total = charged(level)
+            return math.inf if total is None else _excess(float(total), float(room))
+
+        def fits(level: Fraction) -> bool:
+            total = charged(level)
+            return total is not None and total <= room
+
+        return _largest(_crossing(excess), fits)
 
     def _share(self, earlier: int) -> Fraction:
         return self.delta * Fraction(1, 1 << (earlier + 1))
@@ -237,9 +248,9 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
         elif law == ZCDP:
             found = _positive_down(zcdp.largest_rho(epsilon, delta))
         elif law == SKELLAM:
-            found = _largest(lambda level: _excess(skellam.delta(epsilon, level, keys), float(delta)))
+            found = _level_at(lambda level: skellam.delta(epsilon, level, keys), float(delta))
         elif law == POISSON:
-            found = _largest(lambda level: _excess(_poisson_delta(level, epsilon, keys), float(delta)))
+            found = _level_at(lambda level: _poisson_delta(level, epsilon, keys), float(delta))
     if found <= 0:
         raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys per unit")
     return found
@@ -312,8 +323,13 @@ def _excess(value: float, most: float) -> float:
     return math.log(value / most) if value > 0 else -math.inf
 
 
-def _largest(excess: Callable[[Fraction], float]) -> Fraction:
-    """The largest number, rounded down to 12 digits, at which a rising function is at most 0; 0 if it is nowhere."""
+def _level_at(value: Callable[[Fraction], float], most: float) -> Fraction:
+    """The largest level, rounded down to 12 digits, at which a rising function is at most `most`; 0 if none."""
+    return _largest(_crossing(lambda level: _excess(value(level), most)), lambda level: value(level) <= most)
+
+
+def _crossing(excess: Callable[[Fraction], float]) -> Fraction:
+    """About where a rising function of a level is 0; 0 if it is above 0 everywhere."""
 
     def at(place: float) -> float:
         return max(-1e3, min(1e3, excess(Fraction(math.exp(place)))))
@@ -327,7 +343,12 @@ def _largest(excess: Callable[[Fraction], float]) -> Fraction:
         low, high = high, high + 2.0
         if high > 130.0:
             return Fraction(10) ** 56
-    found = rounded_down(Fraction(math.exp(crossing(at, low, high, tolerance=_TIGHT))))
-    while excess(found) > 0:
-        found = rounded_down(found * (1 - Fraction(1, 10**12)))
+    return Fraction(math.exp(crossing(at, low, high, tolerance=_TIGHT)))
+
+
+def _largest(near: Fraction, fits: Callable[[Fraction], bool]) -> Fraction:
+    """The first of the numbers of 12 digits, from `near` downwards, that fits; 0 if `near` is 0."""
+    found, step = rounded_down(near) if near else near, Fraction(1, 10**12)
+    while found and not fits(found):
+        found, step = rounded_down(found * (1 - step)), step * 2
     return found

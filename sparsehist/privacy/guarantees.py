@@ -164,11 +164,6 @@ class EpsilonDelta:
         epsilon, delta = (level_text(value) if value else "0" for value in (self.epsilon, self.delta))
         return f"epsilon_delta({epsilon}, {delta})"
 
-    @property
-    def odds(self) -> float:
-        """e**epsilon."""
-        return math.exp(min(float(self.epsilon), 700.0))
-
     @classmethod
     def parse(cls, text: str) -> EpsilonDelta:
         """Read "epsilon_delta(1, 1e-6)".

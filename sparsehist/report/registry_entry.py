@@ -289,7 +289,7 @@ class _Known:
         together = (
             f"For whoever bears the most, all releases together are ({worst['epsilon']:.6g}, {self.delta:g})-"
             "differentially private, ex post. By how much draws may miss their law in total variation is at most "
-            f"{worst['numerical_slack']:.3g}; epsilon at this delta counts it."
+            f"{worst['numerical_slack']:.3g}, which epsilon does not count."
         )
         told = [together]
         for row in self.rows:

@@ -154,9 +154,8 @@ class Series(StoredSeries):
         Args:
             name: Of the release; a-z, 0-9 and _.
             level: Privacy level, exact; larger is finer. rho for Gaussian noise. Or `sh.EpsilonDelta(1, 1e-6)`: the
-                largest level, rounded down to 12 digits, at which the release keeps to it after the shares of delta
-                (as the budget of the population splits it; else a quarter for numerical slack and, in an open
-                domain, a quarter for that).
+                largest level, rounded down to 12 digits, at which the release keeps to it; in an open domain half
+                of delta is for the domain, unless the population's budget splits it otherwise.
             threshold: A cell is published when its rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
                 threshold that keeps to it is taken. 0.01 when neither is given.

@@ -8,20 +8,17 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from sparsehist.errors import BudgetExceededError, LevelError, present
-from sparsehist.ledger.budgets import Budget, Limits, Split
+from sparsehist.errors import BudgetExceededError, present
+from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
 from sparsehist.ledger.periods import USER
 from sparsehist.privacy import level_text
-from sparsehist.privacy.filters import POISSON_ROUTE, RHO_ROUTE, filter_on, level_within
+from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata
 from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata, Request
 from sparsehist.store import Past, SeriesRecord, State
-
-_QUARTER = Fraction(1, 4)
-
 
 _Request = TypeVar("_Request", bound=Request)
 
@@ -117,24 +114,17 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """The shares of a goal's delta: as the population's budget has them, else a quarter each beside the noise."""
-    if budget is not None and budget.epsilon is not None and budget.delta and not budget.shared:
+    """The shares of a goal's delta: as the population's budget has them, else half for an open domain."""
+    if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
-        return Split(noise * of_delta, budget.split.open * of_delta, (budget.split.slack or Fraction(0)) * of_delta)
-    apart = goal.delta * _QUARTER if opens else Fraction(0)
-    slack = goal.delta * _QUARTER
-    return Split(goal.delta - apart - slack, apart, slack)
+        return Split(noise * of_delta, budget.split.open * of_delta)
+    apart = goal.delta * OPEN_SHARE if opens else Fraction(0)
+    return Split(goal.delta - apart, apart)
 
 
 def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: float) -> None:
-    """Hold what a release takes beside its level against its shares of delta."""
-    slack = (1 + Fraction(goal.odds)) * Fraction(release.numerical_slack)
-    if goal.delta and split.slack is not None and slack > split.slack:
-        raise LevelError(
-            f"the numerical slack of a release at level {level_text(release.level)} would take {float(slack):.3g} of "
-            f"delta, but only {float(split.slack):.3g} of it is set aside for slack: no level keeps to {goal}"
-        )
+    """Hold what a release in an open domain takes of delta against its share."""
     if release.delta_infinity - before > float(split.open) * (1 + 1e-9):
         raise BudgetExceededError(
             f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, but "

@@ -254,8 +254,7 @@ class Store:
         delta: Level | None = None,
         route: str | None = None,
         order: int | None = None,
-        delta_open: Level | None = None,
-        delta_slack: Level | None = None,
+        open_share: Level | None = None,
         poisson: EpsilonDelta | None = None,
         who: str | None = None,
         reason: str | None = None,
@@ -275,8 +274,8 @@ class Store:
             route: "gaussian" (exact, Gaussian noise only; the default beside a delta), "pure" (Laplace and discrete
                 Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
             order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
-            delta_open: Of delta, for open domains; by default a quarter where the population has one, else nothing.
-            delta_slack: Of delta, for numerical slack; by default a quarter.
+            open_share: Share of delta for open domains, below 1; by default half where the population has one, else
+                nothing. Give it where the first open series comes after the budget.
             poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
             who: Asks for it; the user of the operating system by default.
             reason: Kept in the ledger.
@@ -302,8 +301,8 @@ class Store:
         with self._hold() as state:
             domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
             asked = budget(
-                rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, delta_open=delta_open,
-                delta_slack=delta_slack, poisson=poisson, opens=any(domain.is_open for domain in domains),
+                rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
+                poisson=poisson, opens=any(domain.is_open for domain in domains),
             )  # fmt: skip
             ledger = Ledger.of(state)
             before = ledger.budget(population).now

@@ -49,15 +49,10 @@ def own_epsilon(path: Path) -> float:
 
 
 def rho_epsilon(paths: list[Path]) -> float:
-    """zCDP to (epsilon, delta) by a fine grid of orders, numerical slack included."""
-    rho, slack = float(rho_of(paths)), sum(path.slack for path in paths)
+    """zCDP to (epsilon, delta) by a fine grid of orders."""
+    rho = float(rho_of(paths))
     order = np.exp(np.linspace(-9, 12, 4_001))
-    epsilon = 0.0
-    for _ in range(8):
-        left = DELTA - (1 + math.exp(min(epsilon, 100))) * slack
-        if left <= 0:
-            return math.inf
-        epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(left) + np.log1p(order)) / order))
+    epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(DELTA) + np.log1p(order)) / order))
     return epsilon * (1 + 1e-5)
 
 
@@ -68,15 +63,14 @@ def gaussian_delta(rho: Fraction, epsilon: Fraction) -> float:
 
 
 def gaussian_epsilon(paths: list[Path]) -> float:
-    """The textbook formula, solved for epsilon, numerical slack included."""
-    rho, slack = float(rho_of(paths)), sum(path.slack for path in paths)
+    """The textbook formula, solved for epsilon."""
+    rho = float(rho_of(paths))
     if rho == 0:
         return 0.0
     mu = math.sqrt(2 * rho)
 
     def excess(epsilon):
-        delta = ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon) * ndtr(-epsilon / mu - mu / 2)
-        return delta + (1 + np.exp(epsilon)) * slack - DELTA
+        return ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon) * ndtr(-epsilon / mu - mu / 2) - DELTA
 
     ends = np.linspace(0, 40, 4001)
     enough = np.flatnonzero(excess(ends) <= 0)

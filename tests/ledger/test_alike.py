@@ -24,9 +24,9 @@ BUDGETS = (
     {"epsilon": 1, "delta": 0},
     {"epsilon": 2, "delta": "1e-6", "route": "pure"},
     {"epsilon": 1, "delta": "1e-6"},
-    {"epsilon": 3, "delta": "1e-6", "delta_open": "1e-7"},
+    {"epsilon": 3, "delta": "1e-6", "open_share": "0.1"},
     {"epsilon": 2, "delta": "1e-6", "route": "renyi"},
-    {"epsilon": 3, "delta": "1e-6", "route": "renyi", "order": 12, "delta_open": "1e-7"},
+    {"epsilon": 3, "delta": "1e-6", "route": "renyi", "order": 12, "open_share": "0.1"},
     {"epsilon": 1, "delta": "1e-6", "route": "poisson"},
     {"epsilon": 2, "delta": "2e-6", "poisson": sh.EpsilonDelta(1, "1e-6")},
 )

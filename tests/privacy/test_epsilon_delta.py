@@ -100,17 +100,14 @@ def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
     assert guarantee(noise, 0) == math.inf
 
 
-def test_delta_infinity_and_slack_are_taken_off_delta():
-    """At the epsilon told, delta_infinity + (1 + e**epsilon) slack and the exact delta are delta."""
-    cost = total_cost([of_gaussian("0.3", delta_infinity=2e-7, numerical_slack=1e-12), of_gaussian("0.2")])
+def test_delta_infinity_is_taken_off_delta():
+    """At the epsilon told, delta_infinity and the exact delta are delta; none is told where nothing is left."""
+    cost = total_cost([of_gaussian("0.3", delta_infinity=2e-7), of_gaussian("0.2")])
     told = guarantee(cost, 1e-6)
-    spent = 2e-7 + (1 + math.exp(told)) * 1e-12 + gaussian.delta(told, HALF)
-    assert spent <= 1e-6 * (1 + 1e-9)
-    assert spent == pytest.approx(1e-6, rel=1e-5)
+    assert 2e-7 + gaussian.delta(told, HALF) == pytest.approx(1e-6, rel=1e-9)
     assert guarantee(cost, 2e-7) == math.inf
-    assert guarantee(of_pure(1, numerical_slack=1e-12), 1e-6) == 1.0
-    assert guarantee(of_pure(1, numerical_slack=1e-12), 1e-12) == math.inf
-    assert guarantee(of_gaussian(8, numerical_slack=1e-12), 1e-6) == math.inf  # e**30 times the slack
+    assert guarantee(of_pure(1, delta_infinity=1e-7), 1e-6) == 1.0
+    assert guarantee(of_pure(1, delta_infinity=1e-7), 1e-8) == math.inf
 
 
 def test_what_is_unknown_has_no_epsilon():

@@ -91,7 +91,7 @@ def store(tmp_path_factory):
     daily.release("day_one", step=1, level="0.5")
     daily.release("fresh", step=1, what="new", level="0.3")
     opened = sh.open(path)
-    opened.set_budget("office", epsilon=8, delta="1e-6", delta_open="2e-7", reason="set in advance", who="officer")
+    opened.set_budget("office", epsilon=8, delta="1e-6", open_share="0.2", reason="set in advance", who="officer")
     declared = {"unit": "user", "key": "url", "max_keys": 1, "population": "office"}
     weighted = sh.create(
         path, log, name="weighted", domain=sh.Strings(max_bytes=20), bounding="share", on_outside="drop", **declared

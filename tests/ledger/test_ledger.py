@@ -171,7 +171,7 @@ def test_a_level_is_computed_after_the_split_of_delta(store):
     assert float(made.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.5e-6), rel=1e-11)
     assert made.metadata["delta_infinity"] <= 0.5e-6
     with pytest.raises(BudgetExceededError, match="is set aside"):
-        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=0.6e-6)
+        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=3e-6)
 
 
 def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):

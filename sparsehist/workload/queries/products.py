@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -140,7 +141,7 @@ class Kronecker(Composite):
             if not factor.explicit:
                 raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
 
-    @property
+    @cached_property
     def listed(self) -> tuple[Workload, ...]:
         """The factors, with all ranges as a list."""
         return tuple(

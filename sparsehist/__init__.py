@@ -139,7 +139,6 @@ _LENT = {
         "plan_queries": "sparsehist.release.query_session",
         "plot_largest": "sparsehist.report.plots",
         "plot_plan": "sparsehist.report.plots",
-        "registry_entry": "sparsehist.report.registry_entry",
         "save_plot": "sparsehist.report.plots",
         "store_report": "sparsehist.report.store_report",
         "sql": "sparsehist.sqlfront.running",

@@ -17,7 +17,6 @@ from sparsehist.errors import NotFoundError
         ("deltalake", "lakes", lambda at: open_table(f"delta:{at}/table", {})),
         ("jinja2", "report", lambda at: sh.open(at / "s", create=True).report()),
         ("prompt_toolkit", "sql", lambda _: _prompt_session(list)),
-        ("yaml", "report", lambda at: sh.open(at / "s", create=True).report(format="registry", about={})),
     ],
 )
 def test_what_an_extra_installs_is_named_where_it_is_missing(package, extra, use, tmp_path, monkeypatch):

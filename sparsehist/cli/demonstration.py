@@ -37,7 +37,7 @@ RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
 """Name and level in the order they are made: coarse, fine, then between."""
 
 _MARKER = "this-is-a-sparsehist-demo"
-_STORE, _REPORT, _ENTRY = "store", "report.html", "entry.yaml"
+_STORE, _REPORT = "store", "report.html"
 _LARGEST, _NEW, _FALSE, _WIDEST_TITLE = 6, 3, 5, 28
 _ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 # Rich's own picture of a terminal, without the fonts that it would fetch from elsewhere.
@@ -82,18 +82,13 @@ def _release_log(directory: Path) -> tuple[list[Release], str]:
 
 
 def _report(directory: Path) -> str:
-    """Write the report and the registry's entry, and say where they are or what they need."""
-    store = sh.open(directory / _STORE)
+    """Write the report, and say where it is or what it needs."""
     try:
-        written = {
-            _REPORT: store.report(),
-            _ENTRY: store.report(format="registry", about=shipped("data") / "demo_about.yaml"),
-        }
+        page = sh.open(directory / _STORE).report()
     except NotFoundError as missing:
         return escape(str(missing))
-    for name, text in written.items():
-        (directory / name).write_text(text, encoding="utf-8")
-    return f"Report (public):     {escape(str(directory / _REPORT))}, and for the registry {_ENTRY}"
+    (directory / _REPORT).write_text(page, encoding="utf-8")
+    return f"Report (public):     {escape(str(directory / _REPORT))}"
 
 
 def _prepare(directory: Path) -> None:
@@ -108,7 +103,7 @@ def _prepare(directory: Path) -> None:
         marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
         shutil.rmtree(directory / _STORE, ignore_errors=True)
         made = [f"{name}.parquet" for name, _ in RELEASES]
-        for name in (f"{_STORE}.generation", LEDGER_NAME, *made, _REPORT, _ENTRY):
+        for name in (f"{_STORE}.generation", LEDGER_NAME, *made, _REPORT):
             (directory / name).unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"cannot write {directory}: {problem.strerror}") from None

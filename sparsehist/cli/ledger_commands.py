@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -141,15 +141,7 @@ def report(
     store: StorePath,
     /,
     *,
-    out: Annotated[Path, Parameter(help="The page, a .html file, or the entry, .yaml; outside the store.")],
-    format: Annotated[  # noqa: A002
-        Literal["html", "registry"],
-        Parameter(help="A page, or an entry for the OpenDP registry of deployments in YAML (draft)."),
-    ] = "html",
-    about: Annotated[
-        Path | None,
-        Parameter(help="For the registry: YAML with what no store can know; missing fields are listed."),
-    ] = None,
+    out: Annotated[Path, Parameter(help="The page, a .html file; outside the store.")],
     delta: Delta = 1e-6,
     curator: Annotated[
         bool, Parameter(help="Add exact numbers that only the curator may see; the page says that it is secret.")
@@ -165,18 +157,16 @@ def report(
 
     For example:
       sparsehist report logs.sparsehist --out report.html
-      sparsehist report logs.sparsehist --format registry --about about.yaml \
-          --out entry.yaml
     """
     from sparsehist.cli.commands import opening
     from sparsehist.cli.tables import escape
     from sparsehist.ledger.arguments import checked_output
     from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
 
-    checked_output("--out", out, (".html",) if format == "html" else (".yaml", ".yml"))
+    checked_output("--out", out, (".html",))
     _check_outside(store, out)
     with opening(store, wait) as opened:
-        page = opened.report(format=format, about=about, delta=delta, curator=curator)
+        page = opened.report(delta=delta, curator=curator)
     write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
     told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
     return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])

@@ -20,7 +20,7 @@ import polars as pl
 
 from sparsehist import entropy, series
 from sparsehist.errors import DeclarationError, NotFoundError, StoreError
-from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_wait
+from sparsehist.ledger.arguments import checked_name, checked_text, checked_wait
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.public_ledger import check_signing
@@ -341,47 +341,25 @@ class Store:
         with self._hold() as state:
             state.declare("declare disjoint", who=who, reason=reason, details={"populations": sorted(named)})
 
-    def report(
-        self,
-        *,
-        format: str = "html",  # noqa: A002 - as the command line has it
-        about: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-        delta: float = DEFAULT_DELTA,
-        curator: bool = False,
-    ) -> str:
+    def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
         """Write the report for whoever answers for what was released: one self-contained HTML page.
 
         It follows the questions of NIST SP 800-226 and holds public parameters and published rows only: what was
         promised to whom, what remains, every release with its error, the largest keys, what is not promised. Needs
         the extra `report`.
 
-        With format="registry" it is an entry for the OpenDP registry of deployments instead, in YAML, as the draft of
-        its schema has it.
-
         Args:
-            format: "html" or "registry".
-            about: For the registry: a YAML file with what no store can know, in the fields of the registry's
-                template, or the same as nested dicts. Texts may be Markdown, without HTML.
-            delta: At which epsilon is shown.
-            curator: A page for the curator only, which says so: exact numbers of each series are added.
+            delta: The delta at which epsilon is shown.
+            curator: Write a page for the curator only, which says so: exact numbers of each series are added.
 
         Returns:
-            The page. It asks nothing of any network and runs nothing. Or the entry.
+            The page. It makes no network requests and runs no scripts.
 
         Raises:
-            NotFoundError: If jinja2 (or pyyaml, for the registry) is not installed, or `about` is no file.
-            DeclarationError: If delta is not from 0 up to 1, or parameters do not go together.
-            InputError: If the registry's entry lacks something; names every field that is missing or wrong.
+            NotFoundError: If jinja2 is not installed.
+            DeclarationError: If delta is not from 0 up to 1.
         """
-        if checked_choice("format", format, ("html", "registry")) == "html":
-            if about is not None:
-                raise DeclarationError("about is for format='registry'")
-            return series.store_report(self, delta=delta, curator=curator)
-        if about is None or curator:
-            raise DeclarationError(
-                "the registry's entry is public, and needs about='about.yaml' or another such file"
-            )
-        return series.registry_entry(self, about, delta=delta)
+        return series.store_report(self, delta=delta, curator=curator)
 
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
         """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.

@@ -42,18 +42,6 @@ def planted_log() -> pl.DataFrame:
                         schema=["user_id", "query"], orient="row")  # fmt: skip
 
 
-ABOUT = {
-    "url_slug": "words",
-    "deployment": {
-        "basic": {
-            **dict.fromkeys(("name", "description", "intended_use", "data_product_region"), "words"),
-            "data_curators": ["words"],
-        },
-        "administrative": {"registry_authors": ["words"]},
-    },
-}
-
-
 def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
     """All bytes that a release can be turned into."""
     for ending in ("parquet", "json", "arrow", "csv"):
@@ -98,7 +86,6 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         for told in (store._repr_html_(), series._repr_html_(), store.report()):
             assert not holds_secret(told)
         assert "SECRET" not in re.sub("SECRET[:.]", "", store.report(curator=True))
-        assert not holds_secret(store.report(format="registry", about=ABOUT))
     assert not holds_secret((tmp_path / "store.generation").read_bytes())
     assert not any(holds_secret(str(path)) for path in tmp_path.rglob("*"))
     captured = capfd.readouterr()

@@ -274,7 +274,6 @@ def test_an_interrupt_while_the_program_starts_is_told_in_one_line(here):
         ("open('date', delta='1e-6'), or delta=1e-7", "open('date', delta='1e-6'), or --delta 1e-7"),
         ("with --param level=… or", "with --param level=… or"),
         ("equal= divides a budget; route='rho' could", "--equal divides a budget; --route rho could"),
-        ("and needs about='about.yaml' or another", "and needs --about about.yaml or another"),
         ("epsilon= and delta=: give one", "--epsilon and --delta: give one"),
     ],
 )

@@ -171,7 +171,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     if protects == "user-week":  # 5e-7 is the share of open domains
         series.release("r", level="0.05", delta=4.8e-7)
     with pytest.raises(BudgetExceededError, match="of open domains"):
-        series.release("s", level="0.06", delta=1.4e-7)
+        series.release("s", level="0.06", delta=3e-6)
 
 
 def test_a_year_of_weeks_costs_what_is_said() -> None:

@@ -44,8 +44,8 @@ class DiscreteLaplace(Bridged):
     published, so nothing hides in low-order bits: the noise of counts c and c + 1 has the same support.
 
     Not exact: `tail`, `log_tail`, `log_cdf`, `inverse_log_tail` and `carry` use doubles, with relative errors of a
-    few 2**-52 in logarithms. An integer drawn through them has a law within 2**-48 * (1 + std) of the exact one in
-    total variation (`numerical_slack`); cells drawn lazily rest on them: epsilon-DP up to that slack a step.
+    few 2**-52 in logarithms. Cells drawn lazily rest on them: epsilon-DP up to the numerical slack of a
+    release (`sparsehist.histogram.numerical_slack`).
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts: max_keys for a histogram to which a unit adds at most 1
@@ -93,14 +93,6 @@ class DiscreteLaplace(Bridged):
         rate = float(self.rate(level))
         return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
-    def numerical_slack(self, level: Level) -> float:
-        """Bound on how far one integer drawn through doubles is from its law, in total variation.
-
-        A double misplaces the boundary between two integers by at most a few 2**-52 of its logarithm, and the
-        probabilities of all boundaries' tails add up to about the standard deviation. Exact draws have no slack.
-        """
-        return 2.0**-48 * (1 + self.std(level))
-
     def statement(self, level: Level) -> str:
         epsilon = as_level(level)
         rho = float(epsilon) * math.tanh(float(epsilon) / 2)
@@ -114,7 +106,7 @@ class DiscreteLaplace(Bridged):
         return super().coarsen(_integers(fine), fine_level, level, rng=rng)
 
     def carry(self, values: NDArray[np.generic], start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsening adds one exact bridge per column; refining is in doubles (see the class for the slack)."""
+        """Coarsening adds one exact bridge per column; refining is in doubles."""
         return super().carry(_integers(values), start, end, rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:

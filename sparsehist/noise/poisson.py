@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.noise.binomial_poisson import binomial, count_slack, poisson
+from sparsehist.noise.binomial_poisson import binomial, poisson
 from sparsehist.noise.family import Bridged, Three
 from sparsehist.noise.integer_tails import (
     binomial_quantile,
@@ -76,8 +76,8 @@ class Poisson(ProcessNoise):
     Subtract `mean(level)`, a public number, to centre it. One output of 0 rules the larger of two neighbouring
     counts out, so that Rényi divergence is infinite and no rho can be given.
 
-    Each number that `sample`, `coarsen`, `refine` or `between` draws is within `draw_slack` of its law in total
-    variation; means and shares are rational and enter exactly. `carry` inverts distribution functions to some 1e-13.
+    `sample`, `coarsen`, `refine` and `between` draw within 2**-44 of their laws in total variation; means and shares
+    are rational and enter exactly. `carry` inverts distribution functions to some 1e-13.
 
     Args:
         sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters
@@ -103,14 +103,6 @@ class Poisson(ProcessNoise):
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sqrt(1 / level)."""
         return math.sqrt(self.mean(level))
-
-    def draw_slack(self, level: Level) -> float:
-        """Total variation of one number drawn by `sample`, `coarsen`, `refine` or `between` from its law, at most.
-
-        Args:
-            level: The coarsest that takes part.
-        """
-        return count_slack(self.mean(level))
 
     def delta(self, level: Level, epsilon: float) -> float:
         """A delta with which one release at `level` is (epsilon, delta)-DP for `sensitivity` keys.

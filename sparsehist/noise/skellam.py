@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.noise.binomial_poisson import Number, as_number, count_slack, poisson, product_error
+from sparsehist.noise.binomial_poisson import Number, as_number, poisson, product_error
 from sparsehist.noise.family import Three
 from sparsehist.noise.integer_tails import (
     Uniforms,
@@ -55,9 +55,9 @@ class Skellam(ProcessNoise):
     variance is, is false at orders near 1. No rho is given; `epsilon` converts the Rényi bound to
     (epsilon, delta).
 
-    Each number that `sample`, `coarsen`, `refine` or `between` draws is within `draw_slack` of its law in total
-    variation. `carry` inverts distribution functions to some 1e-13; refining costs a table of about
-    13 / sqrt(level) entries for each different value that is carried.
+    `sample`, `coarsen`, `refine` and `between` draw within 2**-42 of their laws in total variation. `carry` inverts
+    distribution functions to some 1e-13; refining costs a table of about 13 / sqrt(level) entries for each different
+    value that is carried.
 
     Args:
         sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters
@@ -77,17 +77,6 @@ class Skellam(ProcessNoise):
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sqrt(2 / level)."""
         return math.sqrt(2.0 * float(poisson_mean(level)))
-
-    def draw_slack(self, level: Level) -> float:
-        """Total variation of one number drawn by `sample`, `coarsen`, `refine` or `between` from its law, at most.
-
-        Two thinnings, and the parts, which are proposed by one draw and accepted seven times in ten or more, with a
-        relative error that is smaller than what one draw may be off by.
-
-        Args:
-            level: The coarsest that takes part.
-        """
-        return 5.0 * count_slack(float(poisson_mean(level)))
 
     def renyi(self, level: Level, alpha: int) -> float:
         """Upper bound on the Rényi divergence of order `alpha` of one release, for `sensitivity` keys."""

@@ -36,6 +36,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from typing import NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
@@ -51,6 +54,29 @@ def printable(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
+
+
+_LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
+
+
+def shown(value: object) -> str:
+    """A value of the caller's as an error may show it: a number, a date or a short text; of others only the type.
+
+    A frame, a column or a list in the wrong place may hold data of the log.
+
+    Example:
+        >>> shown(0.5), shown("weekly"), shown([17, 18])
+        ('0.5', "'weekly'", 'a list')
+    """
+    if value is None or isinstance(value, bool | float | Fraction | Decimal | date):
+        return str(value) if isinstance(value, Fraction | Decimal | date) else repr(value)
+    if isinstance(value, int):
+        return repr(value) if abs(value) < 10**_LONGEST_NUMBER else f"a number of over {_LONGEST_NUMBER} digits"
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _LONGEST_SHOWN else f"a text of over {_LONGEST_SHOWN} characters"
+    kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    article = "" if isinstance(value, type) else "an " if kind[0].lower() in "aeiou" else "a "
+    return f"{article}{kind}"
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
@@ -86,12 +112,16 @@ class SparsehistError(Exception):
 
     Its text may name columns and files; it reaches terminals without credentials that stand in them, and with their
     control characters escaped.
+
+    Attributes:
+        parameter: Name of the parameter of the Python interface that is wrong, if it is one.
     """
 
     exit_code = 2
 
-    def __init__(self, *told: object) -> None:
+    def __init__(self, *told: object, parameter: str | None = None) -> None:
         super().__init__(*(without_credentials(one) if isinstance(one, str) else one for one in told))
+        self.parameter = parameter
 
     def __str__(self) -> str:
         """The message; lines stay lines."""

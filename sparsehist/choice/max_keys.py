@@ -25,6 +25,8 @@ import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
@@ -35,7 +37,7 @@ from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, create
-from sparsehist.series.declaration import Declaration, NoiseChoice, declare
+from sparsehist.series.declaration import declare
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cell_release, cells_of

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from sparsehist.cli.tables import escape, rows_table
+from sparsehist.declaration.declaration import UNCHECKED_SOURCE
 from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, for_people, ledger_rows
-from sparsehist.series.declaration import UNCHECKED_SOURCE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
+from sparsehist.declaration.checks import checked_wait
 from sparsehist.errors import DeclarationError, InputError, StoreError
-from sparsehist.ledger.arguments import checked_wait
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning

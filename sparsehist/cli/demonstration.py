@@ -22,8 +22,8 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 import sparsehist as sh
 from sparsehist.cli.answer import PIPED_WIDTH, Answer, print_shown
 from sparsehist.cli.tables import MISSING, escape, printable
+from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, of_kind
-from sparsehist.ledger.arguments import checked_output
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
 from sparsehist.series.metadata import CellMetadata, read_metadata

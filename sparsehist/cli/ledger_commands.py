@@ -160,7 +160,7 @@ def report(
     """
     from sparsehist.cli.commands import opening
     from sparsehist.cli.tables import escape
-    from sparsehist.ledger.arguments import checked_output
+    from sparsehist.declaration.checks import checked_output
     from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
 
     checked_output("--out", out, (".html",))

@@ -116,13 +116,6 @@ class DeclaringOptions:
             "now from the same log; exits with 5 if not."
         ),
     ] = "error"
-    chosen_by_looking: Annotated[
-        str | None,
-        Parameter(
-            help="Which choices were made by looking at the log itself, such as 'max_keys, domain'; no guarantee "
-            "covers them, and ledger, releases and report say so."
-        ),
-    ] = None
     who: Who = None
     wait: Wait = 0.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import inspect
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,7 @@ GREATEST_SIZE = 10**4000
 """Python refuses to write integers of more than 4300 digits, and sizes are written in metadata and errors."""
 
 _SHORT_TEXT = 120
+_READABLE = 10**9
 
 
 class Domain(abc.ABC):
@@ -164,6 +166,12 @@ class Domain(abc.ABC):
         text = str(self)
         return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
 
+    def describe_size(self) -> str:
+        """Describe the number of keys in a short text, exact while it can be read."""
+        if self.is_open:
+            return "any key"
+        return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
+
     def attachments(self) -> Mapping[str, Catalogue]:
         """List the catalogues whose values the text form leaves out, by sha256.
 
@@ -208,6 +216,11 @@ class Domain(abc.ABC):
         """
         return _domain(_NOTATION.read(text), files or {})
 
+    @staticmethod
+    def names_a_file(text: str) -> bool:
+        """Whether the textual form of a domain leaves values to a file, which `parse` would read."""
+        return _names_a_file(_NOTATION.read(text))
+
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Domain:  # noqa: ARG003
         """Make the domain of this kind with the arguments of the textual form; `files` as in `parse`."""
@@ -225,6 +238,12 @@ _NOTATION = Notation(
     lambda: "write one of " + ", ".join(kind.example for kind in reversed([*_KINDS.values()])),
     DomainError,
 )
+
+
+def _names_a_file(form: Form) -> bool:
+    """Whether any form in a form names a file or its digest."""
+    inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
+    return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 
 
 def _domain(form: Form, files: Mapping[str, Path]) -> Domain:

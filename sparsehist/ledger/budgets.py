@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sparsehist.declaration.checks import checked_choice
 from sparsehist.errors import DeclarationError
-from sparsehist.ledger.arguments import checked_choice
 from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON

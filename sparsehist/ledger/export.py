@@ -22,8 +22,8 @@ from typing import Any
 
 import polars as pl
 
+from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import InputError
-from sparsehist.ledger.arguments import checked_output
 from sparsehist.store import read_json, write_file
 from sparsehist.store.private_files import PUBLIC
 from sparsehist.store.statements import shipped

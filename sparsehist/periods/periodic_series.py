@@ -12,9 +12,10 @@ from sparsehist import series
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
+from sparsehist.declaration import Declaration, Every
+from sparsehist.declaration.checks import checked_choice, checked_name, checked_text, checked_whole
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
-from sparsehist.ledger.arguments import checked_choice, checked_name, checked_text, checked_whole
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import USER, Periods
@@ -26,7 +27,7 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
-from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, read_declaration
+from sparsehist.series.declaration import check_alike, declaration_of, declare
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
 from sparsehist.series.series_handle import Series
 from sparsehist.series.spending import cells_of
@@ -113,7 +114,9 @@ class PeriodicSeries:
                 "on_other_period='drop' leaves rows out by a column that says when they were: name it with time="
             )
         name = checked_name("series", f"{self.name}_{span.name}")
-        declaration = counting_of(source, replace(self.declaration, name=name, period=span.label, time=time))
+        declaration = counting_of(
+            source, replace(self.declaration, name=name, every=None, period=span.label, time=time)
+        )
         if rule.most_periods is not None and isinstance(source, Counts):
             raise DeclarationError("most_periods needs to know which units counted before: add the log, not counts")
         with self.store._hold(wait or None) as state:
@@ -238,7 +241,6 @@ def create_periodic(
     bounding: str = "keep",
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
-    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     who: str | None = None,
     wait: float = 0.0,
@@ -289,8 +291,8 @@ def create_periodic(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise="gaussian", cap=None, population=name,
         on_null=on_null, on_outside=on_outside, bounding=bounding, unverified=unverified, key_types=key_types,
-        chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
+    declaration = replace(declaration, every=Every(period, n_periods, protects, most_periods))
     if declaration.unit is None and most_periods is not None:
         raise DeclarationError("most_periods needs the column of the unit: it has to know who counted before")
     rule = replace(rule, declaration=declaration.as_json())
@@ -303,8 +305,8 @@ def create_periodic(
         ledger = Ledger.of(state)
         known = ledger.limits.periods.get(name)
         if known is not None:
-            stored, declared = ({**one.as_json(), "declaration": None, **one.declaration} for one in (known, rule))
-            check_alike(f"{home!r} has a log in periods {name!r} already", stored, declared, if_exists)
+            made = Declaration.from_json(known.declaration)
+            check_alike(f"{home!r} has a log in periods {name!r} already", made, declaration, if_exists)
             return PeriodicSeries(home, declaration, rule)
         ledger.check_name(name)
         if ledger.of_population(name) or state.series(name) is not None:
@@ -339,9 +341,10 @@ def _declaration(state: State, name: str, rule: Periods) -> Declaration:
     """What all periods share, with the copies of catalogues that the last one has."""
     records = periods_of(state, name)
     if records:
-        return replace(declaration_of(records[-1]), name=name, period=None, time=None, source="")
+        domain = declaration_of(records[-1]).domain
+        return replace(Declaration.from_json(rule.declaration), domain=domain)
     try:
-        return read_declaration(rule.declaration, name, name, {})
+        return Declaration.from_json(rule.declaration, files={})
     except (DeclarationError, NotFoundError):
         raise NotFoundError(
             f"the catalogue of {name!r} comes into the store with the first period: add that one by create_periodic "

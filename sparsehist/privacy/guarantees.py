@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.errors import DeclarationError, LevelError, shown
 from sparsehist.privacy import gaussian, pure, zcdp
 from sparsehist.privacy.exact_numbers import Number, exactly
 from sparsehist.privacy.levels import Level, as_level, level_or_zero, level_text
@@ -178,7 +178,7 @@ class EpsilonDelta:
         name, _, rest = text.strip().partition("(")
         epsilon, _, delta = rest.removesuffix(")").partition(",")
         if name.strip().lower() != "epsilon_delta" or not rest.endswith(")") or not delta.strip():
-            raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {text!r}")
+            raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {shown(text)}")
         return cls(epsilon.strip(), delta.strip())
 
     def largest_rho(self, delta_infinity: Number = 0) -> float:
@@ -214,7 +214,7 @@ def _amount(value: Level, name: str) -> Fraction:
     try:
         return level_or_zero(value)
     except LevelError:
-        raise DeclarationError(f"{name} must be 0, or a number from 1e-60 to 1e60, got {value!r}") from None
+        raise DeclarationError(f"{name} must be 0, or a number from 1e-60 to 1e60, got {shown(value)}") from None
 
 
 def _chance(value: Level, name: str, most: Fraction | int) -> Fraction:
@@ -224,5 +224,5 @@ def _chance(value: Level, name: str, most: Fraction | int) -> Fraction:
     except (ArithmeticError, ValueError):
         exact = Fraction(-1)
     if not 0 <= exact <= most or 0 < exact < _SMALLEST:
-        raise DeclarationError(f"{name} must be a probability from 0 to {float(most):g}, got {value!r}")
+        raise DeclarationError(f"{name} must be a probability from 0 to {float(most):g}, got {shown(value)}")
     return exact

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from sparsehist.errors import LevelError
+from sparsehist.errors import LevelError, shown
 
 Level = int | float | str | Fraction | Decimal
 """What a caller may write for a level."""
@@ -95,7 +95,7 @@ def _message(value: object, name: str) -> str:
             f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
             "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
         )
-    return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {value!r}"
+    return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {shown(value)}"
 
 
 def _beyond(value: object, name: str) -> str:

@@ -16,16 +16,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, StoreDamagedError, present
 from sparsehist.interactive.multiplicative_weights import MOST_CELLS, Weighing, first_guess, pull
-from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import INTERACTIVE, PathName
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import InteractiveMetadata, Request, shared
 from sparsehist.series.pipeline import ANSWER, Held
 from sparsehist.series.release import Release

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_text
 from sparsehist.errors import (
     BudgetExceededError,
     DeclarationError,
@@ -25,7 +27,6 @@ from sparsehist.interactive.multiplicative_weights import (
     updated,
     verdict,
 )
-from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import INTERACTIVE
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
@@ -44,7 +45,6 @@ from sparsehist.release.query_path import (
     weighing,
 )
 from sparsehist.series import pipeline
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import InteractiveMetadata, read_metadata
 from sparsehist.series.release import Release
 from sparsehist.series.series_handle import Series

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from sparsehist.declaration.parameters import rows
 from sparsehist.series.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
+    from sparsehist.declaration import Declaration
     from sparsehist.domain import Domain
     from sparsehist.periods.periodic_series import PeriodicSeries
-    from sparsehist.series.declaration import Declaration
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
     """The public parameters of a series, as people read them."""
     return [
-        ("unit", declared.unit_text or "counts bounded elsewhere"),
-        ("key", ", ".join(declared.key)),
-        ("max_keys", f"{declared.max_keys:,}"),
-        *([("bounding", declared.shares.describe())] if declared.shares else []),
-        *([("portable", "units keep the keys that every engine would choose")] if declared.portable else []),
-        ("domain", f"{declared.domain.describe()}, {keys_text(declared.domain)}"),
-        ("noise", declared.noise),
-        ("cap", declared.cap_text or "none"),
-        *([("steps", f"{declared.steps:,}")] if declared.steps else []),
-        *([("period", declared.period)] if declared.period else []),
-        ("population", declared.population),
-        ("on_null, on_outside", f"{declared.on_null}, {declared.on_outside}"),
+        *([] if declared.unit else [("unit", "counts bounded elsewhere")]),
+        *rows(declared),
         *([("guarantee", declared.rests_on)] if declared.rests_on else []),
-        *([("chosen by looking", declared.chosen_by_looking)] if declared.chosen_by_looking else []),
     ]
 
 
@@ -79,11 +68,4 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
 
 def keys_text(domain: Domain) -> str:
     """How many keys could occur."""
-    return "any key" if domain.is_open else f"{size_text(domain.size)} keys"
-
-
-def size_text(size: int) -> str:
-    """A number of cells, exact while it can be read."""
-    if size < 10**9:
-        return f"{size:,}"
-    return f"{Decimal(size):.3g}"  # floats end at 1e308, domains do not
+    return domain.describe_size()

@@ -22,6 +22,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sparsehist import __version__
+from sparsehist.declaration import Declaration
 from sparsehist.errors import SparsehistError, needing, printable
 from sparsehist.histogram.publication import mean_error, publication_probability
 from sparsehist.ledger.ledger import Ledger
@@ -31,7 +32,7 @@ from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interv
 from sparsehist.report.html_tables import html_table, shown
 from sparsehist.report.side_by_side import side_by_side
 from sparsehist.running.running_series import open_running
-from sparsehist.series.declaration import Declaration, declaration_of, read_bounding
+from sparsehist.series.declaration import declaration_of, read_bounding
 from sparsehist.series.metadata import CellMetadata, Metadata
 from sparsehist.series.pipeline import published_metadata
 
@@ -100,7 +101,6 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
         warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
         spending=_spending_chart(rows, delta),
         limits=[event for event in events if event["what"] in _LIMITS.values()],
-        looked=[event for event in events if event["chosen"]],
         others=[event for event in events if event["what"] in _OTHER.values()],
         disjoint=ledger.limits.disjoint,
         parts=parts,
@@ -230,7 +230,6 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
         "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
         "about": about + (f", {event['release']}" if event["release"] else ""),
         "to": event["level"] or budget or periods or "",
-        "chosen": details.get("chosen_by_looking", ""),
         "why": event["reason"] or details.get("because", ""),
     }
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_whole
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
 from sparsehist.histogram.grid import published_step
 from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
-from sparsehist.ledger.arguments import checked_whole
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
@@ -32,7 +33,6 @@ from sparsehist.series.cell_parameters import (
     open_parameters,
 )
 from sparsehist.series.cell_round import is_in, published_frame, shown_cells
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import RunningMetadata, shared
 from sparsehist.series.pipeline import Held
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
@@ -208,7 +208,7 @@ def running_metadata(
     declaration: Declaration, request: RunningRequest, past: list[tuple[int, Fraction, float]]
 ) -> RunningMetadata:
     """Choose the threshold and say what a release will be: a function of public parameters only."""
-    totals = request.what or Totals(RUNNING, present(declaration.steps))
+    totals = request.what or Totals(RUNNING, present(declaration.n_steps))
     if declaration.domain.is_open and totals.workload is not None:
         raise DeclarationError(
             f"the domain of {declaration.name!r} is open, and its delta is spent by running counts alone: "
@@ -270,7 +270,7 @@ def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> Poi
 
 def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> RunningPath:
     """The path of what was asked: of running counts, which every running series has, or of other totals."""
-    steps = present(held.declaration.steps)
+    steps = present(held.declaration.n_steps)
     totals = request.what or Totals(RUNNING if known is None else known.workload or RUNNING, steps)
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), totals)
 

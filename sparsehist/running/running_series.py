@@ -11,9 +11,10 @@ from typing import Any
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.declaration import Declaration, Steps
+from sparsehist.declaration.checks import checked_choice, checked_text, checked_whole
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, RefusedError, present
-from sparsehist.ledger.arguments import checked_choice, checked_text, checked_whole
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -23,7 +24,7 @@ from sparsehist.running.step_files import StepFiles
 from sparsehist.running.totals import RUNNING
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.creation import check_source, counting_of
-from sparsehist.series.declaration import Declaration, check_alike, declaration_of, declare, write_catalogues
+from sparsehist.series.declaration import check_alike, declaration_of, declare, write_catalogues
 from sparsehist.series.metadata import level_asked
 from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.series.release import Release
@@ -39,9 +40,6 @@ from sparsehist.store import (
     ensure_store,
 )
 from sparsehist.store.layout import spill_directory
-
-MOST_STEPS = 2000
-"""The noise of all steps is one matrix, made anew by each process: a second at so many."""
 
 _PATIENCE = 60.0
 
@@ -59,7 +57,7 @@ class RunningSeries(StoredSeries):
     @property
     def steps(self) -> int:
         """How many steps the series is declared for."""
-        return present(self.declaration.steps)
+        return present(self.declaration.n_steps)
 
     def __repr__(self) -> str:
         """Name, domain and steps: public parameters only."""
@@ -253,7 +251,6 @@ def create_running(
     on_outside: Choice = "error",
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
-    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     who: str | None = None,
     wait: float = 0.0,
@@ -282,7 +279,6 @@ def create_running(
     declaration = declare_running(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap, population=population,
         on_null=on_null, on_outside=on_outside, key_types=key_types, unverified=unverified,
-        chosen_by_looking=chosen_by_looking,
     )  # fmt: skip
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_text("who", who)
@@ -292,8 +288,7 @@ def create_running(
         record = state.series(name)
         if record is not None:
             known = declaration_of(record)
-            declared = known if known == declaration else declaration
-            check_alike(f"{home!r} has a series {name!r} already", known.as_json(), declared.as_json(), if_exists)
+            check_alike(f"{home!r} has a series {name!r} already", known, declaration, if_exists)
             return RunningSeries(home, record.series_id, declaration)
         Ledger.of(state).check_series(name, population, declaration.noise, is_open=declaration.domain.is_open)
         salt, series_id = home._generator().bytes(16), secrets.token_hex(8)
@@ -311,7 +306,7 @@ def declare_running(*, steps: int, **declared: Any) -> Declaration:
     """Check the parameters of a running series."""
     if declared.get("unit") is None:
         raise DeclarationError("a running series needs the column of its unit: it has to know who counted before")
-    return replace(declare(**declared, noise="gaussian"), steps=checked_whole("steps", steps, 2, MOST_STEPS))
+    return replace(declare(**declared, noise="gaussian"), steps=Steps(steps))
 
 
 def open_running(store: str | os.PathLike[str] | Store, name: str, *, wait: float = 0.0) -> RunningSeries:

@@ -9,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name, checked_number
 from sparsehist.domain import Domain, Open
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present
 from sparsehist.histogram import (
@@ -21,13 +23,11 @@ from sparsehist.histogram import (
     threshold_for_false_keys,
 )
 from sparsehist.histogram.grid import published_step
-from sparsehist.ledger.arguments import checked_name, checked_number
 from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
 from sparsehist.open_domain.never_exceeds import open_delta_is_exact
 from sparsehist.open_domain.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Request, level_asked, shared
 from sparsehist.store import Past
 

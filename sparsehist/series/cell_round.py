@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata, cell_statement
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.series.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked

@@ -22,6 +22,10 @@ from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
 from sparsehist.counting.spark_sources import is_spark_frame
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_choice, checked_text
+from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
+from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.errors import (
     DataError,
@@ -33,21 +37,10 @@ from sparsehist.errors import (
     present,
     raise_alone,
 )
-from sparsehist.ledger.arguments import checked_choice, checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.series.cell_parameters import LARGEST_COUNT
-from sparsehist.series.declaration import (
-    CHECKED_QUERY,
-    UNCHECKED_SOURCE,
-    Declaration,
-    NoiseChoice,
-    check_alike,
-    declaration_of,
-    declare,
-    write_bounding,
-    write_catalogues,
-)
+from sparsehist.series.declaration import check_alike, declaration_of, declare, write_bounding, write_catalogues
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import (
@@ -89,7 +82,6 @@ def create(
     key_types: Mapping[str, str] | None = None,
     unverified: bool = False,
     portable: bool = False,
-    chosen_by_looking: str | None = None,
     if_exists: str = "error",
     accept_changed_source: bool = False,
     engine: Engine = "auto",
@@ -138,8 +130,6 @@ def create(
         portable: Let a unit with too many keys keep those that every engine would choose, by SHA-256, so that one log
             and one salt give the same counts on Polars, DuckDB, Spark and warehouses. One machine has a
             faster order of its own. Releases say it. Spark's frames are always counted so.
-        chosen_by_looking: Which choices were made by looking at the log itself, such as "max_keys, domain": no
-            guarantee covers them, and the ledger, every release and the report say so.
         if_exists: "error", or "reuse": a series of this name is returned if declaration, query and log are those it
             was made from. Files are told by paths, sizes and times, and read only where these differ; rows are read.
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
@@ -174,7 +164,7 @@ def create(
     declaration = declare(
         name=name, unit=unit, key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, on_null=on_null, on_outside=on_outside, bounding=bounding, most_keys=most_keys,
-        key_types=key_types, unverified=unverified, portable=portable, chosen_by_looking=chosen_by_looking,
+        key_types=key_types, unverified=unverified, portable=portable,
     )  # fmt: skip
     checked_choice("if_exists", if_exists, ("error", "reuse"))
     checked_choice("accept_changed_source", accept_changed_source, (False, True))
@@ -189,7 +179,7 @@ def create(
 def counting_of(source: object, declaration: Declaration) -> Declaration:
     """The declaration with what the source decides: what the guarantee rests on, and in which order units are cut."""
     if is_spark_frame(source):
-        declaration = replace(declaration, portable=True)
+        declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
     if isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source):
         return declaration
     checked = isinstance(source, Query) and not declaration.unverified
@@ -471,9 +461,9 @@ def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> S
     """The series that exists, if it is what was asked for."""
     known = declaration_of(record)
     name = f"{store!r} has a series {known.name!r} already"
-    declared = known if known == asked.declaration else asked.declaration
+    declared = asked.declaration
     alike = "use another name" if known.period is None else "add the log with the same again"
-    check_alike(name, known.as_json(), declared.as_json(), asked.if_exists, remedy=alike)
+    check_alike(name, known, declared, asked.if_exists, remedy=alike)
     made_from = Fingerprint.from_text(record.made_from)
     try:
         changed = asked.trace(made_from.key).changed(made_from)

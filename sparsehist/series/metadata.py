@@ -8,11 +8,11 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
+from sparsehist.declaration import Declaration
 from sparsehist.errors import InputError
 from sparsehist.noise import Family, Gaussian, family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.declaration import Declaration
 
 NEIGHBOURS = "logs that differ by all rows of one {}"
 
@@ -84,8 +84,6 @@ class Metadata:
         per_user: What they cost one unit over all of them.
         log: "unchanged", or "change accepted" where the series was asked for again with `accept_changed_source`:
             its counts stand whatever has become of its log since. Whether it did change is not said.
-        chosen_by_looking: Which choices were made by looking at the log itself, as the owner declares; the guarantee
-            does not cover them.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -123,7 +121,6 @@ class Metadata:
     per_period: str | None = None
     per_user: str | None = None
     log: str | None = None
-    chosen_by_looking: str | None = None
     store: str | None = None
     round: str | None = None
     released_at: str | None = None
@@ -265,11 +262,10 @@ def shared(declaration: Declaration) -> dict[str, Any]:
         "domain": domain.describe(),
         "domain_size": None if domain.is_open else str(domain.size),
         "cap": declaration.cap_text,
-        "bounding": None if declaration.most_keys is None else declaration.bounding,
+        "bounding": None if declaration.most_keys is None else "share",
         "portable": declaration.portable or None,
         "verified": False if declaration.unverified else None,
         "source": declaration.source or None,
-        "chosen_by_looking": declaration.chosen_by_looking or None,
         "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
     }
 

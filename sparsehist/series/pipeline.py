@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
 from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Metadata, Request, read_metadata
 from sparsehist.series.spending import ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State

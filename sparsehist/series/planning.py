@@ -13,11 +13,13 @@ from typing import Any
 import polars as pl
 
 from sparsehist import series
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_output, checked_whole
+from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import DeclarationError, LevelError, RefusedError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
-from sparsehist.ledger.arguments import checked_output, checked_whole
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import Ledger, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
@@ -29,7 +31,7 @@ from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.series.cell_parameters import CellRequest, requested
-from sparsehist.series.declaration import Declaration, NoiseChoice, declare
+from sparsehist.series.declaration import declare
 from sparsehist.series.metadata import CellMetadata, level_asked
 from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.store import Past

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist import series
+from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -28,7 +29,6 @@ from sparsehist.errors import (
     printable,
     raise_alone,
 )
-from sparsehist.ledger.arguments import checked_output
 from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import polars as pl
 
 from sparsehist import series
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_text
 from sparsehist.errors import DeclarationError, NotFoundError, present
-from sparsehist.ledger.arguments import checked_text
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import read_metadata
 from sparsehist.series.planning import COUNTS, Plan, Planner
 from sparsehist.series.release import Release

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from sparsehist.declaration import Declaration
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
@@ -16,7 +17,6 @@ from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import CellRequest, cell_metadata
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import CellMetadata, Metadata, Request
 from sparsehist.store import Past, SeriesRecord, State
 

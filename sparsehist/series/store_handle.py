@@ -19,15 +19,16 @@ import numpy as np
 import polars as pl
 
 from sparsehist import entropy, series
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name, checked_text, checked_wait
 from sparsehist.errors import DeclarationError, NotFoundError, StoreError
-from sparsehist.ledger.arguments import checked_name, checked_text, checked_wait
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.declaration import declaration_of
 from sparsehist.series.release import StoreOnDisk, refuse_to_replace
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, ensure_store, open_state

@@ -14,15 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import grid_step
-from sparsehist.ledger.arguments import checked_name
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import Family, NoiseArray, delta_is_bound, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series.cell_parameters import LAZILY
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
 from sparsehist.series.pipeline import AUTO, Held, adjacent
 from sparsehist.series.planning import LEVELS

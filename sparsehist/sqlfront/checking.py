@@ -14,12 +14,12 @@ from typing import Any, Self
 import duckdb
 from sqlglot import TokenType
 
+from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SparsehistError, StatementError
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.release import check_target
 from sparsehist.sqlfront.declaring import Declared, check_series_query, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure

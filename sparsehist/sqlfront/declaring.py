@@ -1,42 +1,31 @@
 """From the options of CREATE SERIES to the parameters of `sparsehist.create`, and the check of its query.
 
-The signature of `sparsehist.create` says what options there are.
+The fields of `Declaration` say what options there are.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import duckdb
 
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.parameters import needed, parameters, sql_words
 from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
 from sparsehist.guarantee.check import PublicSources, check_planned
 from sparsehist.guarantee.plan import Place, plan
-from sparsehist.series.creation import create
-from sparsehist.series.declaration import Declaration, declare
 from sparsehist.sqlfront.heads import Counted, CreateSeries
 from sparsehist.sqlfront.lineage import Lineage
 from sparsehist.sqlfront.script import Piece, asked_for, pointed
 
-# These are said by the statement itself, by the session, or not at all: a seed is for tests.
-_NOT_OPTIONS = {
-    "store",
-    "source",
-    "name",
-    "steps",
-    "key_types",
-    "if_exists",
-    "progress",
-    "wait",
-    "seed",
-    "who",
-    "counts_directory",
-}
+# What CREATE SERIES takes besides the parameters of the declaration.
 _OWN_OPTIONS = {"public_tables"}
-_EXAMPLES = {"unit": "user_id", "key": "query", "max_keys": "20", "domain": "'strings(max_bytes=32)'"}
-NEEDED = tuple(_EXAMPLES)
+_HOW_TO_COUNT = {"engine", "memory_limit", "threads"}
+_OF_THE_STATEMENT = {"steps", "every"}
+_NOT_FOR_STEPS = {"bounding", "noise"}
+_WORDS = sql_words(Declaration)
+NEEDED = tuple(word for word in ("unit", *_WORDS) if word == "unit" or _WORDS[word] in needed(Declaration))
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 
@@ -76,16 +65,9 @@ def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | No
 
 def options(*, running: bool = False) -> list[str]:
     """Names of all options, those that are needed first."""
-    known = inspect.signature(_maker(running=running)).parameters.keys() - _NOT_OPTIONS | _OWN_OPTIONS
+    known = (_WORDS.keys() | _OWN_OPTIONS) - _OF_THE_STATEMENT
+    known = known - _NOT_FOR_STEPS if running else known | _HOW_TO_COUNT
     return [*NEEDED, *sorted(known - set(NEEDED))]
-
-
-def _maker(*, running: bool) -> Callable[..., object]:
-    if not running:
-        return create
-    from sparsehist.running.running_series import create_running  # linear algebra, which other series do without
-
-    return create_running
 
 
 def _check_names(piece: Piece, head: CreateSeries) -> None:
@@ -93,11 +75,12 @@ def _check_names(piece: Piece, head: CreateSeries) -> None:
     for name, option in head.options.items():
         if name not in known:
             raise piece.error(f"there is no option {name}; options are {', '.join(known)}", option.place)
-        if isinstance(option.value, tuple) and name not in ("unit", "key", "public_tables"):
+        several = name in _OWN_OPTIONS or (name in _WORDS and parameters(Declaration)[_WORDS[name]].several)
+        if isinstance(option.value, tuple) and not several:
             raise piece.error(f"{name} takes one value", option.place)
     missing = [name for name in NEEDED if name not in head.options]
     if missing:
-        example = ", ".join(f"{name} = {_EXAMPLES[name]}" for name in missing)
+        example = ", ".join(f"{name} = {parameters(Declaration)[_WORDS[name]].example}" for name in missing)
         raise piece.error(f"WITH has no {' and no '.join(missing)}; for example {example}", head.name_place)
 
 
@@ -105,29 +88,25 @@ def _listed(tables: str | tuple[str, ...]) -> tuple[str, ...]:
     return (tables,) if isinstance(tables, str) else tables
 
 
-def _declaration(piece: Piece, head: CreateSeries, parameters: Mapping[str, Any]) -> Declaration:
-    wanted = inspect.signature(declare).parameters
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(_maker(running=head.steps is not None)).parameters.items()
-        if name in wanted and parameter.default is not parameter.empty
-    }
-    given = {name: value for name, value in parameters.items() if name in wanted}
+def _declaration(piece: Piece, head: CreateSeries, given: Mapping[str, Any]) -> Declaration:
+    told = {_WORDS.get(name, name): given[name] for name in given if name not in _HOW_TO_COUNT}
+    if head.steps is not None:
+        told["steps"] = head.steps
     try:
-        if head.steps is None:
-            return declare(**{**defaults, **given})
-        from sparsehist.running.running_series import declare_running
-
-        return declare_running(**{**defaults, **given}, steps=head.steps)
+        return Declaration(**told)
     except DeclarationError as problem:
         raise piece.error(str(problem), _place_of(problem, head)) from None
 
 
 def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
-    """The option that an error is about: the first one it names."""
+    """The option that an error is about."""
+    words = {field: word for word, field in _WORDS.items()}
+    named = words.get(problem.parameter or "", "")
+    if named in head.options:
+        return head.options[named].place
     message = str(problem)
-    named = [(message.find(name), name) for name in head.options if name in message]
-    return head.options[min(named)[1]].place if named else head.name_place
+    found = [(message.find(name), name) for name in head.options if name in message]
+    return head.options[min(found)[1]].place if found else head.name_place
 
 
 _BLIND = "the statement in line {} may have changed what the query reads"

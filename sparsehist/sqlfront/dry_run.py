@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from sparsehist.errors import NotFoundError, SparsehistError
+from sparsehist.declaration import Declaration
+from sparsehist.errors import NotFoundError, SparsehistError, present
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
 from sparsehist.privacy import level_text
 from sparsehist.series import workload_round
-from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.declaration import declaration_of
 from sparsehist.series.metadata import CellMetadata, RunningMetadata
 from sparsehist.series.pipeline import AUTO
 from sparsehist.series.spending import cell_release, cells_of, settled, spending
@@ -108,9 +109,9 @@ class DryRun:
         series = self._series.get(head.name)
         if series is None or series.declaration.steps is None:
             raise NotFoundError(f"there is no running series {head.name}")
-        from sparsehist.ledger.arguments import checked_whole
+        from sparsehist.declaration.checks import checked_whole
 
-        checked_whole("step", head.step, 1, series.declaration.steps)
+        checked_whole("step", head.step, 1, present(series.declaration.n_steps))
         return f"appends step {head.step} to the series {head.name}; spends nothing"
 
     def _release(self, head: MakeRelease) -> str:
@@ -159,7 +160,7 @@ class DryRun:
 
         if head.step is None:
             raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
-        totals = request.what or Totals(RUNNING, declaration.steps)
+        totals = request.what or Totals(RUNNING, present(declaration.n_steps))
         exact = settled(self._ledger, declaration, replace(request, what=totals))
         metadata = running_round.running_metadata(declaration, exact, series.points.get(totals.workload or "", []))
         return metadata, spending(self._ledger, series.series_id, declaration, totals.path, exact, metadata)

@@ -14,10 +14,10 @@ import duckdb
 import polars as pl
 from sqlglot import Token, TokenType, exp, parse_one
 
-from sparsehist.errors import DeclarationError
+from sparsehist.declaration import Declaration
+from sparsehist.errors import DeclarationError, present
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.declaration import Declaration
 from sparsehist.series.metadata import Request
 from sparsehist.series.pipeline import AUTO, published
 from sparsehist.series.release import Release
@@ -97,7 +97,7 @@ def request_of(declaration: Declaration, head: MakeRelease) -> Request:
         return asked
     from sparsehist.running.running_round import at_step
 
-    return at_step(asked, head.step, head.what, declaration.steps)
+    return at_step(asked, head.step, head.what, present(declaration.n_steps))
 
 
 ARRIVING = "release_arriving"

@@ -12,6 +12,7 @@ import duckdb
 
 from sparsehist.counting.contract import CheckedQuery
 from sparsehist.counting.sources import as_table
+from sparsehist.declaration import Declaration
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -26,7 +27,7 @@ from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.series.creation import create
-from sparsehist.series.declaration import Declaration, declaration_of
+from sparsehist.series.declaration import declaration_of
 from sparsehist.series.pipeline import Held, find
 from sparsehist.series.release import Release, check_target
 from sparsehist.series.series_handle import Series

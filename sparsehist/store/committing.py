@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _OF_EVENTS = ("series_id", "path_id", "level", "population", "release", "reason")
-_TOLD = ("unverified", "chosen_by_looking")
+_TOLD = ("unverified",)
 """Of a declaration, what the event of its series repeats where it is there."""
 
 

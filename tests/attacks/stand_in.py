@@ -12,10 +12,11 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
 from sparsehist.domain import Integers
 from sparsehist.series.cell_parameters import requested
 from sparsehist.series.cell_round import open_path
-from sparsehist.series.declaration import Declaration, declare
+from sparsehist.series.declaration import declare
 from sparsehist.series.pipeline import Held, release
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsehist import EpsilonDelta, MultipleRelease
-from sparsehist.errors import LevelError
+from sparsehist.errors import LevelError, shown
 from sparsehist.noise import Gaussian
 from sparsehist.privacy import as_level, level_text
 
@@ -51,7 +51,7 @@ def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
     """Not positive, not finite, not a number, or beyond what a double can compute with."""
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
-    assert repr(wrong) in str(refusal.value)
+    assert shown(wrong) in str(refusal.value)
 
 
 def test_a_pair_in_the_place_of_a_level_is_told_what_to_give() -> None:

@@ -25,7 +25,6 @@ def store(tmp_path_factory):
     path = tmp_path_factory.mktemp("notebooks") / "s<i>"
     series = sh.create(
         path, pl.DataFrame(rows), name="visits", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60),
-        chosen_by_looking="<script>alert(9)</script>",
     )  # fmt: skip
     series.release("public", level="0.5")
     hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})

@@ -32,7 +32,6 @@ PLANTED = (
     "]]></svg><script>alert(2)</script>",
 )
 BOUNDED = 5728
-CHOSEN = "max_keys, <b>domain</b> </style><script>alert(4)</script>"
 REASON = "<b>for</b> </style><script>alert(3)</script> the study"
 TAGS = set(
     "a bdi body caption circle desc em figcaption figure h1 h2 h3 head header html li line link main meta nav ol p "
@@ -71,7 +70,7 @@ def store(tmp_path_factory):
     assert log.unique().height == BOUNDED
     series = sh.create(
         path, log, name="visits", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=60), cap=2,
-        chosen_by_looking=CHOSEN, who="<u>analyst</u>",
+        who="<u>analyst</u>",
     )  # fmt: skip
     for name, level in (("public", "0.1"), ("partner", 1), ("internal", "0.5")):
         series.release(name, level=level, false_keys=0.001 if name == "public" else None)
@@ -85,7 +84,7 @@ def store(tmp_path_factory):
     hours.interactive("ad_hoc", level="0.1", accuracy="0.3")
     daily = sh.create_running(
         path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7,
-        population="staff", chosen_by_looking="steps",
+        population="staff",
     )  # fmt: skip
     daily.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
     daily.release("day_one", step=1, level="0.5")
@@ -167,8 +166,6 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
         "budget set | office | epsilon 8 delta 0.000001 | officer | set in advance",
         "series erased | gone | ",
         "log cut into periods | weeks | 52 of week, protects user-week | ",
-        f"visits | {CHOSEN} | <u>analyst</u> | ",
-        "daily | steps | ",
     ):
         assert any(wanted in row for row in rows), wanted
     assert any("| ex ante" in row and row.startswith("population office") for row in rows)
@@ -204,7 +201,7 @@ def test_nothing_on_it_runs_or_asks(page):
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     told = "".join(read.told)
-    for planted in (PLANTED[0], PLANTED[1], PLANTED[5], REASON, "<i>office</i>", CHOSEN, "<u>analyst</u>"):
+    for planted in (PLANTED[0], PLANTED[1], PLANTED[5], REASON, "<i>office</i>", "<u>analyst</u>"):
         assert planted in told
     assert not set("\u202e\u2066") & set(page)
     assert r"a\u202eb\u2066c" in told

@@ -13,12 +13,12 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import count_keys
+from sparsehist.declaration.bounding import Shares
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian, Laplace
 from sparsehist.open_domain.never_exceeds import first_exceedances
-from sparsehist.series.declaration import Shares
 from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.stats import (
     assert_consistent,

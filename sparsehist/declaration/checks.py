@@ -1,4 +1,4 @@
-"""What arguments have to be, checked in one place: names, words for the ledger, numbers, choices, files to write."""
+"""Checks of single arguments: names, texts for the ledger, numbers, choices, output files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TypeVar
 
-from sparsehist.errors import DeclarationError, NotFoundError, StoreError
+from sparsehist.errors import DeclarationError, NotFoundError, StoreError, shown
 
 LONGEST_REASON = 1000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -19,7 +19,8 @@ def checked_name(what: str, name: str) -> str:
     """Return the name of a series, release or population if it is one."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeclarationError(
-            f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {name!r}"
+            f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {shown(name)}",
+            parameter="name",
         )
     return name
 
@@ -31,7 +32,9 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
     fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
     if not fits:
         raise DeclarationError(
-            f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters, got {text!r}"
+            f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters, got "
+            f"{shown(text)}",
+            parameter=what,
         )
     return text
 
@@ -43,28 +46,31 @@ def checked_number(what: str, value: float) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool | str | bytes) or not math.isfinite(number):
-        raise DeclarationError(f"{what} must be a finite number, got {value!r}")
+        raise DeclarationError(f"{what} must be a finite number, got {shown(value)}", parameter=what)
     return number
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
     """Return a whole number within bounds; `of` says what it counts."""
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-        raise DeclarationError(f"{what} must be a whole number{of} from {least} to {most}, got {number!r}")
+        raise DeclarationError(
+            f"{what} must be a whole number{of} from {least} to {most}, got {shown(number)}", parameter=what
+        )
     return number
 
 
 def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait."""
-    if not (isinstance(wait, int | float) and wait >= 0):  # not a number is not above 0 either
-        raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {wait!r}")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait >= 0:  # NaN is not above 0 either
+        raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {shown(wait)}", parameter="wait")
     return wait
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
     """Return one of the values allowed."""
-    if value not in allowed or not isinstance(value, type(allowed[0])):
-        raise DeclarationError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    if not isinstance(value, type(allowed[0])) or value not in allowed:
+        options = ", ".join(map(repr, allowed))
+        raise DeclarationError(f"{what} must be one of {options}, got {shown(value)}", parameter=what)
     return value
 
 

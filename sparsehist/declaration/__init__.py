@@ -1,0 +1,7 @@
+"""The declaration of a series: every parameter once, with type, default, bounds, help and SQL word."""
+
+from sparsehist.declaration.bounding import Keep, Share
+from sparsehist.declaration.declaration import Declaration
+from sparsehist.declaration.recurring import Every, Steps
+
+__all__ = ["Declaration", "Every", "Keep", "Share", "Steps"]

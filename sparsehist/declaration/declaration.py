@@ -1,0 +1,354 @@
+"""The public parameters of a series, as `create` takes them and as SQL, command line, store and ledger keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from sparsehist.declaration.bounding import UNITS_PER_COUNT, Keep, Share, Shares, bounding_of
+from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.noise import checked_noise
+from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
+from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
+from sparsehist.domain import Domain, Product
+from sparsehist.domain.unread import UnreadDomain
+from sparsehist.errors import DeclarationError, DomainError, present, shown
+from sparsehist.noise import Family, family_named
+from sparsehist.noise.family import sensitivity_norm
+from sparsehist.privacy import as_level, level_text
+
+LARGEST_BOUND = 2**31 - 1
+CHECKED_QUERY = "checked query"
+UNCHECKED_SOURCE = "unchecked source"
+_RESTS_ON = {
+    CHECKED_QUERY: "rests on a checked query: each unit's rows depend on that unit and on public tables alone",
+    UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
+}
+_OTHER_PERIODS = "that the log of a period holds no rows of another is on trust"
+KEY_TYPES = ("date", "integer", "text")
+_HANDLING = ("error", "drop")
+_HandlingOption = Literal["error", "drop"]
+
+
+def _columns(what: str, given: object) -> tuple[str, ...]:
+    columns: tuple[Any, ...] = (given,) if isinstance(given, str) else ()
+    if isinstance(given, list | tuple):
+        columns = tuple(given)
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise DeclarationError(
+            f"{what} must be a column's name or a list of names, got {shown(given)}", parameter=what
+        )
+    if len(set(columns)) != len(columns):
+        raise DeclarationError(f"{what} names a column twice", parameter=what)
+    return columns
+
+
+def _key(given: object) -> tuple[str, ...]:
+    columns = _columns("key", given)
+    if "noisy_count" in columns:
+        raise DeclarationError("a key column cannot be called noisy_count: releases use that name", parameter="key")
+    return columns
+
+
+def _unit(given: object) -> str | tuple[str, ...]:
+    columns = _columns("unit", given)
+    return columns if len(columns) > 1 else columns[0]
+
+
+def _domain(given: object) -> Domain:
+    parsed = Domain.parse(given) if isinstance(given, str) else given
+    if not isinstance(parsed, Domain):
+        raise DomainError(
+            f"domain must be a domain or its text such as 'strings(max_bytes=32)', got {shown(given)}",
+            parameter="domain",
+        )
+    return parsed
+
+
+def _key_types(given: object) -> tuple[tuple[str, str], ...]:
+    pairs = given.items() if isinstance(given, Mapping) else given
+    if not isinstance(pairs, Sequence | type({}.items())) or isinstance(pairs, str):
+        raise DeclarationError(f"types must name a type by column, got {shown(given)}", parameter="key_types")
+    found = dict(pairs)
+    for column, kind in found.items():
+        if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
+            options = ", ".join(map(repr, KEY_TYPES))
+            raise DeclarationError(
+                f"the type of the column {shown(column)} must be one of {options}, got {shown(kind)}",
+                parameter="key_types",
+            )
+    return tuple(sorted(found.items()))
+
+
+def _listed(value: str | tuple[str, ...]) -> str | list[str]:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unit_text(unit: str | tuple[str, ...]) -> str:
+    return f"({', '.join(unit)})" if isinstance(unit, tuple) else unit
+
+
+def _flag(what: str) -> Any:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise DeclarationError(f"{what} must be True or False, got {shown(value)}", parameter=what)
+        return value
+
+    return read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What a series is fixed to when it is created. Equal declarations stand for the same series.
+
+    A field that is a parameter carries its help, bounds and SQL word; a new parameter is one more field. The
+    constructor takes what `sparsehist.create`, the command line, SQL or a store gives, and holds the canonical value.
+
+    Attributes:
+        period: Which period of a periodic series, such as "2026-W12"; None for other series.
+        time: The column by which rows of other periods were refused or dropped; None if nobody looked.
+        source: "checked query" if the query of the log was found to keep units apart; "unchecked source" if it was
+            declared to go unchecked, or for rows of unknown origin (a frame, a relation, an Arrow stream, counts);
+            empty for files.
+
+    Raises:
+        DeclarationError: If a parameter is wrong. The message names it and shows a short value, of others the type.
+
+    Example:
+        >>> Declaration(name="visits", unit="user", key="url", max_keys=20, domain="strings(max_bytes=8)").key
+        ('url',)
+    """
+
+    name: str = parameter(
+        "Name of the series: a-z, 0-9 and _.", read=lambda value: checked_name("series", value), option=str, sql=None
+    )
+    unit: str | tuple[str, ...] | None = parameter(
+        "Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
+        "date,ip_id.",
+        None, title="unit", write=_listed, read=_unit, show=_unit_text, option=list[str], several=True,
+        example="user_id",
+    )  # fmt: skip
+    key: tuple[str, ...] = parameter(
+        "Key column; repeat it, in the domain's order, for a product domain.",
+        title="key", write=list, read=_key, show=", ".join, option=list[str], several=True, example="query",
+        published=True,
+    )  # fmt: skip
+    max_keys: int = parameter(
+        "Distinct keys that one unit counts towards at most; noise grows with its root.",
+        title="max_keys", least=1, most=LARGEST_BOUND, show="{:,}".format, option=int, example="20", published=True,
+    )  # fmt: skip
+    bounding: Keep | Share = parameter(
+        "A unit with more than max_keys keys counts towards that many of them (keep), or shares its weight over all, "
+        "at the same noise (share, share(most_keys=640)): far less bias where many units have more.",
+        Keep(), title="bounding", write=str, read=bounding_of, option=str, published=True,
+        show=lambda bounding: "" if bounding == Keep() else str(bounding),
+    )  # fmt: skip
+    domain: Domain = parameter(
+        "All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
+        "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
+        "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
+        "nobody can list them, open(delta='1e-6').",
+        title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'", published=True,
+        show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
+    )  # fmt: skip
+    noise: str = parameter(
+        "Family of noise: gaussian (level: rho of zCDP), laplace or discrete_laplace (level: epsilon of pure DP), "
+        "poisson or skellam (level: 1/mean).",
+        "gaussian", title="noise", option=str, published=True,
+    )  # fmt: skip
+    cap: Fraction | None = parameter(
+        "Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3.",
+        None, title="cap", write=level_text, read=lambda cap: as_level(cap, "cap"), show=level_text, option=str,
+        published=True,
+    )  # fmt: skip
+    population: str = parameter(
+        "The people behind the units; costs add within it.", "default", title="population", option=str,
+        read=lambda value: checked_name("population", value), published=True,
+    )  # fmt: skip
+    steps: Steps | None = parameter(
+        "Declare a running series of at most this many steps, whose logs are appended: 365, or steps(365, "
+        "start='2026-01-01', every='day').",
+        None, title="steps", write=str, read=steps_of, option=str,
+    )  # fmt: skip
+    every: Every | None = parameter(
+        "Declare one histogram per day, week or month, whose logs are appended: week, or every('week', periods=52, "
+        "protects='user-week', most_periods=4, budget='epsilon_delta(8, 1e-6)').",
+        None, title="periods", write=lambda every: str(without_budget(every)), read=every_of, option=str,
+    )  # fmt: skip
+    on_null: str = parameter(
+        "Rows without unit or key (null, NaN, empty): refuse or leave out.",
+        "error", title="on_null", choices=_HANDLING, option=_HandlingOption,
+    )  # fmt: skip
+    on_outside: str = parameter(
+        "Rows whose key is outside the domain: refuse or leave out.",
+        "error", title="on_outside", choices=_HANDLING, option=_HandlingOption,
+    )  # fmt: skip
+    key_types: tuple[tuple[str, str], ...] = parameter(
+        "column=date, column=integer or column=text: what a key column is turned into before it is counted "
+        "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
+        (), write=dict, read=_key_types, option=list[str], sql=None,
+    )  # fmt: skip
+    unverified: bool = parameter(
+        "Do not check whether the query keeps units apart; ledger, releases and report say that nobody did.",
+        default=False, read=_flag("unverified"),
+    )  # fmt: skip
+    period: str | None = parameter("Which period of a periodic series.", None, title="period", sql=None)
+    time: str | None = parameter("Column that says when a row was.", None, sql=None)
+    source: str = parameter("What the guarantee rests on.", "", sql=None, compared=False)
+
+    def __post_init__(self) -> None:
+        """Check every parameter, then those that depend on each other."""
+        check_fields(self)
+        self._fix("noise", checked_noise(self.noise, self.max_keys))
+        if isinstance(self.unit, str) and self.unit in self.key:
+            raise DeclarationError(
+                f"unit must name a column that is no key column, got {shown(self.unit)}", parameter="unit"
+            )
+        if isinstance(self.bounding, Share):
+            self._fix("bounding", self.bounding.for_units_of(self.max_keys))
+            self._check_shares()
+        self._check_domain()
+        if self.steps is not None and self.every is not None:
+            raise DeclarationError("give steps= or every=, not both", parameter="every")
+
+    def _fix(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_shares(self) -> None:
+        family = self.family
+        if family.integer or sensitivity_norm(family) is None or not hasattr(family, "sensitivity"):
+            raise DeclarationError(
+                f"bounding='share' needs Gaussian or Laplace noise: weights are parts of a count, and {self.noise} "
+                "noise is not made for them",
+                parameter="bounding",
+            )
+        _ = self.shares
+
+    def _check_domain(self) -> None:
+        columns = self.key
+        if self.domain.columns != len(columns):
+            raise DomainError(
+                f"the key is {_quoted(columns)}, and the domain has {self.domain.columns} column(s): "
+                f"{self.domain.describe()}",
+                parameter="domain",
+            )
+        if isinstance(self.domain, Product) and tuple(self.domain.names) != columns:
+            raise DomainError(
+                f"the domain's columns {_quoted(self.domain.names)} are not the key columns {_quoted(columns)}: name "
+                "the same ones in the same order",
+                parameter="domain",
+            )
+        if isinstance(self.domain, UnreadDomain):
+            return
+        for column, kind in self.key_types:
+            if column not in columns:
+                raise DeclarationError(
+                    f"a type is given for {column!r}, which is no key column", parameter="key_types"
+                )
+            if kind != "text" and self.domain.accepts(columns.index(column), pl.String()):
+                raise DeclarationError(
+                    f"the type of {column!r} is {kind}, but {self.domain.describe()} takes any text there: declare a "
+                    f"domain of {kind}s, or leave the type out",
+                    parameter="key_types",
+                )
+
+    @property
+    def cap_text(self) -> str | None:
+        """The cap as exact text."""
+        return None if self.cap is None else level_text(self.cap)
+
+    @property
+    def unit_text(self) -> str | None:
+        """The unit for people: `user_id`, or `(date, ip_id)`."""
+        return None if self.unit is None else _unit_text(self.unit)
+
+    @property
+    def rests_on(self) -> str:
+        """What the guarantee of each release rests on besides the noise, in words; empty for files."""
+        on_trust = self.period is not None and self.time is None
+        return "; ".join(filter(None, (_RESTS_ON.get(self.source), _OTHER_PERIODS if on_trust else None)))
+
+    @property
+    def family(self) -> Family:
+        """The noise, with the sensitivity that max_keys implies; in counts."""
+        return family_named(self.noise, self.max_keys)
+
+    @property
+    def n_steps(self) -> int | None:
+        """Number of steps of a running series; None for others."""
+        return None if self.steps is None else self.steps.number
+
+    @property
+    def portable(self) -> bool:
+        """Whether units keep the keys that every engine would choose."""
+        return self.bounding.portable
+
+    @property
+    def most_keys(self) -> int | None:
+        """Keys to which a unit is cut before its weight is computed; None unless units share."""
+        return self.bounding.most_keys if isinstance(self.bounding, Share) else None
+
+    @property
+    def shares(self) -> Shares | None:
+        """The weights of units with many keys; None unless units share."""
+        if self.most_keys is None:
+            return None
+        return Shares(self.max_keys, self.most_keys, present(sensitivity_norm(self.family)))
+
+    @property
+    def unit_of_counts(self) -> int:
+        """Parts that a count is divided into: true counts, and noise as it is drawn, are in these."""
+        return 1 if self.most_keys is None else UNITS_PER_COUNT
+
+    @property
+    def family_in_units(self) -> Family:
+        """The noise in parts of a count."""
+        family = self.family
+        if self.most_keys is None:
+            return family
+        return replace(family, sensitivity=family.sensitivity * UNITS_PER_COUNT)  # type: ignore[type-var, attr-defined]
+
+    @property
+    def touched(self) -> list[tuple[int, int]]:
+        """What a unit may add to each of its keys, in parts of a count, with the most keys it may add it to."""
+        return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
+
+    @property
+    def most_touched(self) -> int:
+        """Keys that a unit may touch at all."""
+        return self.max_keys if self.most_keys is None else self.most_keys
+
+    def as_json(self) -> dict[str, Any]:
+        """The declaration as JSON can hold it; `from_json` reads it back."""
+        return written(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
+        """Read what `as_json` gave.
+
+        Args:
+            stored: The declaration; what is no parameter is ignored.
+            files: Copies of the catalogues of its domain, by digest. Without them a domain that names a file is an
+                `UnreadDomain`: it has its text, and no keys.
+        """
+        known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        text = known["domain"]
+        if isinstance(text, str) and files is not None:
+            known["domain"] = Domain.parse(text, files=files)
+        elif isinstance(text, str) and Domain.names_a_file(text):  # a file that a stranger names is never opened
+            known["domain"] = UnreadDomain(text, len(_columns("key", known["key"])))
+        return cls(**known)
+
+    def differing(self, other: Mapping[str, Any]) -> list[str]:
+        """Parameters in which a stored declaration differs from this one."""
+        mine, compared = self.as_json(), {name for name, about in parameters(self).items() if about.compared}
+        return [name for name in parameters(self) if name in compared and mine.get(name) != other.get(name)]
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    return ", ".join(map(repr, columns))

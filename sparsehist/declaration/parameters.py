@@ -1,0 +1,125 @@
+"""Parameters: fields of a frozen dataclass that carry what Python, command line, SQL and store need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+
+from sparsehist.errors import DeclarationError, shown
+
+_KEY = "parameter"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is known of one parameter besides its name and default.
+
+    Attributes:
+        help: One sentence or two; `--help`, the reference pages and errors of SQL show it.
+        title: How people read it in tables; empty if it is not shown.
+        least, most: Bounds of a whole number.
+        choices: The texts it may have.
+        read: Makes the canonical value of what a caller, a command line, SQL or a store gives.
+        write: Makes what JSON can hold of the canonical value.
+        show: Makes the text for people of the canonical value; empty where there is nothing to say.
+        option: Type on the command line; None if the command line does not take it.
+        sql: Word in WITH (…); None if SQL does not take it, "" for the name of the field.
+        several: Whether SQL may give a list.
+        example: A value as SQL writes it.
+        published: Whether metadata of releases states it.
+        compared: Whether another value makes another series.
+    """
+
+    help: str
+    title: str = ""
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+    read: Callable[[Any], Any] | None = None
+    write: Callable[[Any], Any] | None = None
+    show: Callable[[Any], str] | None = None
+    option: Any = None
+    sql: str | None = ""
+    several: bool = False
+    example: str = ""
+    published: bool = False
+    compared: bool = True
+
+    def checked(self, name: str, value: Any) -> Any:
+        """Return the canonical value.
+
+        Raises:
+            DeclarationError: If it is none; names the parameter, what it may be, and the value or its type.
+        """
+        if self.choices:
+            if not isinstance(value, str) or value not in self.choices:
+                options = ", ".join(map(repr, self.choices))
+                raise DeclarationError(f"{name} must be one of {options}, got {shown(value)}", parameter=name)
+        elif self.least is not None or self.most is not None:
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not (self.least or 0) <= value <= (self.most or value):
+                bounds = f"from {self.least} to {self.most}"
+                raise DeclarationError(f"{name} must be a whole number {bounds}, got {shown(value)}", parameter=name)
+        return value if self.read is None else self.read(value)
+
+
+def parameter(help: str, default: Any = MISSING, **about: Any) -> Any:  # noqa: A002 - as --help has it
+    """Declare a field of a frozen dataclass to be a parameter; `about` are attributes of `Parameter`."""
+    return field(default=default, metadata={_KEY: Parameter(help, **about)})
+
+
+def parameters(record: Any) -> dict[str, Parameter]:
+    """The parameters of a class or an instance, by the names of their fields, in order."""
+    return {each.name: each.metadata[_KEY] for each in fields(record) if _KEY in each.metadata}
+
+
+def check_fields(record: Any) -> None:
+    """Replace every parameter of a new frozen instance by its canonical value; None stays where it is the default."""
+    for each in fields(record):
+        about: Parameter | None = each.metadata.get(_KEY)
+        value = getattr(record, each.name)
+        if about is not None and not (value is None and each.default is None):
+            object.__setattr__(record, each.name, about.checked(each.name, value))
+
+
+def written(record: Any) -> dict[str, Any]:
+    """What JSON can hold of an instance: every parameter but those that are None by default."""
+    found = {}
+    for name, about in parameters(record).items():
+        value = getattr(record, name)
+        if value is not None:
+            found[name] = value if about.write is None else about.write(value)
+    return found
+
+
+def rows(record: Any) -> list[tuple[str, str]]:
+    """Title and value of every parameter that people are shown."""
+    found = []
+    for name, about in parameters(record).items():
+        value = getattr(record, name)
+        if about.title and value is not None:
+            text = str(value) if about.show is None else about.show(value)
+            found += [(about.title, text)] if text else []
+    return found
+
+
+def sql_words(record: Any) -> dict[str, str]:
+    """The words of WITH (…), and the field that each stands for; those without a default first."""
+    known = [each for each in fields(record) if _KEY in each.metadata and each.metadata[_KEY].sql is not None]
+    known.sort(key=lambda each: each.default is not MISSING)
+    return {each.metadata[_KEY].sql or each.name: each.name for each in known}
+
+
+def needed(record: Any) -> list[str]:
+    """Fields without a default."""
+    return [each.name for each in fields(record) if _KEY in each.metadata and each.default is MISSING]
+
+
+def options(record: Any) -> Mapping[str, tuple[Any, Field[Any]]]:
+    """The parameters that the command line takes: type and field by name."""
+    return {
+        each.name: (each.metadata[_KEY].option, each)
+        for each in fields(record)
+        if _KEY in each.metadata and each.metadata[_KEY].option is not None
+    }

@@ -1,0 +1,155 @@
+"""One declaration: what it takes, refuses, writes and reads back, and what every interface takes from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pytest
+
+from sparsehist.declaration import Declaration, Every, Keep, Share, Steps
+from sparsehist.declaration.bounding import bounding_of
+from sparsehist.declaration.parameters import needed, parameter, rows, sql_words
+from sparsehist.declaration.recurring import every_of, steps_of
+from sparsehist.domain import Catalogue, Strings
+from sparsehist.domain.unread import UnreadDomain
+from sparsehist.errors import DeclarationError, DomainError
+
+WHOLE = {"name": "visits", "unit": "user", "key": "url", "max_keys": 20, "domain": "strings(max_bytes=8)"}
+
+
+def test_the_record_holds_canonical_values():
+    """Texts, as a command line or SQL gives them, become what Python would pass."""
+    told = Declaration(**WHOLE, bounding="share(most_keys=100)", cap="1/3", steps="7")
+    made = Declaration(
+        **WHOLE | {"key": ["url"], "domain": Strings(max_bytes=8)},
+        bounding=Share(most_keys=100), cap=told.cap, steps=Steps(7),
+    )  # fmt: skip
+    assert told == made
+    assert (told.key, told.n_steps, told.most_keys, told.cap_text) == (("url",), 7, 100, "1/3")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"unit": ("date", "ip"), "key": ["a", "b"], "domain": "product(a=integers(3), b=hash64())"},
+        {"bounding": Share(), "cap": "0.1", "population": "clients", "on_null": "drop"},
+        {"steps": Steps(30, start="2026-01-01", every="week")},
+        {"every": Every("month", periods=3, protects="user-month", most_periods=2)},
+        {"key_types": {"url": "text"}, "unverified": True, "source": "unchecked source"},
+        {"period": "2026-W12", "time": "day"},
+        {"unit": None, "noise": "skellam", "max_keys": 3},
+    ],
+)
+def test_json_gives_the_same_declaration(given):
+    """A store keeps JSON, and reads the same declaration back."""
+    made = Declaration(**WHOLE | given)
+    stored = json.loads(json.dumps(made.as_json()))
+    assert Declaration.from_json(stored) == made
+    assert made.differing(stored) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter", "words"),
+    [
+        ({"max_keys": 0}, "max_keys", "from 1 to"),
+        ({"max_keys": True}, "max_keys", "got True"),
+        ({"noise": "cauchy"}, None, "gaussian"),
+        ({"on_null": "ignore"}, "on_null", "'error', 'drop'"),
+        ({"name": "Visits"}, "name", "lower-case"),
+        ({"unit": "url"}, "unit", "no key column"),
+        ({"bounding": "share", "noise": "skellam"}, "bounding", "Gaussian or Laplace"),
+        ({"bounding": Share(most_keys=3)}, "bounding", "less than max_keys"),
+        ({"steps": 7, "every": "week"}, "every", "not both"),
+        ({"key_types": {"user": "date"}}, "key_types", "no key column"),
+        ({"key_types": {"url": "date"}}, "key_types", "any text"),
+        ({"key": ["url", "day"]}, "domain", "1 column"),
+    ],
+)
+def test_a_wrong_parameter_is_named(given, parameter, words):
+    """The error carries the parameter, and says what would be right."""
+    with pytest.raises(DeclarationError, match=words) as caught:
+        Declaration(**WHOLE | given)
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "bounding", "noise", "cap", "population", "steps", "every", "on_null"])
+def test_data_in_the_wrong_place_is_named_by_its_type(name):
+    """A frame, a column, a list or a dict in any parameter is neither shown nor counted."""
+    secret = "user4711"
+    for value in (pl.DataFrame({"u": [secret]}), pl.Series([secret]), [17, secret, 3], {secret: 1}, {secret}):
+        with pytest.raises(DeclarationError) as caught:
+            Declaration(**WHOLE | {name: value})
+        assert secret not in str(caught.value)
+        assert type(value).__name__ in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (bounding_of, "keep"),
+        (bounding_of, "keep(portable=True)"),
+        (bounding_of, "share(most_keys=9, portable=True)"),
+        (steps_of, "365"),
+        (steps_of, "steps(52, start='2026-01-01', every='week')"),
+        (every_of, "every('day')"),
+        (every_of, "every('7', periods=3, protects='user-period', most_periods=1)"),
+    ],
+)
+def test_a_text_form_reads_back(read, text):
+    """`str` of a record is the text that gives it."""
+    assert str(read(text)) == text
+
+
+def test_days_name_steps():
+    """A day stands for the step it lies in; days outside are refused."""
+    weeks = Steps(2, start="2026-01-01", every="week")
+    assert [weeks.step_of(day) for day in ("2026-01-01", "2026-01-07", "2026-01-08", 2)] == [1, 1, 2, 2]
+    for wrong in ("2025-12-31", "2026-01-15", "monday", 3, True):
+        with pytest.raises(DeclarationError):
+            weeks.step_of(wrong)
+
+
+def test_a_file_that_a_text_names_is_not_opened(tmp_path):
+    """Without copies of its catalogues a declaration has the text of its domain and no keys."""
+    file = tmp_path / "areas.txt"
+    file.write_text("a\nb\n")
+    made = Declaration(**WHOLE | {"domain": Catalogue(file=file)})
+    file.unlink()
+    read = Declaration.from_json(made.as_json())
+    assert isinstance(read.domain, UnreadDomain)
+    assert str(read.domain) == str(made.domain)
+    with pytest.raises(DomainError, match="not at hand"):
+        read.domain.size  # noqa: B018 - the access is the test
+
+
+def test_every_word_of_sql_has_a_parameter():
+    """WITH takes the fields that have a word, those without a default first."""
+    words = sql_words(Declaration)
+    assert list(words)[:3] == ["key", "max_keys", "domain"]
+    assert {"unit", "bounding", "noise", "cap", "unverified"} <= words.keys()
+    assert {"name", "source", "period", "key_types"}.isdisjoint(words)
+    assert needed(Declaration) == ["name", "key", "max_keys", "domain"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wider(Declaration):
+    """A copy of the declaration with one more parameter."""
+
+    colour: str = parameter(
+        "Colour of the series.", "red", title="colour", choices=("red", "blue"), option=str, published=True
+    )
+
+
+def test_one_field_is_one_parameter():
+    """A new field is checked, stored, compared, shown and known to SQL without another line of code."""
+    made = Wider(**WHOLE, colour="blue")
+    assert Wider.from_json(made.as_json()) == made
+    assert made.differing(replace(made, colour="red").as_json()) == ["colour"]
+    assert ("colour", "blue") in rows(made)
+    assert sql_words(Wider)["colour"] == "colour"
+    with pytest.raises(DeclarationError, match="'red', 'blue'"):
+        Wider(**WHOLE, colour="green")
+    assert Keep() == made.bounding

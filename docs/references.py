@@ -9,10 +9,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from sparsehist.cli.app import app
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.series.creation import create
 from sparsehist.series.series_handle import Series
 from sparsehist.sqlfront import heads
@@ -94,7 +97,7 @@ def sql() -> str:
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
     said |= {"sign": "The private key to sign that file with."}
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
-    said = _arguments(create) | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
+    said = _options_help() | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
     listed = ", ".join(f"`{name}`" for name in options(running=True))
     taken, reserved = (", ".join(f"`{word}`" for word in sorted(words)) for words in (TAKEN_NAMES, RESERVED))
@@ -125,11 +128,18 @@ def _belongs(clause: Any) -> str:
     return " and ".join(["cells"] * clause.of_cells + ["workloads"] * clause.of_workload)
 
 
+def _options_help() -> dict[str, str]:
+    """What each option of CREATE SERIES is for: fields of the declaration, then what counting takes."""
+    about = parameters(Declaration)
+    return _arguments(create) | {word: about[name].help for word, name in sql_words(Declaration).items()}
+
+
 def _default(name: str) -> str:
-    parameter = inspect.signature(create).parameters.get(name)
-    if name in NEEDED or parameter is None or parameter.default is None:
-        return "needed" if name in NEEDED else ""
-    return f"`{str(parameter.default).lower()}`"
+    if name in NEEDED:
+        return "needed"
+    field = {each.name: each for each in fields(Declaration)}.get(sql_words(Declaration).get(name, ""))
+    default = "auto" if name == "engine" else None if field is None else field.default
+    return "" if default is None else f"`{str(default).lower()}`"
 
 
 def _arguments(function: Any) -> dict[str, str]:

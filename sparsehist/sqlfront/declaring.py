@@ -25,7 +25,7 @@ _HOW_TO_COUNT = {"engine", "memory_limit", "threads"}
 _OF_THE_STATEMENT = {"steps", "every"}
 _NOT_FOR_STEPS = {"bounding", "noise"}
 _WORDS = sql_words(Declaration)
-NEEDED = tuple(word for word in ("unit", *_WORDS) if word == "unit" or _WORDS[word] in needed(Declaration))
+NEEDED = ("unit", *(word for word, name in _WORDS.items() if name in needed(Declaration)))
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 

@@ -156,7 +156,7 @@ def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
     assert in_weeks(store=tmp_path / "s", if_exists="reuse").rule == log.rule
     with pytest.raises(NameTakenError):
         in_weeks(store=tmp_path / "s")
-    with pytest.raises(SeriesDiffersError, match="made without most_periods="):
+    with pytest.raises(SeriesDiffersError, match="made with every="):
         in_weeks(store=tmp_path / "s", if_exists="reuse", most_periods=3)
     with pytest.raises(DeclarationError, match="another population"):
         sh.create(

@@ -93,9 +93,9 @@ def test_noise_is_a_name_or_an_instance(noise: object, stored: str) -> None:
 @pytest.mark.parametrize(
     ("noise", "why"),
     [
-        (3, "got int"),
+        (3, "got 3"),
         ("no.such:Family", "must be one of"),
-        (sh.noise.Exponential(), "got Exponential"),
+        (sh.noise.Exponential(), "got an Exponential"),
         (sh.noise.Gaussian, "got "),
         (sh.noise.Laplace(sensitivity=1.0), r"max_keys=2, which need Laplace\(sensitivity=2.0\)"),
         ("exponential", "building block"),

@@ -12,8 +12,8 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import commands
+from sparsehist.domain.any_of_size import AnyOfSize
 from sparsehist.errors import NameTakenError
-from sparsehist.report.parameter_rows import size_text
 from sparsehist.series import cell_round
 from sparsehist.store.private_files import disk_errors
 
@@ -340,7 +340,7 @@ def test_migrate_has_nothing_to_do(sparsehist, store):
 )
 def test_sizes_are_written_so_that_they_can_be_read(size, text):
     """Domains beyond the range of floats have a size too."""
-    assert size_text(size) == text
+    assert AnyOfSize(size).describe_size() == f"{text} keys"
 
 
 def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, store, here):

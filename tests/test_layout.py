@@ -37,6 +37,7 @@ SHELL = (
     *(
         "store",
         "domain",
+        "declaration",
         "guarantee",
         "counting",
         "ledger",

@@ -28,7 +28,7 @@ class Snapshot:
                 file.unlink()
         for file, content in self._kept.items():
             file.write_bytes(content)
-        adopt(self._store)  # it can tell that its state was put back
+        adopt(self._store, home_is_gone=True)  # it can tell that its state was put back
         with open_state(self._store):
             pass  # notes beside the store when its state was changed, as every commit does
 

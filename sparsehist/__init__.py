@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sparsehist.sqlfront.analyst import AnalystSession, open_analyst
     from sparsehist.sqlfront.results import SqlResult
     from sparsehist.sqlfront.running import sql
-    from sparsehist.store import adopt, backup, migrate
+    from sparsehist.store import adopt, backup
     from sparsehist.workload import Identity, Kronecker, Marginals, Prefix, Ranges, Total, Union, Workload
 
 __version__ = "0.1.0"
@@ -89,7 +89,6 @@ __all__ = [
     "interactive",
     "local",
     "make_keys",
-    "migrate",
     "noise",
     "open",
     "open_analyst",
@@ -120,7 +119,7 @@ _HOME = {
     "sparsehist.running.running_series": ("RunningSeries", "create_running", "open_running"),
     "sparsehist.series.series_handle": ("Series",),
     "sparsehist.series.store_handle": ("Store", "open"),
-    "sparsehist.store": ("adopt", "backup", "migrate"),
+    "sparsehist.store": ("adopt", "backup"),
     "sparsehist.sqlfront.analyst": ("AnalystSession", "open_analyst"),
     "sparsehist.sqlfront.results": ("SqlResult",),
     "sparsehist.sqlfront.running": ("sql",),

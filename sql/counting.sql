@@ -152,11 +152,3 @@ union all
 select 7, 'counted', null, count(*), null, coalesce(sum(least(cells, $max_keys)), 0)
 from sizes
 order by place;
-
-
--- name: parts_hash
--- The hash by which a cluster sorts the keys that there are.
--- in:  view texts (text): of each key its columns, a NUL before each; $salt (varchar), hexadecimal
--- out: hash (bigint): the first 60 bits of a SHA-256, in the order of the view
-select cast('0x' || left(sha256($salt || text), 15) as bigint) as hash
-from texts;

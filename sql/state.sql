@@ -1,13 +1,12 @@
 -- The state of a store, kept by SQLite.
 --
--- Names of families, kinds and levels are text whose meaning never changes; times are microseconds since 1970, in UTC.
--- Arrays (tracked cells, noise) stand in files beside the database, one for each round: `release` vouches for them.
+-- Families, kinds and levels are text whose meaning never changes; times are microseconds since 1970, in UTC. Tracked
+-- cells and noise stand in one file a round beside the database; `release` holds its size and digest.
 
 
 -- name: settings
--- Set on every connection, before anything is read. A commit is on the disk when it returns (`extra` synchronises the
--- directory of the rollback journal too), what is deleted is overwritten, nothing is spilled to files, and a file that
--- was tampered with runs no code and is looked at twice.
+-- Of every connection. `extra` also synchronises the directory of the rollback journal; deleted data is overwritten,
+-- nothing is spilled to files, and a state that was tampered with runs no code.
 pragma synchronous = extra;
 pragma journal_mode = delete;
 pragma secure_delete = on;
@@ -17,7 +16,7 @@ pragma cell_size_check = on;
 
 
 -- name: settings_in_memory
--- As above, for a store that nobody needs after a power cut.
+-- The same for a store that need not survive a power cut.
 pragma synchronous = off;
 pragma journal_mode = memory;
 pragma secure_delete = on;
@@ -34,13 +33,12 @@ create table store (                   -- one row
     format_version integer not null,
     store_id       text    not null,
     generation     integer not null,   -- raised by one in every transaction that changes what was released
-    directory      text    not null,   -- what tells the directory at its home from copies: inode, birth, file system
-    home           text    not null,
-    anchor         text,               -- directory elsewhere that has to know how far the store has come, or null
+    identity       text    not null,   -- inode and time of change of the file `format`
+    home           text    not null,   -- where the store was made or adopted last
     created        integer not null
 ) strict;
 
-create table population (              -- whose costs add up
+create table population (              -- privacy costs add up within a population
     name    text primary key,
     created integer not null
 ) strict;
@@ -51,19 +49,19 @@ create table series (                  -- appended; a dropped one keeps its row,
     population  text    not null,
     declaration text,                  -- JSON
     salt        blob,                  -- secret
-    made_from   text,                  -- secret: keyed digests of the query and the log it was made from, JSON
+    made_from   text,                  -- secret: keyed digests of the query and the log, JSON
     accepted    text,                  -- 'any log' where a log that may have changed was accepted since
     created     integer not null,
     dropped     integer,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
-    max_keys    integer,               -- a guarantee may depend on it, also after the series is dropped
-    unverified  integer not null,      -- 1 if the query of its log was declared to go unchecked
-    source      text    not null       -- 'checked query', 'unchecked source', or empty: files
+    max_keys    integer,               -- guarantees depend on it, also after the series is dropped
+    unverified  integer not null,      -- 1 if nobody checked the query of its log
+    source      text    not null       -- 'checked query', 'unchecked source' or '' (files); of all steps the largest
 ) strict;
 
 create unique index name_of_series on series (name) where dropped is null;
 
-create table path (                    -- appended; what is lossless together
+create table path (                    -- appended; noise paths
     path_id       integer primary key,
     series_id     text    not null,
     kind          text    not null,    -- 'cells', 'workload' or 'interactive'
@@ -74,12 +72,13 @@ create table path (                    -- appended; what is lossless together
     cap           text                 -- exact level; of the whole series
 ) strict;
 
-create table file (                    -- appended; what stands in the directory of a series beside its rounds
+create table file (                    -- files in the directory of a series beside its rounds
     series_id text    not null,
     name      text    not null,
     size      integer not null,        -- bytes
     digest    text    not null,        -- SHA-256, hex
-    path_id   integer                  -- whose attachment it is; null if written when the series was created
+    path_id   integer,                 -- whose attachment it is; null if written when the series was created
+    erased    integer not null         -- 1 if the file is erased, now or by the next opening
 ) strict;
 
 create index file_of_series on file (series_id);
@@ -89,139 +88,122 @@ create table release (                 -- appended; one row, one transaction and
     path_id         integer not null,
     series_id       text    not null,  -- of the path
     name            text    not null,
-    level           text    not null,  -- exact; several releases may stand on one
+    level           text    not null,  -- exact; several releases may share one
     spends          integer not null,  -- 1 if it is the first at its level: levels are numbered by these
     threshold       real    not null,  -- the effective one; minus infinity where all is published
-    request         text,              -- JSON; what was asked for; null once the series is dropped
-    metadata        text    not null,  -- JSON; what was published beside the rows
-    round           text,              -- random; tells rounds apart that share a name or a generation
+    request         text,              -- JSON; the caller's parameters; null once the series is dropped
+    metadata        text    not null,  -- JSON; published beside the rows
+    round           text,              -- random id
     numerical_slack real    not null,  -- of this release
     delta_infinity  real    not null,  -- joint for all releases of the path so far
     released        integer not null,
-    file            text,              -- the arrays of the round; null once the series is dropped, as what follows
+    file            text,              -- of the round; null once the series is dropped, as what follows
     size            integer,
     digest          text,
     n_past          integer,           -- cells tracked before, or the size of a workload's state
-    n_new           integer,           -- cells tracked since; none for a workload
+    n_new           integer,           -- cells tracked since; 0 for a workload
     n_empty         integer,           -- how many of these are empty
-    step            integer            -- of a running count, from 0; null where counts do not go on
+    step            integer            -- of a running count, from 0; null for others
 ) strict;
 
--- What every round reads of those before it, without the pages that hold their texts.
-create index past_of_path on release (path_id, level, threshold, generation, step);
-create index rounds_of_path on release (path_id, generation, spends, file, size, digest, n_past, n_new, n_empty);
-create index file_of_round on release (series_id, file) where file is not null;
-
+create index release_of_path on release (path_id, generation);
 create unique index name_of_release on release (series_id, name);
 
-create table step (                    -- appended; what was added to a running series, one row for each step
+create table step (                    -- appended; steps of running series
     series_id  text    not null,
     step       integer not null,       -- from 0, without gaps
-    digest     blob,                   -- keyed, of the pairs that were given; secret; null once they are erased
-    unit_kind  text    not null,       -- what units are compared as
+    digest     blob,                   -- keyed, of the given pairs; secret; null once they are erased
+    unit_kind  text    not null,       -- type as which units are compared
+    source     text    not null,       -- as in `series`
     appended   integer not null,
     primary key (series_id, step)
 ) strict;
 
-create table event (                   -- appended only, never changed: who did what, when; limits are read from it
-    number     integer primary key,    -- numbers the events of a store
+create table event (                   -- appended, never changed; limits are read from it
+    number     integer primary key,
     generation integer not null,       -- of the store after it; a refusal does not raise it
     happened   integer not null,
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
-                                       -- 'move store', 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
+                                       -- 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
                                        -- 'accept changed source', 'append', 'finish series', 'finish periods', 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
     population text,
-    release    text,                   -- the name that was asked for
-    reason     text,                   -- as whoever asked gave it
-    details    text                    -- JSON; what was declared or refused: public parameters only
+    release    text,                   -- its name, also of a refused one
+    reason     text,                   -- as the caller gave it
+    details    text                    -- JSON; public parameters only
 ) strict;
 
 create index event_of_kind on event (what);
 
-create table copy (                    -- where a copy was begun, or a cluster writes (a URL); opening removes remains
-    place text primary key
-) strict;
-
-create table publication (             -- directories with a public ledger that knows this store
+create table publication (             -- directories with a public ledger that lists this store
     directory text primary key
 ) strict;
 
 commit;
 
 
+-- name: foreign_objects
+-- Triggers and views in the state, which has none of its own.
+-- out: one row: their number
+select count(*) from sqlite_schema where type in ('trigger', 'view');
+
+
+-- name: check_whole
+-- Look for damage in the whole file.
+-- out: one row, 'ok' if there is none
+pragma integrity_check (1);
+
+
+-- name: write_anew
+-- Write the whole file anew, so that no byte of deleted rows stays in it.
+vacuum;
+
+
 -- name: insert_store
--- The one row that says which store this is.
--- in:  $format_version, $store_id, $directory, $home, $anchor, $created
-insert into store values ($format_version, $store_id, 0, $directory, $home, $anchor, $created);
+insert into store values ($format_version, $store_id, 0, $identity, $home, $created);
 
 
 -- name: read_store
--- Which store this is and how far it has come.
--- out: format_version, store_id, generation, directory, home, anchor
-select format_version, store_id, generation, directory, home, anchor from store;
+-- out: format_version, store_id, generation, identity, home
+select format_version, store_id, generation, identity, home from store;
 
 
 -- name: raise_generation
--- Claim the next generation; no row is changed when somebody else did so first.
+-- Claim the next generation; no row is changed if another connection did so first.
 -- in:  $seen: the generation this transaction builds on
--- out: changes 1 or 0 rows
 update store set generation = generation + 1 where generation = $seen;
 
 
 -- name: take_place
--- Make a place the home of the store: the next generation, perhaps in another directory.
--- in:  $seen: the generation before, $directory, $home: absolute path, $anchor
--- out: changes 1 or 0 rows
-update store
-set generation = generation + 1, directory = $directory, home = $home, anchor = $anchor
-where generation = $seen;
+-- Make this copy the store, in the next generation.
+-- in:  $seen: the generation before, $identity
+update store set generation = generation + 1, identity = $identity where generation = $seen;
+
+
+-- name: set_home
+-- in:  $home: absolute path
+update store set home = $home;
 
 
 -- name: insert_publication
--- Remember a directory with a public ledger that knows this store.
 -- in:  $directory: absolute path
 insert or ignore into publication values ($directory);
 
 
 -- name: read_publications
--- Where the store is known.
 -- out: directory
 select directory from publication;
 
 
--- name: insert_copy
--- Remember where a copy of the store is begun, or where a cluster is to write the counts of a series.
--- in:  $place: absolute path, or URL for a cluster
-insert or ignore into copy values ($place);
-
-
--- name: read_copies
--- Where copies of the store were begun since it was last opened, and where clusters write for no series yet.
--- out: place
-select place from copy;
-
-
--- name: forget_copy
--- No longer look for what a dead run left there.
--- in:  $place
-delete from copy where place = $place;
-
-
 -- name: insert_population
--- Make a population known, once.
--- in:  $name, $created
 insert or ignore into population values ($name, $created);
 
 
 -- name: insert_series
--- Register a series, unless its name is taken.
--- in:  $series_id, $name, $population, $declaration (JSON), $salt, $made_from (JSON), $created, $unit, $max_keys,
---      $unverified, $source
--- out: changes 1 or 0 rows
+-- Register a series unless its name is taken; then no row is changed.
 insert into series
 select
     $series_id, $name, $population, $declaration, $salt, $made_from, null, $created, null, $unit, $max_keys,
@@ -232,31 +214,20 @@ where not exists (select 1 from series where name = $name and dropped is null);
 -- name: read_series
 -- The series that were not dropped, in order of creation.
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, source (of a running series the one
---      of its steps that says least)
-select
-    series_id,
-    name,
-    population,
-    declaration,
-    salt,
-    made_from,
-    accepted,
-    max(
-        source,
-        coalesce((
-            select max(coalesce(event.details ->> 'source', 'unchecked source'))
-            from event
-            where event.what = 'append' and event.series_id = series.series_id
-        ), '')
-    ) as source
+-- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, source
+select series_id, name, population, declaration, salt, made_from, accepted, source
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
 
 
+-- name: read_series_ids
+-- out: series_id, dropped (null or a time)
+select series_id, dropped from series;
+
+
 -- name: forget_series
--- Take the secrets of a series out of its row; what it spent stays.
+-- Erase the secrets of a series from its row; its costs stay.
 -- in:  $series_id, $dropped
 update series
 set declaration = null, salt = null, made_from = null, accepted = null, dropped = $dropped
@@ -264,62 +235,44 @@ where series_id = $series_id;
 
 
 -- name: accept_source
--- Remember that a series was accepted to stand whatever has become of its log.
--- in:  $series_id
+-- Record that the log of a series may have changed.
 update series set accepted = 'any log' where series_id = $series_id;
 
 
 -- name: forget_files
--- No longer vouch for the files of a series.
--- in:  $series_id
 delete from file where series_id = $series_id;
 
 
 -- name: forget_rounds
--- No longer vouch for the noise of a series, and keep of its releases what was published, not what was asked for.
--- in:  $series_id
+-- Keep of the releases of a series what was published, not what the callers asked for.
 update release
 set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
 where series_id = $series_id;
 
 
--- name: write_anew
--- Write the whole file anew, so that no byte of what was deleted or moved stays in it.
-vacuum;
-
-
--- name: check_whole
--- Look for damage in the whole file.
--- out: one row, 'ok' if there is none
-pragma integrity_check (1);
-
-
 -- name: insert_file
--- Vouch for a file of a series, or for an attachment of one of its noise paths.
--- in:  $series_id, $name, $size, $digest, $path_id or null
-insert into file values ($series_id, $name, $size, $digest, $path_id);
+insert into file values ($series_id, $name, $size, $digest, $path_id, 0);
+
+
+-- name: erase_file
+update file set erased = 1 where series_id = $series_id and name = $name;
 
 
 -- name: read_files
 -- The files beside the rounds, by name.
--- in:  $series_id
 -- out: path_id (null for those of the series itself), name, size, digest
-select path_id, name, size, digest from file where series_id = $series_id order by name;
+select path_id, name, size, digest from file where series_id = $series_id and not erased order by name;
 
 
 -- name: read_registered_files
--- Every series and every file the state vouches for; anything else beside them was left by a run that died.
--- out: series_id, name (null for the series itself, which may have no files yet)
-select series_id, null as name from series where dropped is null
+-- Every file that the state knows.
+-- out: series_id, name, erased
+select series_id, name, erased from file
 union all
-select series_id, name from file
-union all
-select series_id, file from release where file is not null;
+select series_id, file, 0 from release where file is not null;
 
 
 -- name: insert_path
--- Open a noise path.
--- in:  $series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap
 -- out: path_id
 insert into path (series_id, kind, workload, strategy, family, integer_noise, cap)
 values ($series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap)
@@ -328,7 +281,6 @@ returning path_id;
 
 -- name: read_paths
 -- The noise paths of a series, in order.
--- in:  $series_id
 -- out: path_id, kind, workload, strategy, family, integer_noise
 select path_id, kind, workload, strategy, family, integer_noise
 from path
@@ -337,17 +289,11 @@ order by path_id;
 
 
 -- name: read_path
--- Whose noise path this is and of which kind its noise is.
--- in:  $path_id
 -- out: series_id, kind, integer_noise
 select series_id, kind, integer_noise from path where path_id = $path_id;
 
 
 -- name: insert_release
--- Record a release and vouch for the file of its round.
--- in:  $generation, $path_id, $series_id, $name, $level (exact text), $spends, $threshold, $request (JSON),
---      $metadata (JSON), $round, $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new,
---      $n_empty, $step or null
 insert into release values (
     $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $round,
     $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty, $step
@@ -355,8 +301,7 @@ insert into release values (
 
 
 -- name: read_releases
--- What was released on a noise path, in order.
--- in:  $path_id
+-- The releases of a noise path, in order.
 -- out: path_id, generation, name, level (exact text), threshold, request, metadata
 select path_id, generation, name, level, threshold, request, metadata
 from release
@@ -365,29 +310,27 @@ order by generation;
 
 
 -- name: read_release
--- The release of a name, on whichever noise path of a series.
--- in:  $series_id, $name
--- out: at most one row: path_id, generation, name, level (exact text), threshold, request, metadata
+-- The release of a name, on any noise path of a series.
+-- out: at most one row, as read_releases
 select path_id, generation, name, level, threshold, request, metadata
 from release
 where series_id = $series_id and name = $name;
 
 
 -- name: read_rounds
--- The rounds of a noise path and the files that hold them, in order.
--- in:  $path_id
--- out: spends, file, size, digest, n_past, n_new, n_empty
-select spends, file, size, digest, n_past, n_new, n_empty
+-- The rounds of a noise path, in order.
+-- out: generation, name, level (exact text), spends, threshold, step, metadata, file, size, digest, n_past, n_new,
+--      n_empty
+select
+    generation, name, level, spends, threshold, step, metadata, file, size, digest, n_past, n_new, n_empty
 from release
 where path_id = $path_id
 order by generation;
 
 
 -- name: read_past
--- The levels spent on a noise path in the order in which they first were, with the lowest threshold of each; of
--- running counts the steps and levels.
--- in:  $path_id
--- out: level (exact text), threshold, step or null
+-- The levels (of running counts, steps and levels) spent on a noise path, in the order of their first release.
+-- out: level (exact text), threshold (the lowest at that level), step or null
 select level, min(threshold) as threshold, step
 from release
 where path_id = $path_id
@@ -396,50 +339,27 @@ order by min(generation);
 
 
 -- name: insert_step
--- Record what was appended to a running series, unless that step was.
--- in:  $series_id, $step, $digest, $unit_kind, $appended
--- out: changes 1 or 0 rows
-insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $appended);
+-- Record a step of a running series; no row is changed if that step was appended before.
+insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $source, $appended);
+
+
+-- name: raise_source
+-- The source of a running series is the largest of its steps'.
+update series set source = max(source, $source) where series_id = $series_id;
 
 
 -- name: read_steps
--- What was appended to a running series, in order.
--- in:  $series_id
--- out: step, digest (null once pairs are erased), unit_kind, source (as the event of the step says)
-with told as materialized (
-    select
-        details ->> 'step' - 1 as step,
-        details ->> 'source' as source
-    from event
-    where what = 'append' and series_id = $series_id
-)
-
-select
-    step.step,
-    step.digest,
-    step.unit_kind,
-    coalesce(told.source, 'unchecked source') as source
-from step
-left join told on step.step = told.step
-where step.series_id = $series_id
-order by step.step;
+-- The steps of a running series, in order.
+-- out: step, digest (null once pairs are erased), unit_kind, source
+select step, digest, unit_kind, source from step where series_id = $series_id order by step;
 
 
 -- name: forget_digests
--- No longer recognise what was appended to a series.
--- in:  $series_id
 update step set digest = null where series_id = $series_id;
-
-
--- name: forget_file
--- No longer vouch for one file of a series.
--- in:  $series_id, $name
-delete from file where series_id = $series_id and name = $name;
 
 
 -- name: read_finished
 -- Whether nothing more can be appended to a running series.
--- in:  $series_id
 -- out: at most one row: 1
 select 1 from event where series_id = $series_id and what = 'finish series' limit 1;
 
@@ -451,13 +371,10 @@ select round from release;
 
 
 -- name: read_ledger
--- What was spent, by noise path, dropped series included.
--- out: series, series_id, population, path_id, kind, workload, strategy, family,
---      levels (JSON list of exact texts), n_releases, cap, first_release, last_release,
---      numerical_slack (the sum over releases), dropped, delta_infinity (joint for all releases of the path so far, so
---      that the last one's is the largest), first_generation, unit, max_keys,
---      unverified (whether the query of the log was declared to go unchecked), source (of a running series the one
---      of its steps that says least: 'unchecked source' comes after 'checked query', and both after an empty one)
+-- Costs by noise path, dropped series included.
+-- out: series, series_id, population, path_id, kind, workload, strategy, family, levels (JSON list of exact texts),
+--      n_releases, cap, first_release, last_release, numerical_slack (the sum over releases), dropped, delta_infinity
+--      (the largest is joint for all releases of the path), first_generation, unit, max_keys, unverified, source
 with spent as (
     select
         path_id,
@@ -493,14 +410,7 @@ select
     series.unit,
     series.max_keys,
     series.unverified,
-    max(
-        series.source,
-        coalesce((
-            select max(coalesce(event.details ->> 'source', 'unchecked source'))
-            from event
-            where event.what = 'append' and event.series_id = series.series_id
-        ), '')
-    ) as source
+    series.source
 from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id
@@ -508,9 +418,6 @@ order by path.path_id;
 
 
 -- name: insert_event
--- Append to the ledger of events.
--- in:  $generation: after this transaction, $happened, $who, $what, $series_id, $path_id, $level (exact text or null),
---      $population, $release, $reason, $details (JSON or null)
 insert into event
 values (
     null, $generation, $happened, $who, $what, $series_id, $path_id, $level, $population, $release, $reason, $details
@@ -518,7 +425,8 @@ values (
 
 
 -- name: read_events
--- Who did what, when, in order.
+-- All events in order, or only those that declare a limit.
+-- in:  $limits: 1 for the latter
 -- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
 --      details (JSON)
 select
@@ -527,18 +435,7 @@ select
     event.reason, event.details
 from event
 left join series on event.series_id = series.series_id
-order by event.number;
-
-
--- name: read_limit_events
--- Who declared which limit, when, in order: the events that a release is held against.
--- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
---      details (JSON)
-select
-    event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
-    event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,
-    event.reason, event.details
-from event
-left join series on event.series_id = series.series_id
-where event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods', 'finish periods')
+where
+    not $limits
+    or event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods', 'finish periods')
 order by event.number;

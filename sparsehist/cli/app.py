@@ -92,7 +92,6 @@ def create(
         Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
     ] = "auto",
     reading: options.ReadingOptions = options.READ,
-    anchor: options.Anchor = None,
     declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
     r"""Count a log into a new series.
@@ -113,7 +112,7 @@ def create(
         store, reading.files(input),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, bounding=bounding, most_keys=most_keys, portable=portable,
-        accept_changed_source=accept_changed_source, engine=engine, anchor=anchor, **reading.limits,
+        accept_changed_source=accept_changed_source, engine=engine, **reading.limits,
         **declared.parameters,
     )  # fmt: skip
 
@@ -392,23 +391,31 @@ def backup(
 
 
 @app.command(sort_key=6)
-def adopt(store: options.StorePath, /, *, anchor: options.Anchor = None, wait: options.Wait = 0.0) -> Answer:
+def adopt(
+    store: options.StorePath,
+    /,
+    *,
+    home_is_gone: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="You vouch that the store this was copied from is gone for good, that no other copy of it is used, "
+            "and that nothing was released after this copy was made. Asked for on a terminal.",
+        ),
+    ] = False,
+    wait: options.Wait = 0.0,
+) -> Answer:
     """Accept a copied or restored store in the place of one that is gone for good.
 
     Refused while the original is still where it was, and if anything was released
-    from it since the copy was made, as far as that can be told. It gives a store
-    another anchor, too.
+    from it since the copy was made, as far as that can be told.
 
     For example:
-      sparsehist adopt logs.sparsehist
+      sparsehist adopt logs.sparsehist --home-is-gone
     """
-    from sparsehist.cli.commands import check_place
-    from sparsehist.cli.tables import escape
-    from sparsehist.store import adopt as adopt_store
+    from sparsehist.cli.commands import adopt_store
 
-    check_place(store, wait)
-    adopt_store(store, anchor=anchor, wait=wait)
-    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
+    return adopt_store(store, home_is_gone=home_is_gone, wait=wait)
 
 
 @app.command(sort_key=7)
@@ -433,26 +440,6 @@ def drop(
     from sparsehist.cli.commands import drop_series
 
     return drop_series(store, series, yes=yes, reason=reason, who=who, wait=wait)
-
-
-@app.command(sort_key=8)
-def migrate(store: options.StorePath, /, *, wait: options.Wait = 0.0) -> Answer:
-    """Bring a store to the format of this version.
-
-    Format 1 is the first, so that there is nothing to do yet. A store of a newer
-    format is refused; so is one made before 0.1, whose log has to be counted again.
-
-    For example:
-      sparsehist migrate logs.sparsehist
-    """
-    from sparsehist.cli.commands import check_place
-    from sparsehist.cli.tables import escape
-    from sparsehist.store import migrate as migrate_store
-
-    check_place(store, wait)
-    had = migrate_store(store, wait=wait)
-    shown = [f"{escape(str(store))} is of format {had}: nothing to do"]
-    return Answer({"store": str(store), "format": had, "had": had, "status": "unchanged"}, shown)
 
 
 @app.command(sort_key=9)

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from sparsehist.series.store_handle import Store
 
 MOST_ROWS = 1000
+_VOUCHED = (
+    "Adopting is safe only if the store this was copied from is gone for good, no other copy of it is used, and "
+    "nothing was released after this copy was made."
+)
 _ABOUT_PLAN = (
     "Nothing was released. std: root of the mean variance of a query, in units.\n"
     "lower_bound: what no factorization goes below at one key per unit; ratio: of the variances."
@@ -142,11 +146,6 @@ def release_series(
         check_estimates(out, estimates=estimates)
     running = {option: told for option, told in (("step", step), ("what", what)) if told is not None}
     with opening(store, wait) as opened:
-        of_cells = opened.declared(series).steps is None and not of_workload
-        if of_cells and not (head or estimates or sign or running):
-            handed_out = opened.series(series)._hand_out(name, out, **asked)
-            if handed_out is not None:
-                return _told(*handed_out, series, out, repeated=True)
         if out is not None:
             opened._check_file(out, series, name, signed=sign is not None)
         if of_workload:
@@ -224,14 +223,22 @@ def write_committed(released: Release, out: Path, sign: Path | None, *, estimate
 
 
 def check_store(store: Path, *, wait: float) -> Answer:
-    """Compare every file of a store with what its state vouches for; opening it removes what dead runs left."""
+    """Compare every file of a store with its digest, and erase what was set aside."""
     check_place(store, wait)
-    with sh.Store(store, wait=wait) as opened, opened._hold() as state:  # the first opening: it is what removes
+    with sh.Store(store, wait=wait) as opened, opened._hold() as state:
         state.verify()
-        removed = [*map(str, state.removed), *state.erase_left()]
-    shown = [f"{escape(str(store))} is whole: every file is as it was written"]
-    shown += [f"removed what a dead run left: {escape(place)}" for place in removed]
-    return Answer({"store": str(store), "status": "whole", "removed": removed}, shown)
+    return Answer(
+        {"store": str(store), "status": "whole"}, [f"{escape(str(store))} is whole: every file is as it was written"]
+    )
+
+
+def adopt_store(store: Path, *, home_is_gone: bool, wait: float) -> Answer:
+    """Adopt a store; on a terminal, ask whoever does not vouch yet."""
+    check_place(store, wait)
+    if not home_is_gone and sys.stdin.isatty():
+        home_is_gone = input(f"{_VOUCHED} Type 'home is gone' if so: ").strip().lower() == "home is gone"
+    sh.adopt(store, home_is_gone=home_is_gone, wait=wait)
+    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
 
 def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer:

@@ -29,13 +29,6 @@ Bounding = Annotated[
 MostKeys = Annotated[
     int | None, Parameter(help="With --bounding share: keys to which a unit is cut; 64 times --max-keys by default.")
 ]
-Anchor = Annotated[
-    Path | None,
-    Parameter(
-        help="Directory on another machine or disk that is to know how far the store has come: no snapshot or copy "
-        "of the store can then be used beside it."
-    ),
-]
 Key = Annotated[list[str], Parameter(help="Key column; repeat it, in the domain's order, for a product domain.")]
 Unit = Annotated[
     list[str],

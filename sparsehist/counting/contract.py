@@ -12,7 +12,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DeclarationError, without_credentials
-from sparsehist.typing import IndexArray, IntArray, NDArray
+from sparsehist.typing import IndexArray, NDArray
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,27 +141,6 @@ class Bounding:
     units_above: int
 
 
-@dataclass(frozen=True, repr=False)
-class WrittenCounts:
-    """What a cluster wrote: the groups of equal count, and the digest of each file by its name. Secret."""
-
-    groups: tuple[IntArray, IntArray, IntArray]
-    digests: dict[str, str]
-
-
-@dataclass(frozen=True)
-class WritePlace:
-    """Where a cluster writes counts, at a url that all executors reach and that is not there yet, and two salts.
-
-    Only it and the store know them: that of the order of keys of equal count, a function of the key so that a task
-    that is run twice writes the same, and that of the hashes by which keys are looked up.
-    """
-
-    url: str
-    order: bytes = field(repr=False)
-    look_up: bytes = field(repr=False)
-
-
 @dataclass(frozen=True)
 class CountedKeys:
     """Every key of the log that lies in the domain, with its number of units. Secret.
@@ -171,14 +150,12 @@ class CountedKeys:
             key keeps others); each key once; in no order that means anything.
         engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
             only with the same salt and the same engine.
-        written: What stands in the place of the frame where Spark wrote the counts.
         bounding: What bounding met; None where that was done elsewhere, or the engine does not tell.
     """
 
     frame: pl.DataFrame = field(repr=False)
     engine: str
     bounding: Bounding | None = field(default=None, repr=False)
-    written: WrittenCounts | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

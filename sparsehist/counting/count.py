@@ -14,7 +14,6 @@ from sparsehist.counting.contract import (
     CountRequest,
     Counts,
     UnitPairs,
-    WritePlace,
     request,
 )
 from sparsehist.counting.keys import has_duplicates, place
@@ -46,7 +45,6 @@ def count_keys(
     *,
     engine: Engine = "auto",
     may_be_empty: bool = False,
-    write_to: WritePlace | None = None,
     **declared: Any,
 ) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
@@ -66,7 +64,6 @@ def count_keys(
             DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
         engine: "auto", "polars" or "duckdb".
         may_be_empty: Whether a log without a row that counts is taken.
-        write_to: Where Spark writes the counts; they come back if None.
         declared: What to count, as for `request`.
 
     Returns:
@@ -91,13 +88,6 @@ def count_keys(
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
     chosen, log = _opened(source, wanted, engine)
-    if write_to is not None:
-        if chosen is not with_spark:
-            raise DeclarationError("counts_directory is where Spark writes: the log has to be a Spark frame")
-        written = with_spark.write(log, wanted, write_to)
-        if not written.digests:
-            raise DataError("the log is empty: it has no rows, or none that may be counted")
-        return CountedKeys(pl.DataFrame(), chosen.name(), written=written)
     frame = chosen.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError("the log is empty: it has no rows, or none that may be counted")

@@ -13,25 +13,21 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest, UnitPairs, WritePlace, WrittenCounts
+from sparsehist.counting.contract import CountRequest, UnitPairs
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.sources import Log, engine_errors
-from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, observation_for, window_for
+from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, window_for
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
 from sparsehist.domain.alphabet import only_of
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DataError, DeclarationError, SparsehistError, StoreError
-from sparsehist.store.parts.counts_in_parts import COUNTS, FILE, HASH, HASH_DIGITS, ROW, SUPPORT
+from sparsehist.errors import DataError, DeclarationError, SparsehistError
 
 Column = Any
 """A column of Spark, which need not be there to check types."""
 Frame = Any
-# Row groups of some 100,000 keys: a round reads a whole one for a row of it. Checksums are compared by who reads.
-_FILES = {"compression": "zstd", "parquet.block.size": str(4 << 20), "parquet.page.write-checksum.enabled": "true"}
 _MISSING, _OUTSIDE = "sparsehist: missing", "sparsehist: outside"
 _REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}) (\d+)")
 _UINT64 = "decimal(20,0)"
@@ -71,57 +67,12 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
     return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"))
 
 
-def write(log: Log, wanted: CountRequest, place: WritePlace) -> WrittenCounts:
-    """Let the executors write the counts, in the two copies that `CountsInParts` reads."""
-    frame, session = counted(log, wanted), log.content.sparkSession
-    F = functions_for(frame)
-    keys = key_names(wanted.domain.columns)
-    counts, support = f"{place.url}/{COUNTS}", f"{place.url}/{SUPPORT}"
-
-    def hashed(salt: bytes, digits: int) -> Column:
-        texts = (
-            text
-            for key, dtype in zip(keys, wanted.domain.dtypes, strict=True)
-            for text in (F.lit("\0"), (F.unix_date(F.col(key)) if dtype == pl.Date else F.col(key)).cast("string"))
-        )
-        return F.substring(F.sha2(F.concat(hidden(frame, salt.hex()), *texts).cast("binary"), 256), 1, digits)
-
-    with _refusals(log, wanted, place):
-        wanted.report("writing")
-        seen = observation_for(frame)
-        ordered = frame.withColumn("order", F.unhex(hashed(place.order, 32))).orderBy("count", "order", *keys)
-        ordered = ordered.select(*keys, "count").observe(
-            seen, F.count(F.lit(1)).alias("rows"), F.sum("count").alias("total")
-        )
-        ordered.write.options(**_FILES).parquet(counts)
-        rows = session.read.parquet(counts)
-        place_of = {FILE: "file_name", ROW: "row_index"}
-        number = F.conv(hashed(place.look_up, HASH_DIGITS), 16, 10).cast("long").alias(HASH)
-        looked_up = rows.select(number, *(F.col(f"_metadata.{at}").alias(name) for name, at in place_of.items()))
-        looked_up.orderBy(HASH, FILE, ROW).write.options(**_FILES).parquet(support)
-        groups = rows.groupBy("count").agg(F.count(F.lit(1)).alias("rows")).orderBy("count").toArrow()
-        files = session.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load([counts, support])
-        digest = F.sha2(F.col("content"), 256)
-        digests = files.select(F.element_at(F.split("path", "/"), -1), digest).toArrow()
-    count, size = (groups[name].to_numpy() for name in ("count", "rows"))
-    if seen.get != {"rows": int(size.sum()) or 0, "total": int((count * size).sum()) or None}:
-        raise StoreError("Spark wrote other rows than it counted: count again")
-    start = np.cumsum(size) - size
-    names, values = (column.to_pylist() for column in digests.columns)
-    return WrittenCounts((count, start, size), dict(zip(names, values, strict=True)))
-
-
 @contextmanager
-def _refusals(log: Log, wanted: CountRequest, place: WritePlace | None = None) -> Iterator[None]:
-    """Say in our words what Spark was told to refuse, or that it failed where it was to write."""
+def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
+    """Say in our words what Spark was told to refuse."""
 
     def told_apart(failure: BaseException) -> SparsehistError | None:
         found = _REFUSED.search(str(failure))
-        if found is None and place is not None:
-            return StoreError(
-                f"Spark could not count into counts_directory ({type(failure).__name__}): check that the frame can "
-                "be read, that executors may write there and, for s3a:// and the like, that Spark has the client"
-            )
         if found is None:
             return None
         at = int(found[2])

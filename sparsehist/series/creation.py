@@ -11,13 +11,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, CountedKeys, Counts, Files, Query, WritePlace
+from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
 from sparsehist.counting.count import Engine, list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
@@ -29,13 +28,10 @@ from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.errors import (
     DataError,
-    DeclarationError,
     InputError,
     SeriesDiffersError,
-    SparsehistError,
     StoreError,
     present,
-    raise_alone,
 )
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
@@ -51,15 +47,11 @@ from sparsehist.store import (
     ensure_store,
     write_series_files,
 )
-from sparsehist.store.layout import spill_directory, token_of
-from sparsehist.store.parts.counts_in_parts import register_parts, shown_place
-from sparsehist.store.series_files import write_groups
-from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
+from sparsehist.store.layout import spill_directory
+from sparsehist.store.support import BOUNDING, salt_for
 
 _PATIENCE = 60.0
 """Seconds at least to wait for the store once a log is counted: what others hold it for is short."""
-_WRITTEN_TO = ("file", "hdfs", "viewfs", "s3", "s3a", "gs", "gcs", "abfs", "abfss")
-"""Where Spark may write counts: what Arrow, which reads them, knows too."""
 _DIFFERS = {"query": "the text of its query", "source": "the log it was made from"}
 
 
@@ -88,9 +80,7 @@ def create(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     progress: Progress = None,
-    counts_directory: str | os.PathLike[str] | None = None,
     who: str | None = None,
-    anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
     seed: int | None = None,
 ) -> Series:
@@ -138,12 +128,7 @@ def create(
         memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
-        counts_directory: For a Spark frame with more keys than this machine should hold: a directory or URL that
-            Spark's executors and this process reach. Counts are written and stay there, in a directory of their own
-            that is as secret as the log; the store refers to it. None keeps them in the store.
         who: Asks for it, kept in the ledger; the user of the operating system by default.
-        anchor: For a store that is made now: a directory on another machine or disk that is to know how far the
-            store has come, so that no snapshot or copy of it can be used beside it.
         wait: Seconds to wait for a store in use.
         seed: Makes a ":memory:" store reproducible.
 
@@ -171,8 +156,7 @@ def create(
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     asked = NewLog(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
     return counted_into(
-        home, asked, progress=progress, anchor=anchor, wait=wait, engine=engine, memory_limit=memory_limit,
-        threads=threads, counts_directory=counts_directory,
+        home, asked, progress=progress, wait=wait, engine=engine, memory_limit=memory_limit, threads=threads,
     )  # fmt: skip
 
 
@@ -207,10 +191,8 @@ def counted_into(
     asked: NewLog,
     *,
     progress: Progress = None,
-    anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
     bound: UnitBound | None = None,
-    counts_directory: str | os.PathLike[str] | None = None,
     **how: Any,
 ) -> Series:
     """Count a log into a series that is declared, or give the one that is the same.
@@ -219,35 +201,28 @@ def counted_into(
         home: The store; made if there is none.
         asked: Log, declaration, and what to do about a series that is there.
         progress: As for `create`.
-        anchor: As for `create`.
         wait: As for `create`.
         bound: Leaves units out; None where all of them count.
-        counts_directory: As for `create`.
         how: engine, memory_limit and threads, as for `create`.
     """
     checked_text("who", asked.who)
     declaration = asked.declaration
-    made = ensure_store(home.path, anchor=None if anchor is None else Path(anchor))
-    place = None
+    made = ensure_store(home.path)
     try:
         with ExitStack() as spills, reporting(progress) as report:
             with home._hold(wait or None) as state:
-                state.check_anchor(anchor)
                 record = state.series(declaration.name)
                 if record is None:
                     _check(state, declaration)
                     if bound is not None:
                         bound.begin(state)
                     spill = spills.enter_context(spill_directory(state.spill))
-                    if counts_directory is not None:
-                        place = _place(state, counts_directory, spill)
-                        state.record_copy(place)
             if record is not None:
                 return _reused(home, record, asked, wait)
             check_source(asked.source, declaration)
             # The store is not held meanwhile: others may release.
             written = spill / "series"
-            new = _counted(home, asked, written, bound, report, place=place, durable=state.durable, **how)
+            new = _counted(home, asked, written, bound, report, durable=state.durable, **how)
             with home._hold(max(wait, home.wait, _PATIENCE)) as state:
                 record = state.series(declaration.name)
                 if record is None:
@@ -258,10 +233,9 @@ def counted_into(
                     state.commit_series(new)
                 home._remember(state)
         if record is not None:  # somebody else was faster
-            _taken_back(home, place)
             return _reused(home, record, asked, wait)
-    except BaseException as failure:
-        if _taken_back(home, place, failure) and made:
+    except BaseException:
+        if made:
             _remove_if_empty(home)
         raise
     return home.series(declaration.name)
@@ -274,7 +248,6 @@ def _counted(
     bound: UnitBound | None,
     report: Callable[[str], None],
     *,
-    place: str | None,
     durable: bool,
     **how: Any,
 ) -> NewSeries:
@@ -283,7 +256,6 @@ def _counted(
     rng = home._generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
-    write_to = None if place is None else WritePlace(place, salt_for(ORDER, salt), salt_for(LOOK_UP, salt))
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
@@ -295,24 +267,20 @@ def _counted(
         told = {"unit": "unit", "key": log.drop("unit").columns}
     counted = count_keys(
         log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
-        portable=declaration.portable, may_be_empty=declaration.period is not None, write_to=write_to,
-        **told, **how,
+        portable=declaration.portable, may_be_empty=declaration.period is not None, **told, **how,
     )  # fmt: skip
     frame = counted.frame
-    if home._reproducible and place is None:  # engines give rows in any order, and keys that count 0 or not
+    if home._reproducible:  # engines give rows in any order, and keys that count 0 or not
         frame = frame.filter(pl.col("count") > 0).sort(pl.all())
     report("writing")
     with ThreadPoolExecutor(1) as beside:
         fingerprint = beside.submit(trace.finish)
-        files = _write(
-            written, declaration, counted, frame, place, salt=salt, durable=durable, threads=how.get("threads"),
-            rng=rng,
-        )  # fmt: skip
+        files = _write(written, declaration, frame, salt=salt, durable=durable, threads=how.get("threads"), rng=rng)
         files += write_bounding(written, counted.bounding, durable=durable)
         if bound is not None:
             files += bound.files(written, durable=durable)
         source_text = fingerprint.result().as_text()
-    return _new_series(declaration, counted.engine, salt, files, source_text, asked.who, place)
+    return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
 
 
 def check_source(source: object, declaration: Declaration) -> None:
@@ -359,63 +327,10 @@ class NewLog:
         return Trace(self.source, tuple(dict.fromkeys((*unit, *self.declaration.key, *counts))), key)
 
 
-def _place(state: State, counts_directory: str | os.PathLike[str], spill: Path) -> str:
-    """A directory that is not there yet, at the place that was named.
-
-    Raises:
-        DeclarationError: If it is no directory or URL that can be written to, or lies in the store, which erases what
-            it does not know; or if the store is one in memory, which would forget what lies there.
-    """
-    if not state.durable:
-        raise DeclarationError("counts_directory needs a store on disk")
-    text = os.fspath(counts_directory)
-    if not text:
-        raise DeclarationError("counts_directory is empty: name a directory or a URL, or leave it out")
-    url = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
-    scheme, _, path = url.partition("://")
-    if scheme not in _WRITTEN_TO:
-        raise DeclarationError(
-            f"counts_directory is of {scheme}://, which is not written to: name a directory, or a URL of "
-            f"{', '.join(_WRITTEN_TO)}"
-        )
-    if scheme == "file":
-        local = Path(unquote(path)).resolve()
-        if local.is_relative_to(state.path):
-            raise DeclarationError(
-                f"counts_directory {text!r} lies in the store, which erases what it does not know: name a "
-                "directory beside it"
-            )
-        if any(above.exists() and not above.is_dir() for above in (local, *local.parents)):
-            raise DeclarationError(f"counts_directory {text!r} is a file: name a directory")
-    return f"{url}/{token_of(spill)}"
-
-
-def _taken_back(home: Store, place: str | None, failure: BaseException | None = None) -> bool:
-    """Erase what a cluster wrote, unless a series was committed with it; whether nothing is left.
-
-    Raises:
-        StoreError: If something is left; a failure that is raised anyhow says so instead.
-    """
-    if place is None:
-        return True
-    try:
-        with home._hold() as state:  # the run is over: opening erases what it knows of no series
-            state.erase_left()
-    except SparsehistError as problem:
-        left = f"{shown_place(place)} may hold what was counted, until the store is opened again: {problem}"
-        if failure is None:
-            raise_alone(StoreError(left))
-        failure.add_note(left)
-        return False
-    return True
-
-
 def _write(
     directory: Path,
     declaration: Declaration,
-    counted: CountedKeys,
     frame: pl.DataFrame,
-    place: str | None,
     *,
     salt: bytes,
     durable: bool,
@@ -423,23 +338,13 @@ def _write(
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
     """Write the files of a series."""
-    groups = None if counted.written is None else counted.written.groups
-    largest = frame["count"].max() if groups is None else groups[0].max(initial=0)
-    if int(largest or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
+    if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
         raise DataError(
             f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
             "double; the count column is not a number of units, or has to be scaled"
         )
     directory.mkdir(mode=0o700)
-    if counted.written is None or place is None:
-        files = write_series_files(directory, frame, salt=salt, durable=durable, threads=threads, rng=rng)
-    else:
-        groups, digests = counted.written.groups, counted.written.digests
-        dtypes = declaration.domain.dtypes
-        files = [
-            write_groups(directory, groups, durable=durable),
-            register_parts(directory, place, groups, digests, dtypes, durable=durable),
-        ]
+    files = write_series_files(directory, frame, salt=salt, durable=durable, threads=threads, rng=rng)
     return files + write_catalogues(directory, declaration.domain, durable=durable)
 
 
@@ -450,11 +355,10 @@ def _new_series(
     files: list[RegisteredFile],
     source: str,
     who: str | None,
-    place: str | None,
 ) -> NewSeries:
     stored = declaration.as_json() | {"engine": engine}
     integer = declaration.family.integer
-    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who, place)
+    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, source, integer, who)
 
 
 def _reused(store: Store, record: SeriesRecord, asked: NewLog, wait: float) -> Series:

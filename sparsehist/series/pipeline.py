@@ -18,13 +18,11 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import InputError, NameTakenError, NotFoundError, StoreError, present
+from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.series.metadata import Metadata, Request, read_metadata
 from sparsehist.series.spending import ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
-from sparsehist.store.parts.unfinished import UnfinishedRound
-from sparsehist.store.series_files import parts_of
 from sparsehist.typing import Generator
 
 AUTO = "auto"
@@ -151,17 +149,7 @@ def release(held: Held, request: Request, open_path: Opener, *, generator: MakeG
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=held.state.generation + 1,
     )
-    # Where counts lie elsewhere, drawing may fail by what was drawn.
-    apart = None if parts_of(record) is None else UnfinishedRound(state, record, request.name, request.as_json())
-    try:
-        drawn = path.draw(request, metadata, rng=generator() if apart is None else apart.generator(generator()))
-        state.commit_round(drawn)
-    except InputError:
-        if apart is not None:
-            apart.forget()
-        raise
-    if apart is not None:
-        apart.forget()
+    state.commit_round(path.draw(request, metadata, rng=generator()))
     try:
         return path.rows(spends.level, metadata), metadata.as_dict(), False
     except StoreError as error:

@@ -33,7 +33,7 @@ from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
 from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.store import Receipt, open_state, write_published
+from sparsehist.store import open_state, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
@@ -56,30 +56,11 @@ _LIMITS = _ENDS = ("low", "high")
 
 @dataclass(frozen=True)
 class StoreOnDisk:
-    """The store a release came from, the directories it knew releases to be published in, and that of the series."""
+    """The store a release came from, the directories where it knew releases to be published."""
 
     path: Path
     publications: frozenset[Path]
     wait: float
-    series: Path
-
-    def hand_out(self, metadata: Mapping[str, Any], target: Path | None) -> int | None:
-        """Give a release where its table need not be made: the file it was written to serves.
-
-        Returns its number of rows, or None if it has to be made; without `target` nothing is written.
-        """
-        receipt = Receipt.find(self.series, str(metadata["round"]))
-        if receipt is None or target is None:
-            return None if receipt is None else receipt.rows
-        there = os.path.lexists(target)
-        content = receipt.content(target if there else Path(receipt.path))
-        if content is None or target.is_symlink() or target.suffix not in _PARQUET:
-            return None
-        if self.announce(target, _as_entry(metadata, receipt.digest), None) is not None:
-            return None  # its signature belongs into the file
-        if not there:
-            write_published(target, content)
-        return receipt.rows
 
     def announce(self, target: Path, entry: dict[str, Any], key: Ed25519PrivateKey | None) -> dict[str, str] | None:
         """Note in the public ledger beside `target` what is about to be written there; its signature, if it has one.
@@ -327,14 +308,11 @@ class Release:
         """
         target = _ending(path, _PARQUET)
         refuse_to_replace(target, self._metadata)
-        digest, signed = self._announced(target, sign)
+        signed = self._announced(target, sign)
         stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        written = write_published(target, content.getbuffer())
-        if self._origin is not None and digest is not None and signed is None:
-            receipt = Receipt(len(self), digest, str(target.absolute()), written.size, written.digest)
-            receipt.keep(self._origin.series, str(self._metadata["round"]))
+        write_published(target, content.getbuffer())
 
     def write_csv(
         self,
@@ -404,16 +382,15 @@ class Release:
         self._announced(target, sign)
         write_published(target, content)
 
-    def _announced(self, target: Path, sign: PrivateKey | None) -> tuple[str | None, Mapping[str, str] | None]:
-        """Note in the public ledger what is about to be written; its digest, and its signature, if there is a key."""
+    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
+        """Note in the public ledger what is about to be written; returns its signature, if there is a key."""
         key = None if sign is None else private_key(sign)
         if self._origin is None and key is None:
-            return None, None
-        digest = content_digest(self._frame, self._metadata)
-        entry = _as_entry(self._metadata, digest)
+            return None
+        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
         if self._origin is not None:
-            return digest, self._origin.announce(target, entry, key)
-        return digest, None if key is None else sign_entry(entry, FIRST, key)
+            return self._origin.announce(target, entry, key)
+        return None if key is None else sign_entry(entry, FIRST, key)
 
 
 class WorkloadRelease(Release):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
@@ -73,7 +72,7 @@ class StoredSeries:
         with self._hold(wait) as (state, record):
             held = pipeline.Held(state, record, self.declaration, who)
             frame, metadata, repeated = pipeline.release(held, request, open_path, generator=self.store._generator)
-            return made(frame, metadata, origin=self.store._origin(state, record), repeated=repeated)
+            return made(frame, metadata, origin=self.store._origin(state), repeated=repeated)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: declaration and releases."""
@@ -182,23 +181,6 @@ class Series(StoredSeries):
             name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys
         )
         return self._released(Release, request, cell_round.open_path, who, wait)
-
-    def _hand_out(
-        self, name: str, target: Path | None, *, who: str | None, **asked: Any
-    ) -> tuple[dict[str, Any], int] | None:
-        """Metadata and number of rows of a release that stands in a file, or is copied from one to its target.
-
-        None where its table is needed, or there is no such release.
-        """
-        checked_text("who", who)
-        with self._hold() as (state, record):
-            found = pipeline.find(pipeline.Held(state, record, self.declaration), requested(name, **asked))
-            origin = self.store._origin(state, record)
-        if found is None or origin is None:
-            return None
-        metadata = read_metadata(found[1].metadata).as_dict()
-        rows = origin.hand_out(metadata, target)
-        return None if rows is None else (metadata, rows)
 
     def release_workload(
         self,

@@ -191,9 +191,9 @@ class Store:
         """A generator for one piece of work."""
         return entropy.generator() if self._seeded is None else self._seeded
 
-    def _origin(self, state: State, record: SeriesRecord) -> StoreOnDisk | None:
+    def _origin(self, state: State) -> StoreOnDisk | None:
         """What a release remembers of this store; nothing if it is in memory."""
-        return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait, record.directory)
+        return None if self._memory else StoreOnDisk(self.path, state.publications, self.wait)
 
     def ledger(
         self,
@@ -388,7 +388,6 @@ def open(
     path: str | os.PathLike[str],
     *,
     create: bool = False,
-    anchor: str | os.PathLike[str] | None = None,
     wait: float = 0.0,
     seed: int | None = None,
 ) -> Store:
@@ -397,8 +396,6 @@ def open(
     Args:
         path: Its directory, or ":memory:" for experiments.
         create: Make an empty store if there is none.
-        anchor: For a store that is made now: a directory on another machine or disk that is to know how far the store
-            has come.
         wait: Seconds every call waits for a store in use before it gives up.
         seed: Makes a ":memory:" store reproducible.
 
@@ -411,9 +408,8 @@ def open(
     """
     store = Store(path, wait=wait, seed=seed)
     if create:
-        ensure_store(store.path, anchor=None if anchor is None else Path(anchor))
+        ensure_store(store.path)
     with store._hold() as state:
-        state.check_anchor(anchor)
         store._remember(state)
         return store
 

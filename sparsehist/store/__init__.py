@@ -1,7 +1,7 @@
-"""The durable state: a private directory, locked, whole after any crash, and never older than what left it."""
+"""The durable state: a private, locked directory, whole after any crash, never older than its published releases."""
 
 from sparsehist.store.layout import is_store
-from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store, migrate
+from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import read_json, write_file
 from sparsehist.store.records import (
@@ -18,9 +18,9 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.series_files import SeriesFiles, write_series_files
+from sparsehist.store.series_files import SeriesFiles, write_series_files, write_sorted
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, Receipt, editing_ledger, listed_in_ledger, write_published
+from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, listed_in_ledger, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -30,7 +30,6 @@ __all__ = [
     "NewStep",
     "Past",
     "PathRecord",
-    "Receipt",
     "RegisteredFile",
     "ReleaseRecord",
     "SeriesFiles",
@@ -46,10 +45,10 @@ __all__ = [
     "ensure_store",
     "is_store",
     "listed_in_ledger",
-    "migrate",
     "open_state",
     "read_json",
     "write_file",
     "write_published",
     "write_series_files",
+    "write_sorted",
 ]

@@ -1,4 +1,4 @@
-"""The transactions: each claims a generation and ends with an event; those of new series and rounds stand here."""
+"""Transactions: each claims a generation and ends with an event. New series and rounds are committed here."""
 
 from __future__ import annotations
 
@@ -9,30 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import polars as pl
+from typing import Any
 
 from sparsehist.errors import NameTakenError, StoreInUseError, promise
 from sparsehist.privacy.levels import level_text
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
 from sparsehist.store.records import NewPath, NewRound, NewSeries, RegisteredFile, Spot
-from sparsehist.store.round_file import RoundShape, write_round
+from sparsehist.store.round_file import RoundHead, digest_of, write_round
 from sparsehist.store.rows import PathHistory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _OF_EVENTS = ("series_id", "path_id", "level", "population", "release", "reason")
 _TOLD = ("unverified",)
-"""Of a declaration, what the event of its series repeats where it is there."""
+"""Fields of a declaration that the event of its series repeats."""
 
 
 @contextmanager
 def changing(database: Database, generation: int, when: int, what: str, **said: Any) -> Iterator[dict[str, Any]]:
-    """A transaction on top of a generation that ends with its event, to which the block may add."""
+    """A transaction on top of a generation. It ends with an event, to whose columns the block may add."""
     with database.transaction():
         if not database.change("raise_generation", seen=generation):
             raise StoreInUseError(
@@ -43,7 +37,7 @@ def changing(database: Database, generation: int, when: int, what: str, **said: 
 
 
 def commit_series(database: Database, directory: Path, record: NewSeries, generation: int, when: int) -> int:
-    """Register a series on top of a generation, and return the path of its cells."""
+    """Register a series on top of a generation; returns the path of its cells."""
     for file in record.files:
         check_file(directory, file)
     declaration = record.declaration
@@ -51,7 +45,7 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
     said = {"who": record.who, "series_id": record.series_id, "details": details}
     with changing(database, generation, when, "create series", **said) as event:
         database.change("insert_population", name=declaration["population"], created=when)
-        unverified, unit = bool(declaration.get("unverified")), declaration.get("unit")
+        unit = declaration.get("unit")
         inserted = database.change(
             "insert_series",
             series_id=record.series_id,
@@ -63,23 +57,16 @@ def commit_series(database: Database, directory: Path, record: NewSeries, genera
             created=when,
             unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
             max_keys=declaration.get("max_keys"),
-            unverified=unverified,
+            unverified=bool(declaration.get("unverified")),
             source=declaration.get("source") or "",
         )
         if not inserted:
             raise NameTakenError(f"a series {record.name!r} exists already")
-        database.change("forget_copy", place=record.place)  # from here on it is not taken for a dead run's
-        vouch(database, record.series_id, record.files)
-        ((path_id,),) = database.rows(
-            "insert_path",
-            series_id=record.series_id,
-            kind="cells",
-            workload=None,
-            strategy=None,
-            family=declaration["noise"],
-            integer_noise=record.integer_noise,
-            cap=declaration.get("cap"),
+        register_files(database, record.series_id, record.files)
+        path = NewPath(
+            "cells", record.series_id, None, None, declaration["noise"], record.integer_noise, declaration.get("cap")
         )
+        ((path_id,),) = database.rows("insert_path", **asdict(path))
         event["path_id"] = path_id
     return int(path_id)
 
@@ -93,41 +80,43 @@ def commit_round(
     *,
     durable: bool,
 ) -> None:
-    """Write the arrays of a round and commit it, with its path if that is new, on top of a generation."""
+    """Write the arrays of a round and commit it on top of a generation, with its path if that is new."""
     series_id = history.directory.name
     if database.rows("read_release", series_id=series_id, name=record.name):
         raise NameTakenError(f"a release {record.name!r} exists already")
     for file in record.attachments:
         check_file(history.directory, file)
-    levels, shape = _shape(history, record)
-    path = "new" if isinstance(record.path_id, NewPath) else record.path_id
+    metadata = _as_text(record.metadata)
+    levels, head = _checked(history, record, generation + 1, metadata)
     # The random part: a round that failed without saying whether it committed is never written over.
-    target = history.directory / f"round-{path}-{generation + 1}-{secrets.token_hex(4)}"
+    target = history.directory / f"round-{generation + 1}-{secrets.token_hex(4)}"
     written = write_round(
         target,
-        shape,
+        head,
         record.positions,
         record.counts,
         record.level_noise,
-        [record.paths[level] for level in levels] if record.paths else [record.counts] * len(levels),
-        _plain(record.empty_keys),
+        [record.paths[level] for level in levels] if record.paths else [],
+        record.empty_keys,
         durable=durable,
     )
     try:
-        spent = {"series_id": series_id, "level": level_text(record.level)}
+        spent = {"series_id": series_id, "level": head.level}
         with changing(database, generation, when, "release", **spent, who=record.who, release=record.name) as event:
             path_id = record.path_id
             if isinstance(path_id, NewPath):
                 ((path_id,),) = database.rows("insert_path", **asdict(path_id))
             event["path_id"] = path_id
-            vouch(database, series_id, record.attachments, path_id)
+            register_files(database, series_id, record.attachments, path_id)
+            columns = {
+                name: value for name, value in asdict(head).items() if name not in ("n_levels", "integer_noise")
+            }
             database.change(
                 "insert_release",
-                name=record.name,
-                spends=shape.spends,
-                threshold=record.threshold,
+                **(columns | {"metadata": metadata}),
+                series_id=series_id,
+                path_id=path_id,
                 request=_as_text(record.request),
-                metadata=_as_text(record.metadata),
                 round=record.metadata.get("round"),
                 numerical_slack=record.metadata.get("numerical_slack") or 0.0,
                 delta_infinity=record.metadata.get("delta_infinity") or 0.0,
@@ -135,13 +124,6 @@ def commit_round(
                 file=written.name,
                 size=written.size,
                 digest=written.digest,
-                n_past=shape.n_past,
-                n_new=shape.n_new,
-                n_empty=shape.n_empty,
-                step=record.step,
-                generation=generation + 1,
-                path_id=path_id,
-                **spent,
             )
     except StoreInUseError:
         for name in (target.name, *(file.name for file in record.attachments)):
@@ -159,7 +141,7 @@ def insert_event(
     details: Mapping[str, Any] | None = None,
     **of: Any,
 ) -> None:
-    """Append to the ledger of events; `of` are other columns of it."""
+    """Append an event; `of` are further columns."""
     database.change(
         "insert_event",
         generation=generation,
@@ -171,14 +153,16 @@ def insert_event(
     )
 
 
-def vouch(database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
-    """Stand by files of a series from this transaction on."""
+def register_files(
+    database: Database, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None
+) -> None:
+    """Register files of a series."""
     for file in files:
         database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
 
 
-def _shape(history: PathHistory, record: NewRound) -> tuple[list[Spot], RoundShape]:
-    """The levels of the path with this round's, and what its file will hold; a wrong record is a bug."""
+def _checked(history: PathHistory, record: NewRound, generation: int, metadata: str) -> tuple[list[Spot], RoundHead]:
+    """The levels of the path with this round's, and the head of its file; a wrong record is a bug."""
     spends = record.spot not in history.levels
     levels = [*history.levels, *([record.spot] if spends else [])]
     n_new = len(record.positions)
@@ -198,13 +182,11 @@ def _shape(history: PathHistory, record: NewRound) -> tuple[list[Spot], RoundSha
     )
     n_empty = int((record.positions == -1).sum())
     promise(record.empty_keys.height == n_empty, "empty cells without keys")
-    shape = RoundShape(n_past, n_new, n_empty, len(levels), spends, history.integer_noise)
-    return levels, shape
-
-
-def _plain(keys: pl.DataFrame) -> pa.Table:
-    """Keys in the oldest Arrow layout, which every later reader knows and which copies only what is in them."""
-    return keys.to_arrow(compat_level=pl.CompatLevel.oldest())
+    head = RoundHead(
+        generation, record.name, level_text(record.level), float(record.threshold), record.step, digest_of(metadata),
+        n_past, n_new, n_empty, len(levels), spends, history.integer_noise,
+    )  # fmt: skip
+    return levels, head
 
 
 def _as_text(value: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Making, copying, adopting and migrating stores."""
+"""Making, copying and adopting stores."""
 
 from __future__ import annotations
 
@@ -11,51 +11,42 @@ from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
 from sparsehist.store.committing import insert_event
-from sparsehist.store.database import now, open_database
+from sparsehist.store.database import Database, now
 from sparsehist.store.layout import (
-    ADOPTING,
     FORMAT_VERSION,
     LOCK,
+    NEW,
     SERIES,
     SPILL,
-    check_format,
-    check_is_store,
-    directory_id,
     exclusive_lock,
+    identity_of,
     is_store,
     make_locked,
-    remove_dead_buildings,
+    remove_dead,
     remove_locked,
+    store_id_at,
     write_format,
 )
-from sparsehist.store.opening import (
-    check_is_newest,
-    held,
-    is_original,
-    open_state,
-    read_identity,
-    stands_elsewhere,
-    take_place,
-)
+from sparsehist.store.opening import check_is_newest, held, open_state, read_identity
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
-from sparsehist.store.witnesses import CLAIMS, MARK_SUFFIX, Anchor
+from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_published_generation
 
 
-def create_store(path: Path, *, anchor: Path | None = None, durable: bool = True) -> None:
+def create_store(path: Path, *, durable: bool = True) -> None:
     """Make an empty store: a directory nobody else can read, there at once or not at all."""
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:
-        _fill(building, path, anchor=_checked_anchor(anchor, path), durable=durable)
+        _fill(building, path, durable=durable)
 
 
-def ensure_store(path: Path, *, anchor: Path | None = None) -> bool:
-    """Make a store unless there is one; whether this call made it."""
+def ensure_store(path: Path) -> bool:
+    """Make a store unless there is one; returns whether this call made it."""
     if is_store(path):
         return False
     try:
-        create_store(path, anchor=anchor)
-    except NameTakenError:  # two runs at once
+        create_store(path)
+    except NameTakenError:  # two processes at once
         if not is_store(path):
             raise
         return False
@@ -65,79 +56,78 @@ def ensure_store(path: Path, *, anchor: Path | None = None) -> bool:
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store, consistent and on the disk when this returns.
 
-    The copy is a backup, not a second store: it is refused until `adopt` takes it in the place of a lost one,
-    and for ever once the store has gone on to release something after it.
+    The copy is a backup, not a second store: it is refused until `adopt` takes it in the place of a lost one, and
+    for good once the store has released something after it.
 
     Args:
         path: The store.
         destination: Where to; nothing may be there yet but an empty directory.
-        wait: How long to wait for whoever holds the store, in seconds.
+        wait: Seconds to wait for another process or thread that holds the store.
     """
     _check_is_free(Path(destination))
     path, destination = Path(path).resolve(), Path(destination).resolve()
-    with open_state(path, wait=wait) as state:
-        state.record_copy(destination)  # whoever opens the store next looks there for what a dead run left
+    with open_state(path, wait=wait):
+        pass
     with (
         exclusive_lock(path / LOCK, wait=wait),
         _building(destination, durable=True) as building,
         disk_errors(destination),
     ):
-        ignore = shutil.ignore_patterns(LOCK, SPILL, ADOPTING, CLAIMS)
+        ignore = shutil.ignore_patterns(LOCK, SPILL)
         shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
         for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
             directory.chmod(0o700)
             sync_directory(directory)
 
 
-def adopt(path: str | os.PathLike[str], *, anchor: str | os.PathLike[str] | None = None, wait: float = 0.0) -> None:
+def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
     """Take a copy of a store in the place of one that is gone for good, or one that was put back where it stood.
 
-    Every other copy of the same age is refused from then on, where the marks of the old place, a public ledger or
-    its anchor can be reached.
+    Copies of the same age are refused from then on, as far as the mark beside the old place or a public ledger can
+    be reached. Where they cannot, on another machine say, nothing can tell: two copies that are both adopted draw
+    two noises for one level, and whoever sees both releases learns more than the ledger says.
 
     Args:
         path: The copy.
-        anchor: A directory on another machine or disk that is to know from now on how far the store has come, in the
-            place of the one it had.
-        wait: How long to wait for whoever holds it, in seconds.
+        home_is_gone: You vouch that the store this was copied from will never be used again, that no other copy of
+            it was or will be adopted, and that nothing was released from it since this copy was made.
+        wait: Seconds to wait for another process or thread that holds the copy.
 
     Raises:
-        StoreRolledBackError: If the original is still there, or had gone on to release something since.
+        DeclarationError: If nobody vouches that the home is gone.
+        StoreRolledBackError: If the original still stands at its place, or is known to have gone on since.
     """
     path = Path(path).resolve()
-    place = _checked_anchor(None if anchor is None else Path(anchor), path)
     with held(path, wait=wait, durable=True) as database:
         identity = read_identity(database, path)
-        if stands_elsewhere(path, identity):
+        if store_id_at(identity.home) == identity.store_id and not path.samefile(identity.home):
             raise StoreRolledBackError(
                 f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
                 "noises for one level. Use that one, or remove it first"
             )
-        reachable = identity.anchor is not None and identity.anchor.path.exists()
-        check_is_newest(path, identity, anchored=place is None or reachable)
-        if place is not None or identity.home != path or not is_original(path, identity):
-            take_place(path, database, identity, "adopt store", anchor=place)
-
-
-def migrate(path: str | os.PathLike[str], *, wait: float = 0.0) -> int:
-    """Bring a store to the format of this version: format 1 is the first, so that there is nothing to do.
-
-    Args:
-        path: The store; a copy that was not adopted yet may be asked too.
-        wait: How long to wait for whoever holds it, in seconds.
-
-    Returns:
-        The format it had.
-
-    Raises:
-        StoreVersionError: If a newer version wrote it, or one before 0.1, which kept its state in DuckDB.
-        StoreDamagedError: If it does not say which version wrote it, or a file is missing.
-    """
-    path = Path(path).resolve()
-    check_is_store(path)
-    with exclusive_lock(path / LOCK, wait=wait):
-        check_format(path)
-    return FORMAT_VERSION
+        check_is_newest(path, identity)
+        generation, home = identity.generation, identity.home
+        is_original = identity.identity == identity_of(path)
+        if not is_original and home_is_gone is not True:
+            raise DeclarationError(
+                f"to adopt {path}, vouch that the store at {home} is gone for good, that no other copy of it is "
+                "used, and that nothing was released after this copy was made: home_is_gone=True, or --home-is-gone"
+            )
+        if is_original and home == path:
+            return
+        with database.transaction():
+            generation += 1
+            database.change("take_place", seen=identity.generation, identity=identity_of(path))
+            insert_event(database, now(), "adopt store", generation=generation)
+        # A process that dies before the home is set leaves a moved store: every opening raises both marks.
+        for place in (path, home):
+            if os.access(place.parent, os.W_OK):
+                raise_mark(place, identity.store_id, Mark(generation, identity_of(path)))
+        for directory in identity.publications:
+            if os.access(directory, os.W_OK):
+                raise_published_generation(directory, identity.store_id, generation)
+        with database.transaction():
+            database.change("set_home", home=str(path))
 
 
 def _check_is_free(path: Path) -> None:
@@ -152,27 +142,15 @@ def _check_is_free(path: Path) -> None:
     if taken:
         raise NameTakenError(f"{path} exists already; choose another place, or open it if it is a store")
     if not path.parent.is_dir():
-        raise NotFoundError(f"{path.parent} is no directory; make it first")
-
-
-def _checked_anchor(anchor: Path | None, path: Path) -> Path | None:
-    """The directory of an anchor, absolute; refused inside the store, with which it would be copied."""
-    if anchor is None:
-        return None
-    anchor = anchor.resolve()
-    if not anchor.is_dir():
-        raise NotFoundError(f"{anchor} is no directory to anchor a store in; make it first")
-    if anchor == path or path in anchor.parents:
-        raise DeclarationError(f"the anchor {anchor} is inside the store, which would be copied with it")
-    return anchor
+        raise NotFoundError(f"{path.parent} is not a directory; make it first")
 
 
 @contextmanager
 def _building(path: Path, *, durable: bool) -> Iterator[Path]:
-    """A directory beside a place, locked; put there when the block is left, and removed if anything fails."""
+    """A locked directory beside `path`, moved there when the block ends and removed if anything fails."""
     with disk_errors(path.parent):
-        remove_dead_buildings(path)
-    building = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+        remove_dead(path.parent, f".{path.name}.", NEW)
+    building = path.with_name(f".{path.name}.{secrets.token_hex(8)}{NEW}")
     lock = make_locked(building)
     try:
         yield building
@@ -184,14 +162,13 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
         os.close(lock)
 
 
-def _fill(building: Path, path: Path, *, anchor: Path | None, durable: bool) -> None:
+def _fill(building: Path, path: Path, *, durable: bool) -> None:
     with disk_errors(building):
         for name in (SERIES, SPILL):
             (building / name).mkdir(mode=0o700)
     store_id = secrets.token_hex(16)
-    if anchor is not None:
-        Anchor(anchor, store_id).begin(0)
-    database = open_database(building, durable=durable, create=True)
+    write_format(building, store_id, durable=durable)
+    database = Database(building, durable=durable, create=True)
     try:
         with database.transaction():
             when = now()
@@ -199,15 +176,14 @@ def _fill(building: Path, path: Path, *, anchor: Path | None, durable: bool) -> 
                 "insert_store",
                 format_version=FORMAT_VERSION,
                 store_id=store_id,
-                directory=directory_id(building),
+                identity=identity_of(building),
                 home=str(path),
-                anchor=anchor and str(anchor),
                 created=when,
             )
             insert_event(database, when, "create store", generation=0)
+        database.write_digest()
     finally:
         database.close()
-    write_format(building, store_id, durable=durable)
 
 
 def _put_in_place(building: Path, path: Path, *, durable: bool) -> None:

@@ -167,6 +167,16 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
         raise altered(path)
 
 
+def verified(directory: Path, registered: RegisteredFile) -> bytes:
+    """The content of a registered file, compared with its digest."""
+    path = check_file(directory, registered)
+    with disk_errors(path):
+        content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != registered.digest:
+        raise altered(path)
+    return content
+
+
 def altered(path: Path) -> StoreDamagedError:
     """What is said of a file that is not what was written."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

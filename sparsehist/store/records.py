@@ -1,7 +1,4 @@
-"""What goes into the state and what comes out of it.
-
-Records that hold secrets (salts, counts, noise, keys) have a repr that shows none of them.
-"""
+"""Records that go into the state and come out of it. The repr of those with secrets shows no secret."""
 
 from __future__ import annotations
 
@@ -22,15 +19,15 @@ Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray: TypeAlias = "FloatArray | IntArray"
 Spot = Fraction | tuple[int, Fraction]
-"""Where noise was drawn: at a level, or at a step and a level."""
+"""A level; of running counts, a step and a level."""
 
 
 @secret
 @dataclass(frozen=True)
 class RegisteredFile:
-    """A file, in the directory of a series, that the state vouches for: its size in bytes and its SHA-256 in hex.
+    """A file in the directory of a series: its size in bytes and its SHA-256 in hex.
 
-    Sizes are secret: they tell how many keys and units there are.
+    Sizes are secret: they depend on the numbers of keys and units.
     """
 
     name: str
@@ -40,9 +37,9 @@ class RegisteredFile:
 
 @dataclass(frozen=True, repr=False)
 class NewSeries:
-    """A series to register; its files are in place already. Its salt and the keyed digests of its log are secret.
+    """A series to register; its files are in place. `series_id` is random, in hex, and names its directory.
 
-    `series_id` is random, in hex, and names its directory; `place` is where a cluster wrote its counts, if one did.
+    The salt and `made_from`, the keyed digests of its log, are secret.
     """
 
     series_id: str
@@ -53,12 +50,11 @@ class NewSeries:
     made_from: str = "{}"
     integer_noise: bool = False
     who: str | None = None
-    place: str | None = None
 
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series, with the files attached to it; a session of queries has its name as workload."""
+    """A noise path of a series with its attachments; a session of queries has its name as workload."""
 
     path_id: int
     kind: str
@@ -71,12 +67,12 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class NewPath:
-    """A noise path to open together with its first round; the cells of a series have theirs from the start."""
+    """A noise path to open with its first round; the path of the cells is opened with the series."""
 
     kind: str
     series_id: str
-    workload: str
-    strategy: str
+    workload: str | None
+    strategy: str | None
     family: str
     integer_noise: bool = False
     cap: str | None = None
@@ -84,7 +80,7 @@ class NewPath:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A registered series; the cells come first among its paths. Its salt and the digests of its log are secret.
+    """A registered series; the first of its paths is that of the cells. `salt` and `made_from` are secret.
 
     `accepted` says whether a log that may have changed since was accepted.
     """
@@ -110,10 +106,10 @@ class SeriesRecord:
 
 
 class ReleaseRecord(NamedTuple):
-    """A release as it was committed: public parameters only, but for what `request` was given.
+    """A committed release. All but `request` is public.
 
-    The threshold is the effective one, minus infinity for a workload, of which all is published; the generation is
-    that of the store with this release in it.
+    The threshold is the effective one, minus infinity for a workload; the generation is that of the store with this
+    release in it.
     """
 
     path_id: int
@@ -126,12 +122,12 @@ class ReleaseRecord(NamedTuple):
 
     @property
     def request(self) -> dict[str, Any]:
-        """Read when it is asked for, as a round needs that of few releases."""
+        """The caller's parameters."""
         return dict(json.loads(self.request_text))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was published beside the rows; read when it is asked for."""
+        """Published beside the rows."""
         return dict(json.loads(self.metadata_text))
 
     def __repr__(self) -> str:
@@ -140,9 +136,9 @@ class ReleaseRecord(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Tracked:
-    """The cells whose noise was drawn, published or not, by cell number. Secret: more than what was published.
+    """The cells whose noise was drawn, published or not, by cell number. Secret.
 
-    The position is that in the counts file, -1 for an empty cell; shape (t,), as that of the true counts.
+    `position` in the counts file, -1 for an empty cell, and true `count`; both of shape (t,).
     """
 
     position: IntArray
@@ -153,8 +149,7 @@ class Tracked:
 class NewRound:
     """A round to commit.
 
-    On a workload path everything has one entry for each of the m numbers of its state, from the first round on:
-    nothing is newly tracked, and what says what is stays empty.
+    A workload path has one entry for each of the m numbers of its state from its first round on, and tracks no cells.
 
     Attributes:
         path_id: The noise path it belongs to, or the one to open with it.
@@ -165,7 +160,7 @@ class NewRound:
         counts: True counts of the newly tracked cells; shape (q,).
         empty_keys: Columns key_0 …; a row for each position of -1, in order.
         paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
-        attachments: Files of the path, written by `State.write_attachment` and vouched for from now on.
+        attachments: Files of the path, written by `State.write_attachment`.
         step: Of a running count, from 0; then paths are by step and level.
     """
 
@@ -186,16 +181,15 @@ class NewRound:
 
     @property
     def spot(self) -> Spot:
-        """Where its noise belongs."""
+        """The level, or step and level, of its noise."""
         return self.level if self.step is None else (self.step, self.level)
 
 
 @dataclass(frozen=True, repr=False)
 class NewStep:
-    """What is appended to a running series, as step `step` from 0. Its digest of the pairs that were given is secret.
+    """A step to append to a running series; steps count from 0. The keyed digest of its pairs is secret.
 
-    Units are compared as `unit_kind`. The files are there already; they are vouched for from now on, and take the
-    place of those named in `replaced`.
+    Units are compared as `unit_kind`. Its files are in place; they replace those named in `replaced`.
     """
 
     step: int
@@ -208,7 +202,7 @@ class NewStep:
 
 
 class StepRecord(NamedTuple):
-    """A step that was appended to a running series; the digest is None once the pairs are erased. Secret."""
+    """An appended step of a running series; the digest is None once the pairs are erased. Secret."""
 
     step: int
     digest: bytes | None

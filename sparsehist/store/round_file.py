@@ -1,52 +1,53 @@
-"""The arrays of one round in one file: cells that are tracked from now on, and the noise that was drawn.
+"""The arrays of one round in one file: newly tracked cells and the noise that was drawn.
 
-A file is written once, before the round commits, and vouched for by its row in the state. Noise belongs to a
-level: levels are numbered by the order in which they were first spent, and the file of a round holds, for its
-q new cells, one row of noise for each level spent so far; where the round spent a new level, also the noise at
-that level of the t cells tracked before. So the noise at a level is read from the round that spent it onwards,
-contiguous, in the order of cell numbers, and nothing else is touched.
+Noise belongs to a level; levels are numbered in the order of their first release. The file of a round holds, for its
+q new cells, one row of noise for each level spent so far; if the round spends a new level, also the noise at that
+level of the t cells tracked before. So noise at a level is read from the round that spent it onwards, in the order of
+cell numbers.
 
-    magic · t · q · levels · is the level new · integer noise · bytes of keys · checksum of each block · of all this
-    positions (q) · counts (q) · noise of the new level (t, if new) · noise by level (levels × q) · empty keys
-
-Everything is 8 bytes wide and little-endian; keys of empty cells are an Arrow stream. Rows or blobs in
-DuckDB cost several times as much to commit, and more with every round: a checkpoint writes earlier data again.
+A file is an Arrow stream of one row whose columns are lists. Its schema holds what the file is for (`RoundHead`).
+The whole file is compared with its digest, and the head with the row of the state, before anything of it is used.
 """
 
 from __future__ import annotations
 
-import os
-import zlib
+import hashlib
+import json
+import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsehist.errors import promise
 from sparsehist.store.private_files import altered, check_file, disk_errors, write_file
 from sparsehist.store.records import NoiseArray, RegisteredFile
-from sparsehist.typing import ByteArray, IntArray, WordArray, secret
+from sparsehist.typing import AnyArray, IntArray, secret
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
-
-_MAGIC = int.from_bytes(b"SHROUND1", "little")
-_FIXED_WORDS = 7
-_WIDTH = 8
+_HEAD, _KEYS = b"sparsehist round", "empty_keys"
 
 
 @secret
 @dataclass(frozen=True)
-class RoundShape:
-    """What a round file holds; the state keeps it beside the size and digest.
+class RoundHead:
+    """What a round file is for and what it holds; the same in the file and in the row of the state.
 
-    So many cells were tracked before (t) and are from now on (q), some of these empty; the last level is a new one
-    if the round spends.
+    `n_past` cells (t) were tracked before and `n_new` (q) are from now on, of which `n_empty` are empty; the last of
+    `n_levels` levels is new if the round spends. `metadata` is the SHA-256 of the published metadata.
     """
 
+    generation: int
+    name: str
+    level: str
+    threshold: float
+    step: int | None
+    metadata: str
     n_past: int
     n_new: int
     n_empty: int
@@ -54,130 +55,111 @@ class RoundShape:
     spends: bool
     integer_noise: bool
 
-    def block_sizes(self) -> list[int]:
-        """Bytes of the blocks whose size follows from the shape; the keys come after them."""
-        noise_of_past = [self.n_past] if self.spends else []
-        return [_WIDTH * n for n in [self.n_new] * 2 + noise_of_past + [self.n_new] * self.n_levels]
-
-    @property
-    def header_bytes(self) -> int:
-        return _WIDTH * (_FIXED_WORDS + len(self.block_sizes()) + 2)  # checksums of keys and head, too
-
     @property
     def noise_dtype(self) -> type[np.int64 | np.float64]:
         return np.int64 if self.integer_noise else np.float64
 
-    def words(self, keys_bytes: int) -> list[int]:
-        return [_MAGIC, self.n_past, self.n_new, self.n_levels, self.spends, self.integer_noise, keys_bytes]
+    def as_bytes(self) -> bytes:
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+
+def digest_of(metadata_text: str) -> str:
+    """SHA-256 of the metadata of a release, in hex."""
+    return hashlib.sha256(metadata_text.encode()).hexdigest()
 
 
 def write_round(
     path: Path,
-    shape: RoundShape,
+    head: RoundHead,
     positions: IntArray,
     counts: IntArray,
     level_noise: NoiseArray | None,
-    paths: Sequence[NoiseArray],
-    empty_keys: pa.Table,
+    noise: Sequence[NoiseArray],
+    empty_keys: pl.DataFrame,
     *,
     durable: bool,
 ) -> RegisteredFile:
-    """Write a round file atomically; `paths` in the order of the levels."""
-    noise = [*([] if level_noise is None else [level_noise]), *paths]
-    blocks = [
-        *(_bytes_of(array, np.int64) for array in (positions, counts)),
-        *(_bytes_of(array, shape.noise_dtype) for array in noise),
-    ]
-    promise(
-        [len(block) for block in blocks] == shape.block_sizes(), "blocks of a round of other sizes than its head says"
-    )
-    blocks.append(_as_stream(empty_keys))
-    words = [*shape.words(len(blocks[-1])), *(zlib.crc32(block) for block in blocks)]
-    head = np.array(words, dtype="<u8").tobytes()
-    checksum = np.array([zlib.crc32(head)], dtype="<u8").tobytes()
-    return write_file(path, head, checksum, *blocks, durable=durable)
-
-
-def _bytes_of(array: NoiseArray, dtype: type[np.int64 | np.float64]) -> memoryview:
-    flat = np.ascontiguousarray(array, dtype=np.dtype(dtype).newbyteorder("<"))
-    return flat.view(np.uint8).data
-
-
-def _as_stream(table: pa.Table) -> memoryview:
+    """Write a round file atomically; `noise` of the new cells in the order of the levels."""
+    import polars as pl
     import pyarrow as pa
 
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    n_noise = head.n_past if head.spends else 0
+    by_level = np.concatenate(noise) if noise and head.n_new else np.empty(0)
+    past = np.empty(0) if level_noise is None else level_noise
+    sizes = [len(array) for array in (positions, counts, past, by_level)]
+    promise(sizes == [head.n_new, head.n_new, n_noise, head.n_levels * head.n_new], "a round of other sizes")
+    keys = pa.BufferOutputStream()
+    table = empty_keys.to_arrow(compat_level=pl.CompatLevel.oldest())  # the layout that every reader knows
+    with pa.ipc.new_stream(keys, table.schema) as writer:
         writer.write_table(table)
-    return memoryview(sink.getvalue())
+    columns = {
+        "positions": _as_list(positions, np.int64),
+        "counts": _as_list(counts, np.int64),
+        "level_noise": _as_list(past, head.noise_dtype),
+        "noise": _as_list(by_level, head.noise_dtype),
+        _KEYS: pa.array([keys.getvalue().to_pybytes()], pa.large_binary()),
+    }
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema.with_metadata({_HEAD: head.as_bytes()})) as writer:
+        writer.write_batch(batch)
+    return write_file(path, memoryview(sink.getvalue()), durable=durable)
 
 
+def _as_list(array: AnyArray, dtype: type[np.int64 | np.float64]) -> pa.LargeListArray:
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(array, dtype)
+    values = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), len(flat), [None, pa.py_buffer(flat)])
+    offsets = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(np.array([0, len(flat)], np.int64))])
+    return pa.LargeListArray.from_arrays(offsets, values)
+
+
+@secret
 class RoundFile:
-    """Reads blocks of a round file into arrays given by the caller, checking each."""
+    """The arrays of a round file, mapped into memory."""
 
-    def __init__(self, directory: Path, registered: RegisteredFile, shape: RoundShape) -> None:
-        self._path = check_file(directory, registered)
-        self._shape = shape
-        with disk_errors(self._path):
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        head: WordArray = np.empty(shape.header_bytes // _WIDTH, dtype="<u8")
-        try:
-            self._fill(head.view(np.uint8), 0)
-            self._keys_bytes = int(head[_FIXED_WORDS - 1])
-            self._check(head)
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-        self._checksums = head[_FIXED_WORDS:-1]
-        sizes = [shape.header_bytes, *shape.block_sizes()]
-        self._offsets = np.cumsum(sizes).tolist()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-    def positions(self, out: IntArray) -> None:
-        """Fill `out`, shape (q,)."""
-        self._block(0, out)
-
-    def counts(self, out: IntArray) -> None:
-        """Fill `out`, shape (q,)."""
-        self._block(1, out)
-
-    def noise(self, level: int, out: NoiseArray) -> None:
-        """Fill `out` with the noise at the level of that number: (t+q,) where this round spent it, else (q,)."""
-        shape = self._shape
-        if shape.spends and level == shape.n_levels - 1:
-            self._block(2, out[: shape.n_past])
-            out = out[shape.n_past :]
-        self._block(2 + shape.spends + level, out)
-
-    def empty_keys(self) -> pa.Table:
-        """The keys of the new cells that are empty, in order."""
+    def __init__(self, directory: Path, registered: RegisteredFile, head: RoundHead) -> None:
+        """Map a file and compare it with its digest and with the row of the state."""
         import pyarrow as pa
 
-        stream = np.empty(self._keys_bytes, dtype=np.uint8)
-        self._block(len(self._checksums) - 1, stream)
-        return pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
+        path = check_file(directory, registered)
+        with disk_errors(path), path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hashlib.sha256(mapped).hexdigest() != registered.digest:
+            raise altered(path)
+        reader = pa.ipc.open_stream(pa.py_buffer(mapped))
+        if reader.schema.metadata != {_HEAD: head.as_bytes()}:
+            raise altered(path)
+        self._head, self._batch = head, reader.read_next_batch()
 
-    def _block(self, number: int, out: NoiseArray | ByteArray) -> None:
-        view = out.view(np.uint8)
-        self._fill(view, self._offsets[number])
-        if zlib.crc32(view.data) != self._checksums[number]:
-            raise altered(self._path)
+    @property
+    def positions(self) -> IntArray:
+        """Of the new cells in the counts file, -1 for an empty one; shape (q,)."""
+        positions: IntArray = self._values("positions", np.int64)
+        return positions
 
-    def _fill(self, view: ByteArray, offset: int) -> None:
-        done = 0
-        with disk_errors(self._path):
-            while done < len(view):
-                read = os.preadv(self._descriptor, [view[done:].data], offset + done)
-                if read == 0:
-                    raise altered(self._path)
-                done += read
+    @property
+    def counts(self) -> IntArray:
+        """True counts of the new cells; shape (q,)."""
+        counts: IntArray = self._values("counts", np.int64)
+        return counts
 
-    def _check(self, head: WordArray) -> None:
-        intact = zlib.crc32(head[:-1].tobytes()) == head[-1]
-        if not intact or head[:_FIXED_WORDS].tolist() != self._shape.words(self._keys_bytes):
-            raise altered(self._path)
+    def noise(self, level: int) -> NoiseArray:
+        """The noise at the level of that number: shape (t + q,) where this round spent it, else (q,)."""
+        head = self._head
+        new: NoiseArray = self._values("noise", head.noise_dtype)[level * head.n_new : (level + 1) * head.n_new]
+        if not (head.spends and level == head.n_levels - 1):
+            return new
+        whole: NoiseArray = np.concatenate([self._values("level_noise", head.noise_dtype), new])
+        return whole
+
+    def empty_keys(self) -> pa.Table:
+        """The keys of the empty ones among the new cells, in order."""
+        import pyarrow as pa
+
+        return pa.ipc.open_stream(self._batch[_KEYS][0].as_buffer()).read_all()
+
+    def _values(self, name: str, dtype: type[np.int64 | np.float64]) -> Any:
+        values = self._batch[name].values
+        return np.frombuffer(values.buffers()[1] or b"", dtype, len(values), 8 * values.offset)

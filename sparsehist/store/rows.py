@@ -1,11 +1,11 @@
-"""Rows of the state as records and by column, and what happened on a noise path."""
+"""Rows of the state as records, and the rounds of a noise path."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,21 +14,19 @@ from sparsehist.errors import NotFoundError
 from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord, Spot
-from sparsehist.store.round_file import RoundFile, RoundShape
+from sparsehist.store.round_file import RoundFile, RoundHead, digest_of
 from sparsehist.typing import secret
 
-Row = tuple[Any, ...]
-
 _TIMES = {"first_release", "last_release", "dropped", "happened"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
 
 
 def read_series(database: Database, series: Path, name: str | None = None) -> list[SeriesRecord]:
-    """The series that were not dropped, or the one of a name; `series` is the directory of all."""
+    """The series that were not dropped, or the one of a name; `series` is their parent directory."""
     return [_series(database, row, series) for row in database.rows("read_series", name=name)]
 
 
-def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
+def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRecord:
     series_id, name, population, declaration, salt, made_from, accepted, source = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
@@ -54,7 +52,7 @@ def _series(database: Database, row: Row, series: Path) -> SeriesRecord:
 
 def ledger_rows(database: Database) -> list[dict[str, Any]]:
     """Rows of `read_ledger`, with the finest level compared exactly."""
-    found = event_rows(database, "read_ledger")
+    found = _with_times(database.records("read_ledger"))
     for row in found:
         finest = max(map(as_level, json.loads(row.pop("levels"))), default=None)
         row["level"] = None if finest is None else level_text(finest)
@@ -62,21 +60,36 @@ def ledger_rows(database: Database) -> list[dict[str, Any]]:
     return found
 
 
-def event_rows(database: Database, name: str) -> list[dict[str, Any]]:
-    """Rows of a statement; times are UTC without saying so, as frames have them."""
-    found = database.records(name)
+def event_rows(database: Database, *, limits: bool = False) -> list[dict[str, Any]]:
+    """All events in order, or only those that declare a limit; times are UTC."""
+    return _with_times(database.records("read_events", limits=limits))
+
+
+def release_from_row(row: tuple[Any, ...]) -> ReleaseRecord:
+    """A row of `read_releases` or `read_release`."""
+    path_id, generation, name, level, threshold, request, metadata = row
+    return ReleaseRecord(path_id, name, as_level(level), threshold, request, metadata, generation)
+
+
+def _with_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in found:
         for column in _TIMES & row.keys():
-            row[column] = None if row[column] is None else _time(row[column]).replace(tzinfo=None)
+            row[column] = None if row[column] is None else _EPOCH + timedelta(microseconds=row[column])
     return found
 
 
 @secret
 class StoredRound(NamedTuple):
-    """The file of a round and what is in it, as its row in the state says."""
+    """The row of a round."""
 
-    spends: int
+    generation: int
     name: str
+    level: str
+    spends: int
+    threshold: float
+    step: int | None
+    metadata: str
+    file: str
     size: int
     digest: str
     n_past: int
@@ -84,17 +97,17 @@ class StoredRound(NamedTuple):
     n_empty: int
 
     @property
-    def file(self) -> RegisteredFile:
-        """What the state vouches for."""
-        return RegisteredFile(self.name, self.size, self.digest)
+    def registered(self) -> RegisteredFile:
+        """Its file."""
+        return RegisteredFile(self.file, self.size, self.digest)
 
 
 @dataclass(frozen=True, repr=False)
 class PathHistory:
-    """The rounds of a noise path in order; no array is touched until one is asked for.
+    """The rounds of a noise path in order; a file is opened when its arrays are first needed.
 
-    `n_levels` are the levels spent up to each round; `levels` (of running counts, steps and levels) stand in the
-    order in which they were first spent.
+    `n_levels` counts the levels spent up to each round; `levels` (of running counts, steps and levels) are in the
+    order of their first release.
     """
 
     directory: Path
@@ -103,6 +116,12 @@ class PathHistory:
     rounds: Sequence[StoredRound]
     n_levels: Sequence[int]
     levels: Sequence[Spot]
+    opened: dict[int, RoundFile]
+
+    @classmethod
+    def new(cls, directory: Path, kind: str, *, integer_noise: bool) -> PathHistory:
+        """Of a path without rounds."""
+        return cls(directory, kind, integer_noise, (), (), (), {})
 
     @property
     def n_tracked(self) -> int:
@@ -116,51 +135,37 @@ class PathHistory:
                 yield number, slice(made.n_past, made.n_past + made.n_new)
 
     def cells_with_noise(self, ordinal: int) -> Iterator[tuple[int, slice]]:
-        """The rounds that hold noise at the level of that number, with the cells it is for."""
+        """The rounds that hold noise at the level of that number, with the numbers of its cells."""
         for number, n_levels in enumerate(self.n_levels):
-            if n_levels > ordinal and (cells := self.cells_at(number, ordinal)).start < cells.stop:
-                yield number, cells
-
-    def cells_at(self, number: int, ordinal: int) -> slice:
-        """The cells of which the file of a round holds noise at a level: all of them where it spent that level."""
-        made = self.rounds[number]
-        spent_here = made.spends and self.n_levels[number] - 1 == ordinal
-        return slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
+            if n_levels > ordinal:
+                made = self.rounds[number]
+                spent_here = made.spends and n_levels - 1 == ordinal
+                cells = slice(0 if spent_here else made.n_past, made.n_past + made.n_new)
+                if cells.start < cells.stop:
+                    yield number, cells
 
     def open_round(self, number: int) -> RoundFile:
-        """The file of a round."""
-        made = self.rounds[number]
-        shape = RoundShape(
-            made.n_past, made.n_new, made.n_empty, self.n_levels[number], bool(made.spends), self.integer_noise
-        )
-        return RoundFile(self.directory, made.file, shape)
+        """The file of a round, checked when it is first opened."""
+        if number not in self.opened:
+            made = self.rounds[number]
+            head = RoundHead(
+                made.generation, made.name, made.level, made.threshold, made.step, digest_of(made.metadata),
+                made.n_past, made.n_new, made.n_empty, self.n_levels[number], bool(made.spends), self.integer_noise,
+            )  # fmt: skip
+            self.opened[number] = RoundFile(self.directory, made.registered, head)
+        return self.opened[number]
 
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
-    """Read what the state knows of the rounds of a noise path."""
+    """Read the rounds of a noise path; `series` is the parent directory of all series."""
     known = database.rows("read_path", path_id=path_id)
     if not known:
         raise NotFoundError("no such noise path")
     ((series_id, kind, integer_noise),) = known
     rounds = list(map(StoredRound._make, database.rows("read_rounds", path_id=path_id)))
-    return PathHistory(
-        series / series_id,
-        kind,
-        bool(integer_noise),
-        rounds,
-        list(accumulate(made.spends for made in rounds)),
-        [
-            as_level(level) if step is None else (step, as_level(level))
-            for level, _, step in database.rows("read_past", path_id=path_id)
-        ],
-    )
-
-
-def release_from_row(row: Row) -> ReleaseRecord:
-    """A row of `read_releases` or `read_release`."""
-    path_id, generation, name, level, threshold, request, metadata = row
-    return ReleaseRecord(path_id, name, as_level(level), threshold, request, metadata, generation)
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    spent = [
+        as_level(level) if step is None else (step, as_level(level))
+        for level, _, step in database.rows("read_past", path_id=path_id)
+    ]
+    n_levels = list(accumulate(made.spends for made in rounds))
+    return PathHistory(series / series_id, kind, bool(integer_noise), rounds, n_levels, spent, {})

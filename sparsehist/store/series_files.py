@@ -1,48 +1,43 @@
-"""The files of a series, written once: keys by count, groups of equal count, and the hashes of the keys.
+"""The files of a series, written once: keys by count, hashes of the keys, and the index of both.
 
-`counts` is an Arrow IPC file, sorted by count and, within a group of equal count, in an order that is uniform
-over all orders: so the tracked cells of a group are always its first ones, and the next to be tracked, chosen
-uniformly, are simply the next in order. Its rows stand in batches of one size, so that a position
-says where its row is, and opening it reads the index of batches (24 bytes for a million rows) and nothing else.
+`counts` holds the keys sorted by count and, within a group of equal count, in uniformly random order: the tracked
+cells of a group are always its first ones, and the next to be tracked are the next in order. It is a sequence of
+Arrow record batches of `BATCH_ROWS` rows each. `support` holds the sorted hashes of the keys with their positions in
+`counts`. `index` holds the groups of equal count, and the end and checksum of each part of the other two; a part is
+compared with its checksum before it is read.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import mmap
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import StoreDamagedError, raise_alone
+from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.ordering import Positions, random_order, sort_with_positions, take
-from sparsehist.store.parts.counts_in_parts import PARTS, CountsInParts, Groups, arrow_array
-from sparsehist.store.private_files import (
-    HashedFile,
-    altered,
-    atomic_file,
-    check_file,
-    disk_errors,
-    write_file,
-)
-from sparsehist.store.records import RegisteredFile, SeriesRecord
-from sparsehist.store.support import LOOK_UP, SUPPORT, Support, hash_keys, plain, salt_for, write_support
+from sparsehist.store.private_files import altered, atomic_file, check_file, disk_errors, verified, write_file
+from sparsehist.store.records import RegisteredFile
+from sparsehist.store.support import SortedHashes, hash_keys, plain
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import BoolArray, IntArray, WordArray, secret
+from sparsehist.typing import AnyArray, BoolArray, IntArray, WordArray, secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-COUNTS, GROUPS = "counts", "groups"
-BATCH_ROWS = 1 << 17
-_BATCH_ROWS_KEY = b"rows_per_batch"
+COUNTS, SUPPORT, INDEX = "counts", "support", "index"
+BATCH_ROWS = 1 << 14
+SUPPORT_ROWS = 1 << 12
 _COUNT = "count"
-
-Progress = Callable[[int, int], None]
+Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
+"""For each count, rising: the count, the position of its first key and the number of its keys."""
+Progress = Callable[[int], None]
 
 
 def write_series_files(
@@ -55,210 +50,287 @@ def write_series_files(
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
-    """Write the files of a series.
+    """Write the files of a series from counts in memory.
 
     Args:
         directory: Of the series; exists.
-        counted: Columns key_0 … and count; one row a cell, without nulls. Those that count 0 are left out. Secret.
+        counted: Columns key_0 … and count, without nulls; each key once, in any order. Rows that count 0 are left
+            out. Secret.
+        salt: As for `write_sorted`, and so are `durable`, `progress`, `threads` and the result.
+        durable: See there.
+        progress: See there.
+        threads: See there.
+        rng: Randomness of the order.
+    """
+    order = _order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
+    pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
+    return write_sorted(directory, pieces, salt=salt, durable=durable, progress=progress, threads=threads)
+
+
+def write_sorted(
+    directory: Path,
+    pieces: Iterable[pl.DataFrame],
+    *,
+    salt: bytes,
+    durable: bool = True,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> list[RegisteredFile]:
+    """Write the files of a series from sorted counts, in bounded memory.
+
+    Args:
+        directory: Of the series; exists.
+        pieces: At least one frame, perhaps empty, with columns key_0 … and count, without nulls; each key once. The
+            counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
-        progress: Called with (rows written, all rows) now and then.
-        threads: That make rows ready beside the one that writes; as many as there are cores if None.
-        rng: Randomness.
+        progress: Called with the number of rows written, now and then.
+        threads: Threads that prepare rows; as many as there are cores if None.
 
     Returns:
-        What the state has to vouch for.
+        The files to register.
 
     Raises:
-        StoreError: If the disk refuses.
+        StoreError: If the counts do not rise, or the disk refuses.
     """
-    counts = counted[_COUNT].cast(pl.Int64).to_numpy()
-    ordered, order = _order_by_count(counts, rng=rng)
-    nonzero = int(np.searchsorted(ordered, 1))
-    ordered, order = ordered[nonzero:], order[nonzero:]
-    groups = write_groups(directory, _group(ordered), durable=durable)
-    del ordered
-    with ThreadPoolExecutor(1) as beside:
-        with atomic_file(directory / COUNTS, durable=durable) as file:
-            hashes = _write_rows(file, counted, order, salt, progress or (lambda *_: None), threads or cores())
-            del order
-            support = beside.submit(write_support, directory, hashes, durable=durable)  # while the disk is waited for
-        return [file.registered, groups, support.result()]
+    groups, hashes = _Groups(), SortedHashes(directory)
+    rest = iter(pieces)
+    first = next(rest)
+    schema = plain(first.clear()).schema
+
+    def prepared(rows: pl.DataFrame) -> tuple[memoryview, IntArray, WordArray]:
+        table = plain(rows)
+        (batch,) = table.cast(schema).combine_chunks().to_batches() or [None]
+        counts = rows[_COUNT].cast(pl.Int64).to_numpy()
+        return memoryview(batch.serialize()), counts, hash_keys(rows.drop(_COUNT), salt, table)
+
+    with hashes, atomic_file(directory / COUNTS, durable=durable) as file:
+        counts_at = _Places()
+        frames = _of_equal_size(chain([first], rest))
+        for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
+            file.write(content)
+            counts_at.add(content)
+            groups.add(counts)
+            hashes.add(of_keys)
+            if progress is not None:
+                progress(groups.n_rows)
+        support_at, lowest = _Places(), []
+        width = np.dtype(np.uint32 if groups.n_rows < 1 << 32 else np.uint64)
+        with atomic_file(directory / SUPPORT, durable=durable) as support:
+            for held, positions in hashes.in_order(SUPPORT_ROWS):
+                content = memoryview(held.tobytes() + positions.astype(width).tobytes())
+                support.write(content)
+                support_at.add(content)
+                lowest.append(held[0])
+    sink = io.BytesIO()
+    np.savez(
+        sink,
+        groups=groups.as_array(),
+        schema=np.frombuffer(schema.serialize(), np.uint8),
+        counts=counts_at.as_array(),
+        support=support_at.as_array(),
+        lowest=np.array(lowest, np.uint64),
+    )
+    index = write_file(directory / INDEX, sink.getbuffer(), durable=durable)
+    return [file.registered, support.registered, index]
 
 
-def _write_rows(
-    file: HashedFile, counted: pl.DataFrame, order: Positions, salt: bytes, progress: Progress, threads: int
-) -> WordArray:
-    """Write rows in an order; returns the hashes of their keys, in that order."""
-    import pyarrow as pa
+class _Places:
+    """Where the parts of a file end, and their checksums."""
 
-    hashes = np.empty(len(order), dtype=np.uint64)
+    def __init__(self) -> None:
+        self._ends, self._sums = [0], [0]
 
-    def ready(low: int) -> pa.RecordBatch:
-        rows = counted[order[low : low + BATCH_ROWS]]
-        table = plain(rows).combine_chunks()
-        hashes[low : low + BATCH_ROWS] = hash_keys(rows.drop(_COUNT), salt, table)
-        return table.to_batches()[0]
+    def add(self, content: memoryview) -> None:
+        self._ends.append(self._ends[-1] + content.nbytes)
+        self._sums.append(zlib.crc32(content))
 
-    schema = plain(counted.clear()).schema.with_metadata({_BATCH_ROWS_KEY: str(BATCH_ROWS).encode()})
-    with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
-        written = 0
-        for batch in in_threads(ready, range(0, len(order), BATCH_ROWS), threads):
-            writer.write_batch(batch)
-            written += batch.num_rows
-            progress(written, len(order))
-    return hashes
+    def as_array(self) -> IntArray:
+        return np.array([self._ends, self._sums], np.int64)
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> tuple[WordArray, Positions]:
-    """Counts in rising order and where each stood, in uniformly random order where counts are equal."""
+class _Groups:
+    """Groups of equal count, found while rising counts pass by."""
+
+    def __init__(self) -> None:
+        self._counts, self._starts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        self._last, self.n_rows = 0, 0
+
+    def add(self, counts: IntArray) -> None:
+        before = np.concatenate([[self._last], counts[:-1]])[: len(counts)]
+        if (counts < before).any() or (counts < 1).any():
+            raise StoreError("the counts do not come in rising order; count again")
+        begins = np.flatnonzero(counts > before)
+        self._counts.append(counts[begins])
+        self._starts.append(begins + self.n_rows)
+        self.n_rows += len(counts)
+        self._last = int(counts[-1]) if len(counts) else self._last
+
+    def as_array(self) -> IntArray:
+        counts, starts = np.concatenate(self._counts), np.concatenate(self._starts)
+        return np.stack([counts, starts, np.diff(starts, append=self.n_rows)])
+
+
+def _of_equal_size(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Cut frames into frames of `BATCH_ROWS` rows; the last one may have fewer, and none is empty."""
+    held: list[pl.DataFrame] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held)) >= BATCH_ROWS:
+            rows = pl.concat(held)
+            whole = len(rows) - len(rows) % BATCH_ROWS
+            yield from rows[:whole].iter_slices(BATCH_ROWS)
+            held = [rows[whole:]]
+    if any(map(len, held)):
+        yield pl.concat(held)
+
+
+def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> Positions:
+    """Rows by rising count, those that count 0 left out, in uniformly random order where counts are equal."""
     shuffled = random_order(len(counts), rng=rng)
     words = take(counts, shuffled, np.empty(len(counts), dtype=np.uint64))
     ordered, order = sort_with_positions(words, in_place=True)
-    return ordered, take(shuffled, order, np.empty_like(order))
-
-
-def _group(ordered: WordArray) -> Groups:
-    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
-    return ordered[start].astype(np.int64), start, np.diff(start, append=len(ordered))
-
-
-def write_groups(directory: Path, groups: Groups, *, durable: bool) -> RegisteredFile:
-    """Write the groups of equal count."""
-    return write_file(directory / GROUPS, _as_npy(groups), durable=durable)
-
-
-def _as_npy(groups: Groups) -> bytes:
-    sink = io.BytesIO()
-    np.save(sink, np.stack(groups).astype("<i8"), allow_pickle=False)
-    return sink.getvalue()
-
-
-def parts_of(record: SeriesRecord) -> CountsInParts | None:
-    """What a cluster wrote of a series; None if its counts are in the store."""
-    if all(file.name != PARTS for file in record.files):
-        return None
-    return CountsInParts(record.directory / PARTS, salt_for(LOOK_UP, record.salt))
+    order = order[int(np.searchsorted(ordered, 1)) :]
+    return take(shuffled, order, np.empty_like(order))
 
 
 @secret
 class SeriesFiles:
-    """The counts of a series, in the store or where a cluster wrote them; made by `open` in constant time."""
+    """Reads the files of a series, memory-mapped; each part is compared with its checksum before it is used.
 
-    def __init__(self, groups: Groups, stored: CountsInStore | CountsInParts) -> None:
-        self.groups = groups
-        self.n_nonzero = int(groups[2].sum())
-        self._stored = stored
+    Attributes:
+        groups: Of equal count.
+        n_nonzero: Number of keys.
+    """
 
-    @classmethod
-    def open(cls, directory: Path, record: SeriesRecord) -> SeriesFiles:
-        """Open the files of a series."""
-        paths = {file.name: check_file(directory, file) for file in record.files}
-        if GROUPS not in paths or not ({PARTS} <= set(paths) or {COUNTS, SUPPORT} <= set(paths)):
+    def __init__(self, directory: Path, files: Iterable[RegisteredFile], salt: bytes) -> None:
+        """Open the files; reads the index only."""
+        import pyarrow as pa
+
+        registered = {file.name: file for file in files}
+        if not {COUNTS, SUPPORT, INDEX} <= set(registered):
             raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
-        if PARTS in paths:
-            parts = CountsInParts(paths[PARTS], salt_for(LOOK_UP, record.salt))
-            parts.check()
-            stored: CountsInStore | CountsInParts = parts
-        else:
-            stored = CountsInStore(paths[COUNTS], paths[SUPPORT], record.salt)
-        files = cls(_read_groups(paths[GROUPS]), stored)
-        if stored.n_rows != files.n_nonzero:
-            raise altered(paths[GROUPS])
-        return files
+        index = np.load(io.BytesIO(verified(directory, registered[INDEX])), allow_pickle=False)
+        self.groups: Groups = tuple(index["groups"])
+        self.n_nonzero = int(self.groups[2].sum())
+        self._schema = pa.ipc.read_schema(pa.py_buffer(index["schema"]))
+        self._columns = [name for name in self._schema.names if name != _COUNT]
+        self._counts = _Parts(check_file(directory, registered[COUNTS]), index["counts"])
+        self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
+        self._lowest, self._salt = index["lowest"], salt
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """The keys at some positions, in the order asked, sharing no memory with any other key."""
-        return self._stored.rows(np.asarray(positions, dtype=np.int64))
+        """The keys at some positions, in the order of `positions`, sharing no memory with any other key."""
+        return pl.DataFrame(pl.from_arrow(self._take(np.asarray(positions, dtype=np.int64))))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """Where keys stand among the counts; -1 for those without a count."""
+        """The positions of keys in the counts; -1 for those without a count."""
         found = np.full(keys.height, -1, dtype=np.int64)
-        keys = keys.select(self._stored.columns)
-        for asked, position in self._stored.candidates(keys):
-            same = _equal(keys[asked], self.keys(position))
-            found[asked[same]] = position[same]
+        keys = keys.select(self._columns)
+        asked, position = self._candidates(hash_keys(keys, self._salt))
+        same = _equal(keys[asked], self.keys(position))
+        found[asked[same]] = position[same]
         return found
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
-        """Which keys have a count; the arguments are those of `positions`."""
+        """Whether keys have a count."""
         return self.positions(keys) >= 0
 
     def all_keys(self) -> pl.DataFrame:
-        """Every key, in the order of positions; reads the whole file."""
-        return self._stored.whole(self._stored.columns)
+        """Every key, in the order of positions."""
+        return self._whole(self._columns)
 
     def all_counted(self) -> pl.DataFrame:
-        """Every key with its count, in the order of positions; reads the whole file."""
-        return self._stored.whole([*self._stored.columns, _COUNT])
+        """Every key with its count, in the order of positions."""
+        return self._whole([*self._columns, _COUNT])
 
-
-@secret
-class CountsInStore:
-    """Counts and hashes of keys in files of the store, memory-mapped; `CountsInParts` has the same to be called."""
-
-    def __init__(self, counts: Path, support: Path, salt: bytes) -> None:
+    def _whole(self, columns: Sequence[str]) -> pl.DataFrame:
         import pyarrow as pa
 
-        self._path, self._support_path, self._salt = counts, support, salt
-        try:
-            self._counts = pa.ipc.open_file(pa.memory_map(str(counts)))
-            self._batch_rows = int(self._counts.schema.metadata[_BATCH_ROWS_KEY])
-            last = self._counts.num_record_batches - 1
-            rest = self._counts.get_batch(last).num_rows if last >= 0 else 0
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            raise_alone(altered(counts))
-        self.n_rows = max(last, 0) * self._batch_rows + rest
-        self.columns = [name for name in self._counts.schema.names if name != _COUNT]
+        batches = (self._batch(number, columns) for number in range(len(self._counts)))
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema=schema)))
 
-    def rows(self, positions: IntArray) -> pl.DataFrame:
-        """The keys at some positions, in the order asked, sharing no memory with any other key."""
-        return pl.DataFrame(pl.from_arrow(self._take(positions)))
-
-    def whole(self, columns: Sequence[str]) -> pl.DataFrame:
-        """Columns of all rows, count among them, in the order of positions."""
+    def _batch(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         import pyarrow as pa
 
-        try:
-            return pl.DataFrame(pl.from_arrow(self._counts.read_all().select(list(columns))))
-        except (pa.ArrowException, OSError):
-            raise_alone(altered(self._path))
-
-    def candidates(self, keys: pl.DataFrame) -> Iterator[tuple[IntArray, IntArray]]:
-        """Rows that may be those of keys: pairs of (row of `keys`, position), every row that is among them."""
-        return Support(self._support_path).candidates(hash_keys(keys, self._salt))
+        return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema).select(list(columns))
 
     def _take(self, positions: IntArray) -> pa.Table:
         import pyarrow as pa
 
-        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_rows):
-            raise altered(self._path)
-        batch = positions // self._batch_rows
-        order = None
-        if np.any(np.diff(batch) < 0):
-            order = np.argsort(batch, kind="stable")
-            positions, batch = positions[order], batch[order]
-        parts = list(self._parts(positions, batch))
-        schema = pa.schema([self._counts.schema.field(name) for name in self.columns])
-        table = pa.Table.from_batches(parts, schema=schema)
-        if order is None:
-            return table
+        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
+            raise altered(self._counts.path)
+        order = np.argsort(positions // BATCH_ROWS, kind="stable")
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return table.take(arrow_array(back))
+        parts = [
+            self._batch(number, self._columns).take(_arrow(positions[order[some]] - number * BATCH_ROWS))
+            for number, some in _by_part(positions[order] // BATCH_ROWS)
+        ]
+        schema = pa.schema([self._schema.field(name) for name in self._columns])
+        return pa.Table.from_batches(parts, schema=schema).take(_arrow(back))
 
-    def _parts(self, positions: IntArray, batch: IntArray) -> Iterator[pa.RecordBatch]:
-        """One piece for each batch that is asked for, copied out of the mapped file."""
-        import pyarrow as pa
+    def _candidates(self, hashes: WordArray) -> tuple[IntArray, IntArray]:
+        """Pairs of an index into `hashes` and a position whose key has that hash: all there are."""
+        # Equal hashes may stand at the end of one part and at the beginning of those after it.
+        first = np.maximum(np.searchsorted(self._lowest, hashes, side="left") - 1, 0)
+        asked, part = _ranges(first, np.searchsorted(self._lowest, hashes, side="right"))
+        order = np.argsort(part, kind="stable")
+        asked, found = asked[order], [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for number, some in _by_part(part[order]):
+            content = self._support[number]
+            rows = min(SUPPORT_ROWS, self.n_nonzero - number * SUPPORT_ROWS)
+            held = np.frombuffer(content, np.uint64, rows)
+            positions = np.frombuffer(content, f"u{content.nbytes // rows - 8}", rows, 8 * rows)
+            low, high = (np.searchsorted(held, hashes[asked[some]], side=side) for side in ("left", "right"))
+            at, place = _ranges(low, high)
+            found.append((asked[some][at], positions[place].astype(np.int64)))
+        return np.concatenate([one for one, _ in found]), np.concatenate([other for _, other in found])
 
-        bounds = np.flatnonzero(np.diff(batch, prepend=-1, append=-1 if len(batch) else []))
-        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            number = int(batch[low])
-            try:
-                rows = self._counts.get_batch(number).select(self.columns)
-                yield rows.take(arrow_array(positions[low:high] - number * self._batch_rows))
-            except (pa.ArrowException, OSError):
-                raise_alone(altered(self._path))
+
+class _Parts:
+    """The parts of a file, memory-mapped; each is compared with its checksum when it is first read."""
+
+    def __init__(self, path: Path, places: IntArray) -> None:
+        self.path, self._checked = path, set[int]()
+        self._ends, self._sums = places
+        with disk_errors(path), path.open("rb") as file:
+            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self) else b""
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, number: int) -> memoryview:
+        content = memoryview(self._mapped)[self._ends[number] : self._ends[number + 1]]
+        if number not in self._checked:
+            if zlib.crc32(content) != self._sums[number + 1]:
+                raise altered(self.path)
+            self._checked.add(number)
+        return content
+
+
+def _ranges(low: AnyArray, high: AnyArray) -> tuple[IntArray, IntArray]:
+    """All pairs of an index i and a number from low[i] up to high[i] − 1."""
+    sizes = np.maximum(high - low, 0)
+    index = np.repeat(np.arange(len(sizes)), sizes)
+    return index, np.arange(len(index)) + np.repeat(low - np.cumsum(sizes) + sizes, sizes)
+
+
+def _by_part(parts: AnyArray) -> Iterator[tuple[int, slice]]:
+    """The numbers of sorted `parts`, each with the slice where it stands."""
+    bounds = np.flatnonzero(np.diff(parts, prepend=-1, append=-1)).tolist() if len(parts) else []
+    for low, high in pairwise(bounds):
+        yield int(parts[low]), slice(low, high)
+
+
+def _arrow(values: IntArray) -> pa.Array:
+    """The same numbers as an Arrow array; `pa.array` would import pandas where that is installed."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(
+        pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))]
+    )
 
 
 def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:
@@ -266,12 +338,3 @@ def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:
     for one, other in zip(left.iter_columns(), right.iter_columns(), strict=True):
         same &= (one == other).to_numpy()
     return same
-
-
-def _read_groups(path: Path) -> Groups:
-    with disk_errors(path):
-        try:
-            count, start, size = np.load(path, allow_pickle=False)
-        except (ValueError, TypeError, EOFError):
-            raise_alone(altered(path))
-    return count, start, size

@@ -1,12 +1,8 @@
-"""Which keys have a count: a keyed 64-bit hash of keys, and sorted hashes with the positions of their rows.
+"""Salts, and a keyed 64-bit hash of keys that never changes.
 
-The file, memory-mapped: magic · version of the hash · k · bytes of a position · hashes, sorted (k × 8) · positions
-(k × 4 or 8).
-
-The hashes that come with Polars and DuckDB may change with any version of theirs; a store outlives them. This one
-is defined here, once and for all (`HASH_VERSION`), and pinned by fixed vectors in the tests. It only finds rows:
-whether a key is there is always decided by the key itself, so a collision costs a comparison and no more. The
-salt keeps an outsider from knowing which keys collide.
+The hashes of Polars and DuckDB may change with their versions; a store outlives them. This one is pinned by fixed
+vectors in the tests. It only finds rows: the key itself decides whether it is there, so a collision costs a
+comparison. The salt keeps outsiders from choosing keys that collide.
 
     state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its
     8-byte little-endian words, the last one padded with zeros; result = finish(state, seed1)
@@ -18,33 +14,27 @@ Integers, booleans and dates are one word of two's complement, of length 8.
 from __future__ import annotations
 
 import hashlib
-import mmap
+import tempfile
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
 import polars as pl
 
 from sparsehist.errors import promise
 from sparsehist.store.ordering import sort_with_positions
-from sparsehist.store.private_files import altered, atomic_file, disk_errors
-from sparsehist.store.records import RegisteredFile
-from sparsehist.typing import ByteArray, IntArray, NDArray, WordArray
+from sparsehist.store.private_files import disk_errors
+from sparsehist.typing import ByteArray, IntArray, WordArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUPPORT = "support"
-# What salts are for: which keys a unit keeps, which a warehouse or a cluster that counts gets to know; in which order
-# keys of equal count stand; which keys there are; and whether noise is rounded up or down. All but the first stay
-# with the store and what it writes.
-BOUNDING, ORDER, LOOK_UP, LOTS, _SUPPORT = b"bounding", b"order", b"look-up", b"lots", b"support-keys"
-_MAGIC = int.from_bytes(b"SHSUPPRT", "little")
-_HEADER_WORDS = 4
-_WRITTEN_AT_ONCE = 1 << 20
-HASH_VERSION = 1
+# Purposes of salts: the choice of a unit's keys, which a warehouse or cluster that counts gets to know; the order of
+# keys of equal count; the look-up of keys; and the rounding of noise. All but the first stay with the store.
+BOUNDING, ORDER, LOTS, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
+_HELD = 1 << 24
+_PART_BITS = 6
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
@@ -54,12 +44,12 @@ _BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
-    """Derive the salt for one purpose from the secret of a series; one tells nothing of another."""
+    """Derive the salt for one purpose from the secret of a series; salts are independent."""
     return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()
 
 
 def plain(rows: pl.DataFrame) -> pa.Table:
-    """The oldest Arrow layout: offsets and bytes in place of views, known to every later reader."""
+    """The oldest Arrow layout: offsets and bytes instead of views, which every reader knows."""
     return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
@@ -69,7 +59,7 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
     Args:
         keys: Columns of strings, bytes, integers, booleans or dates, without nulls.
         salt: Of the series.
-        table: What `plain` makes of them, if that is at hand.
+        table: The result of `plain`, if it is at hand.
 
     Returns:
         Shape (n,).
@@ -108,7 +98,7 @@ def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
 
 
 def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
-    """Absorb texts word by word, all rows at once; rows drop out when they are through."""
+    """Absorb texts word by word, all rows at once; a row drops out at its end."""
     words: WordArray = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
     start, remaining = offsets[:-1], np.diff(offsets)
     _absorb(state, remaining.view(np.uint64))
@@ -145,51 +135,61 @@ def _finish(state: WordArray, seed: np.uint64) -> WordArray:
     return state
 
 
-def write_support(directory: Path, hashes: WordArray, *, durable: bool) -> RegisteredFile:
-    """Write the hashes of the rows 0 … k−1, sorted."""
-    ordered, positions = sort_with_positions(hashes)
-    header = np.array([_MAGIC, HASH_VERSION, len(hashes), positions.itemsize], dtype="<u8")
-    with atomic_file(directory / SUPPORT, durable=durable) as file:
-        file.write(header.tobytes())
-        for block in chain(_blocks(ordered), _blocks(positions)):
-            file.write(block)
-    return file.registered
+class SortedHashes:
+    """Sorts hashes with their positions; beyond `_HELD` of them, in temporary files by their highest bits."""
 
+    def __init__(self, directory: Path) -> None:
+        """Temporary files are made in `directory`."""
+        self._directory, self._held, self._n_held, self._n = directory, list[WordArray](), 0, 0
+        self._files: list[BinaryIO] = []
 
-def _blocks(array: NDArray[np.uint32 | np.uint64]) -> Iterator[memoryview]:
-    for low in range(0, len(array), _WRITTEN_AT_ONCE):
-        block = array[low : low + _WRITTEN_AT_ONCE]
-        yield block.astype(block.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            file.close()
 
-class Support:
-    """Looks up hashes; opening reads the header only."""
+    def add(self, hashes: WordArray) -> None:
+        """Add the hashes of the next positions."""
+        self._held.append(hashes)
+        self._n_held += len(hashes)
+        if self._n_held >= _HELD:
+            self._spill()
 
-    def __init__(self, path: Path) -> None:
-        with disk_errors(path), path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        header = np.frombuffer(mapped, dtype="<u8", count=min(_HEADER_WORDS, len(mapped) // 8)).tolist()
-        _, _, count, width = header if len(header) == _HEADER_WORDS else (0, 0, 0, 0)
-        start = 8 * _HEADER_WORDS
-        sized = width in {4, 8} and len(mapped) == start + (8 + width) * count
-        if header[:2] != [_MAGIC, HASH_VERSION] or not sized:
-            raise altered(path)
-        self._hashes: WordArray = np.frombuffer(mapped, dtype="<u8", count=count, offset=start)
-        self._positions = np.frombuffer(mapped, dtype=f"<u{width}", count=count, offset=start + 8 * count)
+    def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
+        """All hashes, rising, with their positions, `rows` at a time."""
+        left = (np.empty(0, np.uint64), np.empty(0, np.uint64))
+        for hashes, positions in self._parts():
+            ordered, order = sort_with_positions(hashes)
+            both = np.concatenate([left[0], ordered]), np.concatenate([left[1], positions[order]])
+            whole = len(both[0]) - len(both[0]) % rows
+            for low in range(0, whole, rows):
+                yield both[0][low : low + rows], both[1][low : low + rows]
+            left = both[0][whole:], both[1][whole:]
+        if len(left[0]):
+            yield left
 
-    def candidates(self, hashes: WordArray) -> Iterator[tuple[IntArray, IntArray]]:
-        """The rows with the hashes asked for: pairs of (index into `hashes`, position), most often one pair.
+    def _parts(self) -> Iterator[tuple[WordArray, WordArray]]:
+        """Hashes and positions, part by part in the order of their highest bits."""
+        if not self._files:
+            yield np.concatenate([np.empty(0, np.uint64), *self._held]), np.arange(self._n_held, dtype=np.uint64)
+            return
+        self._spill()
+        for file in self._files:
+            file.seek(0)
+            yield tuple(np.frombuffer(file.read(), np.uint64).reshape(-1, 2).T.copy())  # type: ignore[misc]
 
-        Each pair holds at most one row for each hash; rows with equal hashes come in further pairs.
-        """
-        asked = np.arange(len(hashes))
-        place = np.searchsorted(self._hashes, hashes)
-        while True:
-            inside = place < len(self._hashes)
-            asked, place = asked[inside], place[inside]
-            hit = self._hashes[place] == hashes[asked]
-            asked, place = asked[hit], place[hit]
-            if len(asked) == 0:
-                return
-            yield asked, self._positions[place].astype(np.int64)
-            place = place + 1
+    def _spill(self) -> None:
+        if not self._files:
+            self._files = [tempfile.TemporaryFile(dir=self._directory) for _ in range(1 << _PART_BITS)]  # noqa: SIM115
+        hashes = np.concatenate([np.empty(0, np.uint64), *self._held])
+        rows = np.stack([hashes, np.arange(self._n, self._n + len(hashes), dtype=np.uint64)], axis=1)
+        part = hashes >> np.uint64(64 - _PART_BITS)
+        order = np.argsort(part, kind="stable")
+        bounds = np.searchsorted(part[order], np.arange((1 << _PART_BITS) + 1))
+        with disk_errors(self._directory):
+            for number, file in enumerate(self._files):
+                file.write(rows[order[bounds[number] : bounds[number + 1]]].tobytes())
+        self._n += len(hashes)
+        self._held, self._n_held = [], 0

@@ -18,7 +18,7 @@ import pytest
 import sparsehist as sh
 from sparsehist import adopt
 from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.store import LEDGER_NAME, opening
+from sparsehist.store import LEDGER_NAME, lifecycle
 
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
 
@@ -40,19 +40,6 @@ def folder(path: Path) -> Path:
     return path
 
 
-def test_a_copy_with_the_same_inode_number_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On another file system a copy may have the number of the original: the first directory of each has the same."""
-    home, elsewhere = folder(tmp_path / "a"), folder(tmp_path / "b")
-    series = a_series(home / "store")
-    number = opening.directory_id(home / "store")
-    shutil.copytree(home / "store", elsewhere / "store")
-    monkeypatch.setattr(opening, "directory_id", lambda _: number)
-    # Both stand, both may be reached: the copy has to be refused before it draws.
-    with pytest.raises(StoreRolledBackError):  # noqa: PT012
-        copy = sh.open(elsewhere / "store").series("words").release("first", level=1)
-        assert copy.frame.equals(series.release("first", level=1).frame), "two noises for one level"
-
-
 def test_a_release_of_a_dropped_series_stays_in_the_public_ledger(tmp_path: Path) -> None:
     """What left under a name that is used again is still shown: both left, so both stand there."""
     out = folder(tmp_path / "public")
@@ -72,7 +59,7 @@ def test_an_old_copy_cannot_publish_over_what_the_ledger_knows(tmp_path: Path) -
     first.write_parquet(out / "one.parquet")
     shutil.rmtree(project)
     shutil.copytree(tmp_path / "backup", project)  # the mark beside the store went back with it
-    adopt(project / "store")
+    adopt(project / "store", home_is_gone=True)
     second = sh.open(project / "store").series("words").release("first", level=1)
     known = published(out)
     with pytest.raises(StoreError):
@@ -94,12 +81,12 @@ def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(opening, "raise_mark", dies)
-        adopt(copies[0])
+        patch.setattr(lifecycle, "raise_mark", dies)
+        adopt(copies[0], home_is_gone=True)
     frames = []
     for copy in reversed(copies):
         try:
-            adopt(copy)
+            adopt(copy, home_is_gone=True)
             frames.append(sh.open(copy).series("words").release("first", level=1).frame)
         except StoreRolledBackError:
             continue
@@ -172,7 +159,7 @@ def test_a_hard_linked_tree_is_a_copy(tmp_path: Path) -> None:
         sh.open(tmp_path / "linked")
     with pytest.raises(StoreRolledBackError, match="links of its files"):
         series.release("first", level=1)
-    adopt(tmp_path / "store")
+    adopt(tmp_path / "store", home_is_gone=True)
     series.release("first", level=1)
 
 

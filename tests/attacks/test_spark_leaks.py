@@ -16,7 +16,7 @@ from sparsehist.counting.sources import open_log
 from sparsehist.counting.spark_sources import functions_for
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError
-from sparsehist.store.support import BOUNDING, LOOK_UP, ORDER, salt_for
+from sparsehist.store.support import BOUNDING, ORDER, salt_for
 from tests.counting import spark
 from tests.counting.logs import a_log
 
@@ -64,11 +64,10 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
     """Neither in its log of events nor in EXPLAIN EXTENDED; what is a literal does stand in both."""
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
-    for name, place in (("plain", None), ("written", tmp_path / "c")):
-        series = sh.create(tmp_path / "store", frame, name=name, **DECLARED, counts_directory=place)
-        with series.store._hold() as state:
-            secret = state.series(name).salt
-        salts |= {secret.hex(), *(salt_for(purpose, secret).hex() for purpose in (BOUNDING, ORDER, LOOK_UP))}
+    series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)
+    with series.store._hold() as state:
+        secret = state.series("plain").salt
+    salts |= {secret.hex(), *(salt_for(purpose, secret).hex() for purpose in (BOUNDING, ORDER))}
     told = {**DECLARED, "key": ("query",), "domain": Domain.parse(DECLARED["domain"])}
     wanted = request(
         **told, salt=bytes(range(16)), on_null="error", on_outside="error", memory_limit=None, threads=None,
@@ -87,8 +86,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
-@pytest.mark.parametrize("written", [False, True])
-def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str, *, written: bool) -> None:
+def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
     """PySpark logs what its errors say before they are caught: not while sparsehist counts, and afterwards again."""
     from pyspark.logger import PySparkLogger
 
@@ -100,11 +98,8 @@ def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, k
     F = functions_for(session.range(1))
     query = F.when(F.col("id") == 77, "SECRETkey").otherwise("1").cast("int")
     log = session.range(200).select(F.col("id").alias("user_id"), query.alias("query"))
-    place = tmp_path / "c" if written else None
     with pytest.raises(DataError) as caught:
-        sh.create(
-            tmp_path / "store", log, name="a", **{**DECLARED, "domain": "integers(500)"}, counts_directory=place
-        )
+        sh.create(tmp_path / "store", log, name="a", **{**DECLARED, "domain": "integers(500)"})
     assert "SECRET" not in str(caught.value) + said.getvalue()
     with pytest.raises(Exception, match="SECRETkey"):
         log.toArrow()

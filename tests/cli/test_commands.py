@@ -2,7 +2,6 @@
 
 import errno
 import io
-import json
 import re
 from datetime import datetime
 from pathlib import Path
@@ -98,53 +97,6 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
     assert again.json["rows"] == len(sh.read("again.parquet"))
 
 
-def test_a_release_that_was_written_is_handed_out_without_its_table(sparsehist, store, here, monkeypatch):
-    """The file it stands in stays or is copied; the bytes are those that are written where the table is made."""
-    release = ["release", store, "--series", "visits", "--name", "one", "--threshold", 20]
-    first = sparsehist(*release, "--level", "0.5", "--out", "one.parquet", "--json")
-    content, ledger = (here / "one.parquet").read_bytes(), (here / "sparsehist-ledger.json").read_bytes()
-
-    with monkeypatch.context() as without:
-        without.setattr(cell_round.CellPath, "rows", lambda *_: pytest.fail("the table was made"))
-        (here / "sparsehist-ledger.json").unlink()
-        again = sparsehist(*release, "--out", "one.parquet", "--json")
-        assert again.json == first.json | {"status": "repeated"}
-        assert sparsehist(*release, "--json").json == again.json | {"out": None}
-        (here / "elsewhere").mkdir()
-        assert sparsehist(*release, "--out", "elsewhere/two.parquet").code == 0
-        other = sparsehist(*release[:-1], 30, "--out", "one.parquet")
-        assert (other.code, "another request" in other.err) == (NameTakenError.exit_code, True)
-    assert (here / "one.parquet").read_bytes() == (here / "elsewhere/two.parquet").read_bytes() == content
-    assert (here / "sparsehist-ledger.json").read_bytes() == ledger
-    assert (here / "elsewhere" / "sparsehist-ledger.json").read_bytes() == ledger
-
-    for damage in ("receipt lost", "receipt altered", "file altered"):  # then the table is made, as ever
-        (receipt,) = (here / store / "series").glob("*/written-*")
-        if damage == "receipt lost":
-            receipt.unlink()
-        elif damage == "receipt altered":
-            receipt.write_bytes(receipt.read_bytes().replace(b"[2,", b"[3,"))
-        else:
-            frame = pl.read_parquet("one.parquet").with_columns(noisy_count=pl.col("noisy_count") + 1)
-            frame.write_parquet("one.parquet", metadata=pl.read_parquet_metadata("one.parquet"))
-        assert sparsehist(*release, "--out", "one.parquet", "--json").json == again.json
-        assert (here / "one.parquet").read_bytes() == content
-
-
-def test_a_receipt_serves_no_signed_release(sparsehist, store, here):
-    """What is signed holds its signature, however often it is written; a receipt is of unsigned files."""
-    sh.make_keys("key")
-    release = ["release", store, "--series", "visits", "--name", "one", "--level", "0.5", "--threshold", 20]
-    assert sparsehist(*release, "--out", "plain.parquet").code == 0
-    (here / "signed").mkdir()
-    for words in (["--sign", "key"], [], ["--sign", "key"]):
-        assert sparsehist(*release, "--out", "signed/one.parquet", *words).code == 0
-        assert len(sh.read("signed/one.parquet", verify="key.pub")) == 2
-    (here / "signed" / "one.parquet").unlink()
-    assert sparsehist(*release, "--out", "signed/two.parquet").code == 0
-    assert len(sh.read("signed/two.parquet", verify="key.pub")) == 2
-
-
 def test_what_may_not_stand_in_a_chain_is_refused_before_it_is_drawn(sparsehist, store, here):
     """Signed releases beside unsigned ones of the store, or the other way round; elsewhere the same name is free."""
     pytest.importorskip("cryptography")
@@ -237,7 +189,7 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
     assert sparsehist("ledger", store, "--json").json["ledger"][0]["releases"] == 0
 
 
-@pytest.mark.parametrize("words", [("ledger",), ("show",), ("adopt",), ("migrate",), ("backup", "copy")])
+@pytest.mark.parametrize("words", [("ledger",), ("show",), ("adopt",), ("backup", "copy")])
 def test_a_store_in_memory_is_no_store_for_a_command(sparsehist, here, words):
     """It would be gone when the command ends, so nothing is made of it."""
     command, *rest = words
@@ -324,15 +276,6 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
     assert sparsehist("adopt", store).code == 0
     assert sparsehist("release", store, *RELEASE, "--out", "second.parquet").code == 0
     assert sh.read("first.parquet").frame.equals(sh.read("second.parquet").frame)
-
-
-def test_migrate_has_nothing_to_do(sparsehist, store):
-    """There is one format; a newer one is refused."""
-    done = sparsehist("migrate", store, "--json")
-    assert (done.code, done.json["status"]) == (0, "unchanged")
-    Path(store, "format").write_text(json.dumps({"sparsehist store": 99}), encoding="utf-8")
-    newer = sparsehist("migrate", store, "--json")
-    assert (newer.code, newer.json["error"]["type"]) == (2, "StoreVersionError")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.cli.conftest import SECRET_KEY, SECRET_UNIT
 
 COMMANDS = (
     "create", "release", "release-workload", "check", "plan", "ledger", "budget", "raise-cap", "disjoint", "show",
-    "backup", "adopt", "drop", "migrate", "demo", "run", "sql", "create-running", "append", "finish",
+    "backup", "adopt", "drop", "demo", "run", "sql", "create-running", "append", "finish",
     "choose-max-keys",
 )  # fmt: skip
 HEAVY = ("polars", "duckdb", "pyarrow", "numpy", "scipy", "pandas", "altair")
@@ -77,7 +77,7 @@ def test_the_overview_names_every_command(sparsehist):
     [
         (["ledger", "s", "t"], "Quote a glob"),
         (["releas", "s"], 'Did you mean "release"'),
-        (["nothing"], "drop, migrate, demo"),
+        (["nothing"], "drop, demo"),
         (["ledger"], "STORE is missing, or has no value"),
         (["release", "s", "--series", "a", "--name", "b", "--threshold", "high"], "--threshold"),
         (["create", "s", "--on-null", "keep"], "error"),

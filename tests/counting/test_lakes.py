@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import logging
@@ -17,7 +16,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import polars as pl
 import pytest
 
@@ -33,13 +31,8 @@ from sparsehist.errors import (
     NotFoundError,
     SeriesDiffersError,
     StatementError,
-    StoreError,
 )
-from sparsehist.store import SeriesFiles
-from sparsehist.store.parts.counts_in_parts import CountsInParts, register_parts
-from sparsehist.store.state import State
-from tests.counting.logs import ENGINES, SALT, a_log, count
-from tests.store.test_parts import write
+from tests.counting.logs import ENGINES, a_log, count
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # that there is a quicker one
 LOG = a_log()
@@ -513,45 +506,3 @@ def test_duckdb_fetches_no_extension(query: str) -> None:
         sh.check_query(query, unit="user_id")
     with pytest.raises(StatementError, match="fetches none by itself"):
         sh.sql(query)
-
-
-def test_counts_in_parts_lie_in_a_bucket(s3: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round reads rows there as from a directory; one that is gone is told without credentials.
-
-    What Spark would write to `s3://` is written here and uploaded: its own S3 client does not come with pip.
-    """
-    keys = pl.DataFrame({"key_0": [f"k{n}" for n in range(40)]})
-    counted = np.repeat([1, 50], [20, 20])
-    local = write(tmp_path, keys, counted, shards=3, salt=SALT)
-    digests = {}
-    for file in (tmp_path / "place").rglob("*.parquet"):
-        put(s3, f"counts/{file.relative_to(tmp_path / 'place')}", content := file.read_bytes())
-        digests[file.name] = hashlib.sha256(content).hexdigest()
-    for name, value in s3.items():
-        monkeypatch.setenv(name.upper(), value)
-    (tmp_path / "remote").mkdir()
-    register_parts(tmp_path / "remote", "s3://lake/counts", local.groups, digests, keys.dtypes, durable=False)
-    parts = CountsInParts(tmp_path / "remote" / "parts", SALT)
-    remote = SeriesFiles(local.groups, parts)
-    parts.check()
-    parts.verify()
-    assert remote.all_counted().equals(local.all_counted())
-    assert remote.contains(pl.concat([keys, keys + "!"])).tolist() == [True] * 40 + [False] * 40
-    shown = []
-    for files in (local, remote):
-        series = sh.create(":memory:", sh.Counts(keys.rename({"key_0": "k"}).with_columns(count=counted)), name="s",
-                           key="k", max_keys=5, domain=DECLARED["domain"], seed=1)  # fmt: skip
-        # As opening does: what there is is compared first.
-        monkeypatch.setattr(State, "series_files", lambda self, record, files=files: files._stored.check() or files)
-        shown.append(series.release("r", level=1).frame)
-    assert shown[0].equals(shown[1]) and shown[0].height > 10
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreError, match="s3://lake/counts cannot be read") as told:
-        series.release("later", level=2)
-    assert not any(secret in repr(told.value) for secret in SECRETS) and told.value.__context__ is None
-    assert series.releases().height == 1
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3["aws_endpoint_url"])
-    assert series.release("later", level=2).frame.height > 10
-    parts.erase()
-    with pytest.raises(StoreError, match="s3://lake/counts"):
-        parts.check()

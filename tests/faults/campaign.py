@@ -32,7 +32,6 @@ from sparsehist.privacy import as_level
 
 # All that the work imports on its way, so that an attempt makes its own calls only.
 from sparsehist.sqlfront.running import sql as _sql  # noqa: F401
-from sparsehist.store.layout import is_receipt
 
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
@@ -95,7 +94,7 @@ def inspect(place: Place) -> None:
     with opened._hold() as state:
         state.verify()
         files = state._database.rows("read_registered_files")
-        registered = {f"{series}/{name}" for series, name in files if name is not None}
+        registered = {f"{series}/{name}" for series, name, erased in files if not erased}
         store_id = state.store_id
     found, by_round = {}, {}
     for name in opened.series_names():
@@ -136,18 +135,17 @@ def _rows(frame: object) -> list[dict[str, object]]:
 
 def _check_remains(place: Place, registered: set[str]) -> None:
     """Nothing is there but what is meant to be."""
-    top = {path.name for path in place.root.iterdir()} - {"seen.json", "anchor"}
+    top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}
-    assert inside <= {"format", "lock", "state.sqlite", "series", "tmp", "claims"}, inside
+    assert inside <= {"format", "lock", "state.sqlite", "state.digest", "series", "tmp", "set-aside"}, inside
     assert not list((place.store / "tmp").iterdir()), "spill"
     files = {
         str(path.relative_to(place.store / "series"))
         for path in (place.store / "series").rglob("*")
         if path.is_file()
     }
-    receipts = {name for name in files if is_receipt(Path(name).name)}
-    assert files - receipts == registered, (files - receipts) ^ registered
+    assert files == registered, files ^ registered
 
 
 def released(place: Place) -> None:
@@ -219,7 +217,7 @@ def unbackup(place: Place) -> None:
     kept = place.root / "kept"
     if kept.exists():
         try:
-            sh.adopt(kept)
+            sh.adopt(kept, home_is_gone=True)
         except SparsehistError:
             shutil.rmtree(kept)
         else:
@@ -228,15 +226,15 @@ def unbackup(place: Place) -> None:
 
 def adopted(place: Place) -> None:
     """Adopt a backup whose original is gone."""
-    sh.adopt(place.root / "kept")
+    sh.adopt(place.root / "kept", home_is_gone=True)
 
 
 def unadopt(place: Place) -> None:
     """The backup can be adopted, and then no other copy can; it is the store from then on."""
     kept, other = place.root / "kept", place.root / "other"
-    sh.adopt(kept)
+    sh.adopt(kept, home_is_gone=True)
     try:
-        sh.adopt(other)
+        sh.adopt(other, home_is_gone=True)
     except SparsehistError:
         shutil.rmtree(other)
     else:
@@ -331,12 +329,6 @@ def prepare(place: Place) -> None:
     place.create().release("first", level="0.1", false_keys=5)
 
 
-def prepare_anchored(place: Place) -> None:
-    """The same, anchored."""
-    (place.root / "anchor").mkdir(exist_ok=True)
-    place.create(anchor=place.root / "anchor").release("first", level="0.1", false_keys=5)
-
-
 def nothing(place: Place) -> None:
     """Nothing is there yet."""
 
@@ -346,7 +338,6 @@ STEPS = {"prepare": 0, "work": 1, "check": 2}
 WORK: dict[str, tuple[Step, Step, Step]] = {
     "create": (nothing, created, uncreate),
     "release": (prepare, released, inspect),
-    "anchored": (prepare_anchored, released, inspect),
     "workload": (prepare, workload, inspect),
     "drop": (prepare_drop, dropped, undrop),
     "budget": (prepare, budget, inspect),

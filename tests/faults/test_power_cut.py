@@ -87,7 +87,7 @@ def outcome(work: str, place: Place) -> int:
         inspect(place)
         return -1
     if work in ("adopt", "move"):
-        sh.adopt(kept) if work == "adopt" else sh.open(kept)
+        sh.adopt(kept, home_is_gone=True) if work == "adopt" else sh.open(kept)
         shutil.rmtree(place.root / "other", ignore_errors=True)
         kept.rename(place.store)
         inspect(place)
@@ -95,9 +95,9 @@ def outcome(work: str, place: Place) -> int:
     inspect(place)
     if work == "backup" and kept.exists():
         with pytest.raises(StoreRolledBackError, match="still stands"):
-            sh.adopt(kept)
+            sh.adopt(kept, home_is_gone=True)
         place.store.rename(place.root / "away")
-        sh.adopt(kept)
+        sh.adopt(kept, home_is_gone=True)
         with open_state(kept) as copied:
             copied.verify()
         return 1

@@ -39,29 +39,6 @@ def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None
     assert opened.declaration.domain.size == 9000
 
 
-@pytest.mark.parametrize(
-    ("named", "told"),
-    [
-        ("store/counts", "lies in the store"),
-        ("elsewhere/../store", "lies in the store"),
-        ("link/counts", "lies in the store"),
-        ("file://{}/store/counts", "lies in the store"),
-        ("a_file", "is a file"),
-        ("a_file/counts", "is a file"),
-        ("ftp://host/counts", "not written to"),
-        ("", "is empty"),
-    ],
-)
-def test_a_place_for_counts_that_would_lose_or_refuse_them_is_refused(tmp_path, monkeypatch, named, told):
-    """In the store, by whatever name; before anything is counted, so that no store is left."""
-    monkeypatch.chdir(tmp_path)
-    Path("a_file").touch()
-    Path("link").symlink_to("store")
-    with pytest.raises(DeclarationError, match=told):
-        a_series("store", counts_directory=named.format(tmp_path))
-    assert not Path("store").exists()
-
-
 def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -> None:
     """A count of 2**53 would swallow the noise; nothing is written."""
     counts = pl.DataFrame({"key": ["a"], "count": [2**53 + 1]})

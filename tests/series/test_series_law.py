@@ -12,9 +12,7 @@ import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import family_named
-from sparsehist.store.state import State
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
-from tests.store.test_parts import write
 
 Releases = tuple[np.ndarray, np.ndarray]
 # Scrambled levels, one of them twice with another threshold; every release publishes a good part of the cells.
@@ -83,22 +81,6 @@ def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path
     """The same with the production generator: a fresh sample in every run, at the suite's level."""
     published = through_the_store("gaussian", tmp_path / "store", None)
     assert_consistent(p_value(published, densely("gaussian", 51), 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shards", [1, 64])
-def test_counts_in_parts_have_the_same_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
-    """Five releases from the files of a cluster, few or many: which keys are in them, and their values."""
-    nonzero = np.flatnonzero(COUNTS)
-    keys = pl.DataFrame({"key_0": nonzero})
-    files = write(tmp_path, keys, COUNTS[nonzero], shards=shards, salt=bytes([shards]) * 16, row_group=5000)
-    monkeypatch.setattr(State, "series_files", lambda self, record: files)
-    reference, published = densely("gaussian", 61), through_the_store("gaussian", ":memory:", 62 + shards)
-    for count in (0, 1, 3):
-        assert_consistent(p_value(published, reference, count), f"cells of count {count} from {shards} files")
-    # Keys of count 1 read from where those of count 3 stand.
-    mixed = tuple(np.where(COUNTS == 1, np.roll(part, -CELLS, axis=1), part) for part in published)
-    assert_detected(p_value(mixed, reference, 1), "keys of another count")
 
 
 def test_integer_families_publish_integers() -> None:

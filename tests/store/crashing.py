@@ -83,7 +83,7 @@ def drop(path: Path) -> None:
 
 def take(path: Path) -> None:
     """Adopt a copy whose original is gone."""
-    adopt(path.with_name("copy"))
+    adopt(path.with_name("copy"), home_is_gone=True)
 
 
 def copy(path: Path) -> None:
@@ -213,11 +213,11 @@ def check_series(state: State) -> None:
 def check_take(path: Path) -> None:
     """The copy can be adopted, and then shuts out the other; then set up the next attempt."""
     place, other = path.with_name("copy"), path.with_name("other")
-    adopt(place)
+    adopt(place, home_is_gone=True)
     with open_state(place) as state:
         state.verify()
     with pytest.raises(StoreRolledBackError):
-        adopt(other)
+        adopt(other, home_is_gone=True)
     prepare_take(path)
 
 

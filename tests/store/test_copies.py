@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +16,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import DeclarationError, NotFoundError, StoreDamagedError, StoreError, StoreRolledBackError
-from sparsehist.store import layout, lifecycle, opening, state
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreRolledBackError
+from sparsehist.store import lifecycle, opening, state
 from sparsehist.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "store.md"
@@ -38,21 +36,19 @@ class World:
 
     root: Path
     patch: pytest.MonkeyPatch
-    anchored: bool = False
     seen: list[pl.DataFrame] = field(default_factory=list)
     refusals: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("home", "public", "elsewhere", "kept", "anchor", "c"):
+        for name in ("home", "public", "elsewhere", "kept", "c"):
             (self.root / name).mkdir(parents=True)
         self.store = self.root / "home" / "store"
 
     def make(self, store: Path | None = None) -> Path:
         """Make the store, with a series and two releases."""
-        anchor = self.root / "anchor" if self.anchored else None
         series = sh.create(
             store or self.store, sh.Counts(COUNTS), name="words", key="word", max_keys=2,
-            domain=sh.Strings(max_bytes=6), anchor=anchor,
+            domain=sh.Strings(max_bytes=6),
         )  # fmt: skip
         for name in ("before", "also_before"):
             series.release(name, level="1/2")
@@ -63,7 +59,7 @@ class World:
         store = store or self.store
         try:
             if adopt:
-                sh.adopt(store)
+                sh.adopt(store, home_is_gone=True)
             release = sh.open(store).series("words").release("first", level=1)
             if publish:
                 release.write_parquet(self.root / "public" / f"{len(self.seen)}.parquet")
@@ -209,9 +205,7 @@ def back_from_the_trash(world: World) -> None:
 def blind(world: World) -> None:
     """Nothing on this machine tells a copy: no number of a directory, no time."""
     for module in (opening, lifecycle):
-        world.patch.setattr(module, "directory_id", lambda _: "1:1:1")
-    for module in (opening, state):
-        world.patch.setattr(module, "last_change", lambda store: (layout.last_change(store)[0], 1))
+        world.patch.setattr(module, "identity_of", lambda _: "1:1")
 
 
 def snapshot(world: World, *, side_by_side: bool = False, published: bool = False) -> None:
@@ -225,19 +219,6 @@ def snapshot(world: World, *, side_by_side: bool = False, published: bool = Fals
     shutil.rmtree(world.root / "home") if not side_by_side else (world.root / "home").rename(world.root / "running")
     shell("cp", "-a", world.root / "kept" / "all", world.root / "home")
     world.use(publish=published)
-
-
-def two_machines_at_once(world: World) -> None:
-    """Two clones of a machine release at the same instant, each holding a store of its own."""
-    blind(world)
-    world.make()
-    both = [world.store, world.copy("elsewhere/store")]
-    world.patch.setattr(opening, "stands_elsewhere", lambda *_: False)
-    threads = [threading.Thread(target=world.use, args=(store,)) for store in both]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def by_link(world: World) -> None:
@@ -343,28 +324,7 @@ def containers(world: World, *, store_in: str, adopt: bool = False) -> None:
     assert len(numbers) == 1, "this machine numbers the directories of overlays"
 
 
-def same_numbers(world: World) -> None:
-    """Two containers at one path whose directories have equal inode numbers, each with a store copied into it."""
-    world.make(world.root / "c" / "store")
-    real = layout.directory_id
-    number = real(world.root / "c" / "store").split(":")[0]
-
-    def numbered(path: Path) -> str:
-        return ":".join([number, *real(path).split(":")[1:]])
-
-    world.patch.setattr(opening, "directory_id", numbered)
-    (world.root / "c").rename(world.root / "first")
-    for _ in range(2):
-        (world.root / "c").mkdir()
-        shell("cp", "-a", world.root / "first" / "store", world.root / "c" / "store")
-        world.use(world.root / "c" / "store")
-        shutil.rmtree(world.root / "c")
-    (world.root / "first").rename(world.root / "c")
-    world.use(world.root / "c" / "store")
-
-
 DETECTED, NAMED = "detected", "named"
-ANCHORED = "anchored"
 WAYS: dict[str, tuple[Callable[[World], None], str, str]] = {
     "cp -a": (lambda w: beside(w, ("cp", "-a")), DETECTED, ""),
     "cp -r": (lambda w: beside(w, ("cp", "-r")), DETECTED, ""),
@@ -405,28 +365,19 @@ WAYS: dict[str, tuple[Callable[[World], None], str, str]] = {
     "older home put back and adopted": (
         lambda w: restored(w, how="anew", what="home", adopt=True), NAMED, "put back together with its mark",
     ),
-    "older home put back and adopted, anchored": (
-        lambda w: restored(w, how="anew", what="home", adopt=True), DETECTED, ANCHORED,
-    ),
-    "older store put back, its mark deleted": (without_mark, NAMED, "whose mark was deleted"),
-    "older store put back, its mark deleted, anchored": (without_mark, DETECTED, ANCHORED),
+    "older store put back, its mark deleted": (without_mark, DETECTED, ""),
     "a dead disk comes back": (revived, NAMED, "A disk that was taken for dead"),
-    "a dead disk comes back, anchored": (revived, DETECTED, ANCHORED),
     "back from the trash": (back_from_the_trash, DETECTED, ""),
     "snapshot of a machine put back": (snapshot, NAMED, "snapshot of a whole machine"),
     "snapshot of a machine put back, a ledger knows": (lambda w: snapshot(w, published=True), DETECTED, ""),
-    "snapshot of a machine put back, anchored": (snapshot, DETECTED, ANCHORED),
     "clones of a machine": (lambda w: snapshot(w, side_by_side=True), NAMED, "snapshot of a whole machine"),
-    "clones of a machine, anchored": (lambda w: snapshot(w, side_by_side=True), DETECTED, ANCHORED),
-    "clones of a machine at the same instant, anchored": (two_machines_at_once, DETECTED, ANCHORED),
     "by a link": (by_link, DETECTED, ""),
     "the state of another store": (mixed, DETECTED, ""),
     "the state alone": (in_part, DETECTED, ""),
     "a copy of an open transaction": (killed_while_committing, DETECTED, ""),
-    "equal numbers of directories at one path": (same_numbers, DETECTED, ""),
     "mounted twice": (bound, DETECTED, "mount"),
     "containers with copies of a store": (lambda w: containers(w, store_in="each"), DETECTED, "mount"),
-    "containers of an image with a store": (lambda w: containers(w, store_in="image"), DETECTED, "mount"),
+    "containers of an image with a store": (lambda w: containers(w, store_in="image"), NAMED, "in the image of a container"),
     "containers of an image with a store, adopted": (
         lambda w: containers(w, store_in="image", adopt=True), NAMED, "in the image of a container",
     ),
@@ -451,11 +402,11 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(tmp_path, monkeypat
             outcomes["not possible here"] += 1
             continue
         with monkeypatch.context() as patch:
-            world = World(tmp_path / str(number), patch, anchored=how == ANCHORED)
+            world = World(tmp_path / str(number), patch)
             if "container" in what:
                 shell("mount", "-t", "tmpfs", "tmpfs", world.root)
                 (world.root / "c").mkdir()
-                for name in ("home", "public", "elsewhere", "kept", "anchor"):
+                for name in ("home", "public", "elsewhere", "kept"):
                     (world.root / name).mkdir()
             try:
                 way(world)
@@ -575,7 +526,7 @@ def of_a_container_that_is_restarted(world: World) -> None:
 def after_a_crash_before_the_mark(world: World) -> None:
     """After a crash before the mark."""
     with world.patch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(state.State, "note", lambda _: interrupt())
+        patch.setattr(state, "raise_mark", lambda *_: interrupt())
         world.use()
     world.again()
     world.again()
@@ -615,29 +566,6 @@ def after_a_drop(world: World) -> None:
     world.again()
 
 
-def anchored_and_moved(world: World) -> None:
-    """Anchored and moved."""
-    world.again()
-    moved(world)
-    shutil.rmtree(world.root / "anchor")
-    store = world.root / "elsewhere" / "store"
-    with pytest.raises(StoreError, match="mount its directory"):
-        sh.open(store)
-    (world.root / "new").mkdir()
-    sh.adopt(store, anchor=world.root / "new")
-    world.again(store)
-
-
-def after_a_crash_between_anchor_and_commit(world: World) -> None:
-    """After a crash between anchor and commit."""
-    for _ in range(3):
-        with world.patch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            patch.setattr("sparsehist.store.committing.commit_round", lambda *_, **__: interrupt())
-            world.use()
-    world.again()
-    world.again()
-
-
 def clock_put_back(world: World) -> None:
     """Clock put back."""
     os.utime(world.store, (0, 0))
@@ -648,8 +576,7 @@ NEED_MOUNTS = (on_another_disk, remounted, in_new_containers, of_a_container_tha
 HONEST = (
     in_another_process, moved, moved_with_its_mark, moved_with_its_parent, moved_there_and_back,
     moved_without_being_opened, from_its_backup, after_a_crash_before_the_mark, after_a_crash_in_a_transaction,
-    after_a_refusal_and_a_publication, after_a_drop, anchored_and_moved, after_a_crash_between_anchor_and_commit,
-    clock_put_back,
+    after_a_refusal_and_a_publication, after_a_drop, clock_put_back,
 )  # fmt: skip
 
 
@@ -660,7 +587,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(tmp_path, monkeypatch):
     assert len(HONEST) >= 10
     for number, way in enumerate(ways):
         with monkeypatch.context() as patch:
-            world = World(tmp_path / str(number), patch, anchored="anchor" in way.__name__)
+            world = World(tmp_path / str(number), patch)
             if way not in (remounted, of_a_container_that_is_restarted):
                 world.make()
             try:
@@ -668,28 +595,3 @@ def test_whoever_uses_a_store_honestly_is_not_refused(tmp_path, monkeypatch):
             except Exception as problem:
                 raise AssertionError(f"{way.__name__}: {problem!r}") from problem
             assert world.noises == 1, way.__name__
-
-
-def test_an_anchor_is_outside_of_the_store_and_declared_when_it_is_made(tmp_path):
-    """What could not guard anything is refused; an anchor that is not there is not guessed around."""
-    world = World(tmp_path / "w", pytest.MonkeyPatch())
-    world.make()
-    for anchor, error in ((world.store, DeclarationError), (world.store / "series", DeclarationError)):
-        with pytest.raises(error):
-            sh.adopt(world.store, anchor=anchor)
-    with pytest.raises(NotFoundError):
-        sh.adopt(world.store, anchor=tmp_path / "nowhere")
-    for call in (
-        lambda: sh.open(world.store, create=True, anchor=tmp_path),
-        lambda: sh.open(":memory:", anchor=tmp_path),
-    ):
-        with pytest.raises(DeclarationError, match="anchor"):
-            call()
-    anchored = sh.open(tmp_path / "anchored", create=True, anchor=world.root / "anchor")
-    anchored.set_budget("default", rho=1)
-    (file,) = (world.root / "anchor").iterdir()
-    assert re.fullmatch(r"sparsehist-[0-9a-f]{32}\.anchor", file.name)
-    for content in ("", "[]", "{}", '{"generation": "x", "claim": ""}'):
-        file.write_text(content)
-        with pytest.raises(StoreError, match="cannot be read"):
-            sh.open(anchored.path)

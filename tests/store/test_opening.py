@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -10,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-import sparsehist as sh
 from sparsehist.errors import (
+    DeclarationError,
     NameTakenError,
     NotFoundError,
     StoreDamagedError,
     StoreError,
-    StoreInUseError,
     StoreRolledBackError,
     StoreVersionError,
 )
@@ -31,9 +27,7 @@ from sparsehist.store import (
     ensure_store,
     layout,
     lifecycle,
-    migrate,
     open_state,
-    opening,
 )
 from tests.store.example import Model, add_series, make_store
 
@@ -113,9 +107,9 @@ def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
     assert ensure_store(tmp_path / "s") and not ensure_store(tmp_path / "s")
     made = lifecycle.create_store
 
-    def overtaken(path, *, anchor=None):
-        made(path, anchor=anchor)
-        made(path, anchor=anchor)
+    def overtaken(path):
+        made(path)
+        made(path)
 
     monkeypatch.setattr(lifecycle, "create_store", overtaken)
     assert not ensure_store(tmp_path / "another")
@@ -160,22 +154,22 @@ def test_damage_to_a_round_is_named(tmp_path):
         state.commit_round(model.make_round("1", 20, 5))
         state.commit_round(model.make_round("2", 10))
         directory = state.series("queries").directory
-    file = min(directory.glob("round-1-2-*"))
+    file = min(directory.glob("round-2-*"))
     whole = file.read_bytes()
     for at in [*range(0, 130, 10), *range(130, len(whole), 97), len(whole) - 1]:
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-        with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-1-2"):
+        with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-2"):
             model.check(state)
     file.write_bytes(whole[:-1])
-    with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-1-2"):
+    with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-2"):
         state.verify()
     file.unlink()
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="missing"):
         state.tracked(model.path_id)
 
 
-def test_leftovers_of_dead_runs_are_removed(tmp_path):
-    """Files no commit vouches for are gone after the next opening; all others stay."""
+def test_leftovers_of_dead_runs_are_set_aside_and_unfinished_files_removed(tmp_path):
+    """What the state does not know is moved, never deleted, until a check finds the store whole."""
     path = make_store(tmp_path / "s")
     release(path)
     with open_state(path) as state:
@@ -186,11 +180,16 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path):
     (path / "series" / "dead").mkdir()
     (path / "series" / "dead" / "counts").write_text("x")
     (path / "tmp" / "spill").write_text("x")
-    with open_state(path) as state:
-        state.verify()
+    with open_state(path):
+        pass
     assert sorted(place.name for place in directory.iterdir()) == before
     assert [place.name for place in (path / "series").iterdir()] == [directory.name]
     assert list((path / "tmp").iterdir()) == []
+    kept = sorted(place.name.rpartition(".")[0] for place in (path / "set-aside").iterdir())
+    assert kept == ["dead", "round-1-9-0"]
+    with open_state(path) as state:
+        state.verify()
+    assert not (path / "set-aside").exists()
 
 
 def test_a_restored_store_is_refused_by_its_mark(tmp_path):
@@ -200,15 +199,13 @@ def test_a_restored_store_is_refused_by_its_mark(tmp_path):
     assert release(path) == 2
     shutil.copytree(path, tmp_path / "newest")
     put_back(path, tmp_path / "older")
-    with (
-        pytest.raises(StoreRolledBackError, match=r"generation 1, but .*s\.generation .*2.*Restore"),
-        open_state(path),
-    ):
+    told = r"generation 1, but .*s\.generation .*2.*Restore"
+    with pytest.raises(StoreRolledBackError, match=told), open_state(path):
         pass
     put_back(path, tmp_path / "newest")
     with pytest.raises(StoreRolledBackError, match="put back"), open_state(path):
         pass
-    adopt(path)
+    adopt(path, home_is_gone=True)
     with open_state(path) as state:
         assert state.generation == 3
 
@@ -229,6 +226,7 @@ def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
     with pytest.raises(StoreRolledBackError, match="sparsehist-ledger"), open_state(path):
         pass
     (out / "sparsehist-ledger.json").unlink()
+    adopt(path, home_is_gone=True)
     with open_state(path):
         pass
 
@@ -269,75 +267,76 @@ def test_a_copy_is_refused_until_it_is_adopted(tmp_path):
     with pytest.raises(StoreRolledBackError, match=r"copy of .*sparsehist adopt"), open_state(copy):
         pass
     with pytest.raises(StoreRolledBackError, match="still stands"):
-        adopt(copy)
+        adopt(copy, home_is_gone=True)
     shutil.rmtree(path)
-    adopt(copy)
-    adopt(copy)
+    adopt(copy, home_is_gone=True)
+    adopt(copy, home_is_gone=True)
     with open_state(copy) as state:
         assert state.generation == 3
         state.verify()
     assert release(copy, "2") == 4
     with pytest.raises(StoreRolledBackError, match=r"s\.generation"):
-        adopt(other)
+        adopt(other, home_is_gone=True)
 
 
 @pytest.mark.parametrize("dies_in", ["raise_mark", "insert_event", "raise_published_generation"])
-@pytest.mark.parametrize("moved", [False, True])
-def test_a_change_of_place_that_died_is_finished_by_the_next_opening(tmp_path, monkeypatch, dies_in, moved):
-    """Killed anywhere in it, an adoption or a move shuts out other copies, and is done by the next try."""
+def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, monkeypatch, dies_in):
+    """Killed anywhere in it, an adoption shuts out other copies, and the next try finishes it."""
     path, copy, other, out = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other", tmp_path / "out"
     out.mkdir()
     with open_state(path) as state:
         state.record_publication(out)
         publish(out, published(state, 1))
     shutil.copytree(path, other)
-    if moved:
-        path.rename(copy)
-    else:
-        shutil.copytree(path, copy)
-        shutil.rmtree(path)
-
-    def take():
-        if moved:
-            with open_state(copy):
-                pass
-        else:
-            adopt(copy)
+    path.rename(copy)
+    shutil.copytree(copy, path)
+    shutil.rmtree(copy)
+    path.rename(copy)
 
     def dies(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(opening, dies_in, dies)
-        take()
-    take()
+        patch.setattr(lifecycle, dies_in, dies)
+        adopt(copy, home_is_gone=True)
+    adopt(copy, home_is_gone=True)
     with open_state(copy) as state:
         assert state.generation >= 2
         state.verify()
-        assert not (copy / "adopting").exists()
     with pytest.raises(StoreRolledBackError, match="shows that"):
-        adopt(other)
+        adopt(other, home_is_gone=True)
     assert release(copy) >= 3
 
 
+def test_adopting_needs_an_explicit_word(tmp_path):
+    """Nothing but True is a word, and without it nothing changes."""
+    path = make_store(tmp_path / "s")
+    shutil.copytree(path, tmp_path / "copy")
+    shutil.rmtree(path)
+    for word in (False, 1, "yes"):
+        with pytest.raises(DeclarationError, match="home_is_gone=True"):
+            adopt(tmp_path / "copy", home_is_gone=word)
+    with pytest.raises(StoreRolledBackError, match="--home-is-gone"), open_state(tmp_path / "copy"):
+        pass
+
+
 def test_a_moved_store_is_the_same_store(tmp_path):
-    """Moving a store needs no adoption, takes its mark along, and shuts out copies made before it."""
+    """Moving a store needs no adoption, and shuts out copies made before a release after it."""
     path = make_store(tmp_path / "s")
     release(path)
     shutil.copytree(path, tmp_path / "older")
     moved = path.rename(tmp_path / "moved")
-    with open_state(moved) as state:
-        assert state.generation == 3
-        assert state.events()[-1]["what"] == "move store"
+    assert release(moved, "2") == 3
     shutil.copytree(tmp_path / "older", path)
     with pytest.raises(StoreRolledBackError), open_state(path):
         pass
     with pytest.raises(StoreRolledBackError, match="shows that"):
-        adopt(path)
+        adopt(path, home_is_gone=True)
     shutil.rmtree(path)
-    assert release(moved, "2") == 4
+    adopt(moved)
+    assert release(moved, "3") == 5
     put_back(moved, tmp_path / "older")
-    with pytest.raises(StoreRolledBackError, match=r"moved\.generation"), open_state(moved):
+    with pytest.raises(StoreRolledBackError), open_state(moved):
         pass
 
 
@@ -353,12 +352,12 @@ def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):
         pass
     shutil.copytree(kept, tmp_path / "second")
     shutil.rmtree(path)
-    adopt(kept)
+    adopt(kept, home_is_gone=True)
     with open_state(kept) as state:
         state.verify()
         add_series(state, "another")
     with pytest.raises(StoreRolledBackError):
-        adopt(tmp_path / "second")
+        adopt(tmp_path / "second", home_is_gone=True)
 
 
 def test_stores_share_a_public_ledger(tmp_path):
@@ -379,30 +378,7 @@ def test_stores_share_a_public_ledger(tmp_path):
     assert (out / "sparsehist-ledger.json").read_text() == "[]"
 
 
-def test_a_state_in_duckdb_is_refused_with_what_to_do(tmp_path):
-    """A store made before 0.1 is known for one and refused; nothing in it is touched."""
-    path = tmp_path / "s"
-    (path / "series").mkdir(parents=True)
-    (path / "format").write_text(json.dumps({"sparsehist store": 2, "store_id": "0" * 32}))
-    (path / "state.duckdb").write_bytes(b"DUCK")
-    before = sorted(place.name for place in path.iterdir())
-    for use in (lambda: open_state(path).__enter__(), lambda: adopt(path), lambda: migrate(path)):
-        with pytest.raises(StoreVersionError, match="count the log again"):
-            use()
-    assert sorted(place.name for place in path.iterdir()) == sorted([*before, "lock"])
-
-
-def test_a_store_of_this_format_has_nothing_to_migrate(tmp_path):
-    """Its format is given back; a copy that was not adopted may be asked, and stays a copy."""
-    path = make_store(tmp_path / "s")
-    assert migrate(path) == 1
-    shutil.copytree(path, tmp_path / "copy")
-    assert migrate(tmp_path / "copy") == 1
-    with pytest.raises(StoreRolledBackError), open_state(tmp_path / "copy"):
-        pass
-
-
-def test_the_remains_of_a_killed_backup_are_removed_by_the_next_opening(tmp_path):
+def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path):
     """A run that dies while it copies leaves half a store at another place, with its secrets; a living one stays."""
     path = make_store(tmp_path / "s")
     (tmp_path / "disk").mkdir()
@@ -420,76 +396,6 @@ def test_the_remains_of_a_killed_backup_are_removed_by_the_next_opening(tmp_path
     assert any(file.stat().st_size for file in left.rglob("*") if file.is_file())
     living = tmp_path / "disk" / ".copy.living.new"
     lock = layout.make_locked(living)
-    with open_state(path) as state:
-        assert state.removed == (left,)
-    assert list((tmp_path / "disk").iterdir()) == [living]
-    os.close(lock)
-    with open_state(path) as state:
-        assert state.removed == ()
     backup(path, tmp_path / "disk" / "copy")
-    assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk" / "copy"]
-
-
-def test_a_store_that_cannot_be_written_is_looked_at_and_never_changed(tmp_path):
-    """Not even by root: its right to write wherever it likes is taken from the processes started here."""
-    store = tmp_path / "s"
-    log = pl.DataFrame({"user": range(900), "url": ["/home"] * 900})
-    domain = sh.Strings(max_bytes=8)
-    sh.create(store, log, name="q", unit="user", key="url", max_keys=1, domain=domain).release("a", level=1)
-
-    def run(*words):
-        def lose_the_right():
-            for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-                ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
-
-        made = subprocess.run(
-            [sys.executable, "-m", "sparsehist", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-            timeout=60, preexec_fn=lose_the_right,
-        )  # fmt: skip
-        return made.returncode, made.stdout + made.stderr
-
-    def content():
-        return {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-
-    before = content()
-    places = [store, *(place for place in store.rglob("*") if place.is_dir())]
-    for place in places:
-        place.chmod(0o500)
-    try:
-        for words in (("show", "s"), ("ledger", "s"), ("release", "s", "--series", "q", "--name", "a")):
-            assert run(*words)[0] == 0
-        with (store / layout.LOCK).open() as held:
-            fcntl.flock(held, fcntl.LOCK_SH)
-            assert run("show", "s")[0] == 0
-            fcntl.flock(held, fcntl.LOCK_EX)
-            assert run("show", "s")[0] == StoreInUseError.exit_code
-        finer = run("release", "s", "--series", "q", "--name", "b", "--level", "2")
-        budget = run("budget", "s", "--epsilon", "9", "--delta", "1e-6")
-        assert (finer[0], budget[0]) == (2, 2) and "cannot be" in finer[1] and "cannot be written" in budget[1]
-        (tmp_path / "s.generation").rename(tmp_path / "away")
-        assert run("show", "s")[0] == 0 and not (tmp_path / "s.generation").exists()
-        (tmp_path / "away").rename(tmp_path / "s.generation")
-        assert content() == before
-        store.chmod(0o700)
-        (store / f"{layout.STATE}-journal").write_bytes(b"")
-        store.chmod(0o500)
-        assert "a run died in store" in run("show", "s")[1]
-    finally:
-        for place in places:
-            place.chmod(0o700)
-    assert run("show", "s")[0] == 0 and not (store / f"{layout.STATE}-journal").exists()
-
-
-def test_who_waited_for_a_store_to_read_does_not_write_once_it_can_be_written(tmp_path, monkeypatch):
-    """The lock that is shared is for reading; one that is asked for when the store can be written is not shared."""
-    path = make_store(tmp_path / "s")
-    answers = iter([False, False])
-    monkeypatch.setattr(layout, "is_writable", lambda store: next(answers, True))
-    with open_state(path) as one, open_state(path) as other:
-        for state in (one, other):
-            with pytest.raises(StoreError, match="cannot be"):
-                state.record_copy(tmp_path / "copy")
-        with pytest.raises(StoreInUseError), open_state(path):
-            pass
-    with open_state(path), pytest.raises(StoreInUseError), open_state(path):
-        pass
+    assert sorted((tmp_path / "disk").iterdir()) == [living, tmp_path / "disk" / "copy"]
+    os.close(lock)

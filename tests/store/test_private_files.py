@@ -138,7 +138,7 @@ def test_errors_of_the_engine_are_told_apart_and_say_nothing_of_it(tmp_path, mon
         error.sqlite_errorname = name
         raise error
 
-    database = Database(tmp_path / "state.sqlite", durable=False, create=True)
+    database = Database(tmp_path, durable=False, create=True)
     monkeypatch.setattr(database, "_owned", refuse)
     with pytest.raises(StoreError) as caught:
         database.rows("read_events")
@@ -164,7 +164,7 @@ def test_another_program_that_holds_the_state_is_told_of(tmp_path):
 def test_settings_of_the_state_are_in_force(tmp_path):
     """Each pragma took: one that is misspelt or refused is passed over by SQLite without a word."""
     wanted = {"synchronous": 3, "secure_delete": 1, "temp_store": 2, "trusted_schema": 0, "cell_size_check": 1}
-    database = Database(tmp_path / "state.sqlite", durable=True, create=True)
+    database = Database(tmp_path, durable=True, create=True)
     found = {name: database._connection.execute(f"pragma {name}").fetchone()[0] for name in wanted}
     assert found == wanted
     assert database._connection.execute("pragma journal_mode").fetchone() == ("delete",)

@@ -46,7 +46,7 @@ def test_series_and_releases_come_back_whole(tmp_path):
     with open_state(path) as state:
         record = state.series("queries")
         assert record.declaration["key"] == ["query"] and record.salt.startswith(b"salt")
-        assert {file.name for file in record.files} == {"counts", "groups", "support"}
+        assert {file.name for file in record.files} == {"counts", "index", "support"}
         assert record.paths[0].kind == "cells" and record.paths[0].family == "gaussian"
         assert state.series_files(record).n_nonzero == 400
         assert state.series("other") is None
@@ -190,8 +190,8 @@ def test_records_show_no_secret(tmp_path):
         release = state.releases(record.path_id)[0]
         printed = [record, new, release, state, state.tracked(1), state.series_files(record)]
         history = state._history(record.path_id)
-        with history.open_round(0) as file:
-            printed += [record.files, record.paths, history.rounds, file._shape]
+        file = history.open_round(0)
+        printed += [record.files, record.paths, history.rounds, file, file._head]
         shown = "".join(map(repr, printed))
     for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):
         assert secret not in shown

@@ -54,7 +54,6 @@ def _complaints(text, dialect="duckdb"):
     body = text.removeprefix(_header(text))
     code = re.sub(r"'[^']*'|--[^\n]*", "", body)
     used, told = set(re.findall(r"\$(\w+)", code)), set(re.findall(r"\$(\w+)", _header(text)))
-    found += [f"takes {name} without saying so" for name in used - told]
     found += [f"speaks of {name}, which it does not take" for name in told - used]
     found += ["values by place" for _ in re.findall(r"\?|\$\d|%s|\{\w*\}", code)]
     found += [f"a key column called {column}" for column in re.findall(r"\bkey_(?!\d+\b)\w*", code)]

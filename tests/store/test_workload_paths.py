@@ -103,7 +103,7 @@ def test_the_record_of_a_path_says_what_it_is(tmp_path):
     with open_state(path) as state:
         record = state.series("queries")
         cells, workload = record.paths
-        assert cells.files == () and {known.name for known in record.files} == {"counts", "groups", "support"}
+        assert cells.files == () and {known.name for known in record.files} == {"counts", "index", "support"}
         assert (workload.kind, workload.workload, workload.strategy, workload.family) == (
             "workload", "prefix(50)", "spectral", "gaussian",
         )  # fmt: skip
@@ -132,7 +132,7 @@ def test_verify_drop_and_backup_include_workload_paths(tmp_path):
         state.verify()
     backup(path, tmp_path / "copy")
     shutil.rmtree(path)
-    adopt(tmp_path / "copy")
+    adopt(tmp_path / "copy", home_is_gone=True)
     with open_state(tmp_path / "copy") as state:
         state.verify()
         assert state.noise(2, Fraction(1), M).tolist() == noise.tolist()

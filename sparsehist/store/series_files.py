@@ -304,10 +304,13 @@ class _Parts:
     def __getitem__(self, number: int) -> memoryview:
         content = memoryview(self._mapped)[self._ends[number] : self._ends[number + 1]]
         if number not in self._checked:
-            if zlib.crc32(content) != self._sums[number + 1]:
+            if not self._is_whole(number, content):
                 raise altered(self.path)
             self._checked.add(number)
         return content
+
+    def _is_whole(self, number: int, content: memoryview) -> bool:
+        return bool(zlib.crc32(content) == self._sums[number + 1])
 
 
 def _ranges(low: AnyArray, high: AnyArray) -> tuple[IntArray, IntArray]:

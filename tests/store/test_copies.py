@@ -377,7 +377,9 @@ WAYS: dict[str, tuple[Callable[[World], None], str, str]] = {
     "a copy of an open transaction": (killed_while_committing, DETECTED, ""),
     "mounted twice": (bound, DETECTED, "mount"),
     "containers with copies of a store": (lambda w: containers(w, store_in="each"), DETECTED, "mount"),
-    "containers of an image with a store": (lambda w: containers(w, store_in="image"), NAMED, "in the image of a container"),
+    "containers of an image with a store": (
+        lambda w: containers(w, store_in="image"), NAMED, "in the image of a container",
+    ),
     "containers of an image with a store, adopted": (
         lambda w: containers(w, store_in="image", adopt=True), NAMED, "in the image of a container",
     ),

@@ -273,7 +273,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
     assert sparsehist("adopt", "copy").code == 2
     (here / store).rename(here / "moved-away")
     (here / "copy").rename(here / store)
-    assert sparsehist("adopt", store).code == 0
+    assert sparsehist("adopt", store, "--home-is-gone").code == 0
     assert sparsehist("release", store, *RELEASE, "--out", "second.parquet").code == 0
     assert sh.read("first.parquet").frame.equals(sh.read("second.parquet").frame)
 

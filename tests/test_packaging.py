@@ -193,9 +193,7 @@ def test_an_editable_install_finds_its_statements_and_data(copy, tmp_path):
 def test_source_in_a_checkout_finds_its_statements_and_data():
     """Where Python runs in a checkout that is not installed, or installed as a copy, the folders beside are read."""
     read = "import sys; sys.path.insert(0, sys.argv[1]); from sparsehist.store.statements import shipped, statement; "
-    read += (
-        "print('erased' in statement('read_files') and (shipped('data') / 'msweb_1998.csv').is_file())"
-    )
+    read += "print('erased' in statement('read_files') and (shipped('data') / 'msweb_1998.csv').is_file())"
     assert _run(sys.executable, "-I", "-c", read, CHECKOUT, cwd=CHECKOUT).strip() == "True"
 
 

@@ -17,7 +17,6 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.series import cell_round, pipeline
 from sparsehist.series.cell_parameters import requested
-from sparsehist.series.metadata import read_metadata
 from sparsehist.series.planning import COUNTS, Plan, Planner
 from sparsehist.series.release import Release
 from sparsehist.store import SeriesRecord, State

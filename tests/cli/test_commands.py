@@ -12,8 +12,6 @@ import pytest
 import sparsehist as sh
 from sparsehist.cli import commands
 from sparsehist.domain.any_of_size import AnyOfSize
-from sparsehist.errors import NameTakenError
-from sparsehist.series import cell_round
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")

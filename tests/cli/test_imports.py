@@ -44,8 +44,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["show", "STORE"], {*SHELL, "sqlite3"}),
         (["ledger", "STORE"], {*SHELL, "sqlite3"}),
         (["plan", "STORE", "--series", "visits", "--level", "0.1"], {*SHELL, "sqlite3", "numpy"}),
-        (["release", "STORE", "--series", "visits", "--name", "one"], {*SHELL, "sqlite3"}),
-        (["release", "STORE", "--series", "visits", "--name", "one", "--out", "OUT"], {*SHELL, "sqlite3"}),
         (
             ["release", "STORE", "--series", "visits", "--name", "one", "--head", "1"],
             {*SHELL, "sqlite3", "numpy", "polars", "pyarrow"},

@@ -15,6 +15,7 @@ from sparsehist.store.layout import (
     LOCK,
     NEW,
     SERIES,
+    STATE,
     check_format,
     check_is_store,
     exclusive_lock,
@@ -120,6 +121,7 @@ def _clear_leftovers(path: Path, database: Database) -> None:
     with disk_errors(path):
         for unfinished in path.glob(f"*{NEW}"):
             unfinished.unlink()
+        (path / f"{STATE}-journal").unlink(missing_ok=True)  # a hot one was rolled back when the state was read
         for directory in (path / SERIES).iterdir():
             if directory.name not in dropped:
                 set_aside(path, directory)

@@ -26,11 +26,9 @@ def run(*arguments, before=()):
     [
         "release",
         "create",
-        "workload",
-        "ask",
         *(
             pytest.param(work, marks=pytest.mark.slow)
-            for work in ("open_session", "create_series", "drop", "adopt", "backup")
+            for work in ("workload", "ask", "open_session", "create_series", "drop", "adopt", "backup")
         ),
     ],
 )

@@ -1,0 +1,179 @@
+"""What is synchronised before what, and who may write: rules that a power cut or another user would break."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import StoreDamagedError, StoreError
+from sparsehist.store import NewPath, NewRound, create_store, open_state, state
+from sparsehist.store.database import Database
+from sparsehist.store.witnesses import read_mark
+from tests.store.example import Model, add_series, make_store
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls that change or synchronise names, in order: (call, path); commits of SQLite among them."""
+    made: list[tuple[str, Path]] = []
+    fsync, replace, rename, transaction = os.fsync, os.replace, os.rename, Database.transaction
+
+    def synced(descriptor):
+        made.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    def moved(call):
+        def to(source, target, **how):
+            made.append(("from", Path(source)))
+            made.append(("name", Path(target)))
+            call(source, target, **how)
+
+        return to
+
+    def committed(database):
+        made.append(("commit", database._path))
+        return transaction(database)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", moved(replace))
+    monkeypatch.setattr(os, "rename", moved(rename))
+    monkeypatch.setattr(Database, "transaction", committed)
+    return made
+
+
+def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
+    """Content is synchronised before it gets its name, the name before the next commit, name or end."""
+    for at, (call, path) in enumerate(calls):
+        if call != "name" or path.name == "state.digest":
+            continue
+        source, after = calls[at - 1][1], calls[at + 1 :]
+        if not path.is_dir():
+            assert ("fsync", source) in calls[:at], f"{path} is renamed before it is synchronised"
+        until = next((n for n, (later, _) in enumerate(after) if later in ("commit", "from")), len(after))
+        assert ("fsync", path.parent) in after[:until], f"the directory of {path} is not synchronised"
+    assert any(path == final for _, path in calls)
+
+
+def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls):
+    """Of a new store, a series, a round, its mark and its publication; without strace or a power cut."""
+    path, out = tmp_path / "s", tmp_path / "out"
+    out.mkdir()
+    create_store(path)
+    check_order(calls, path)
+    calls.clear()
+    with open_state(path) as opened:
+        add_series(opened)
+        check_order(calls, opened.series("queries").directory / "counts")
+        calls.clear()
+        model = Model(opened.series("queries").path_id)
+        opened.commit_round(model.make_round("1", 3))
+    check_order(calls, tmp_path / "s.generation")
+    assert [call for call, _ in calls].index("commit") > [call for call, _ in calls].index("name")
+    assert sum(call == "fsync" for call, _ in calls) == 4  # and SQLite's own four
+    calls.clear()
+    counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}))
+    series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
+    calls.clear()
+    series.release("r", level=1).write_parquet(out / "r.parquet")
+    names = [place.name for call, place in calls if call == "name" and place.name != "state.digest"]
+    assert names[0].startswith("round-")
+    assert names[1:] == ["t.generation", "sparsehist-ledger.json", "r.parquet"]
+    check_order(calls, out / "r.parquet")
+
+
+@pytest.mark.parametrize("forgotten", ["directory", "content", "order"])
+def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
+    """Negative control: the same calls without one of them are refused."""
+    path = make_store(tmp_path / "s")
+    calls.clear()
+    with open_state(path) as opened:
+        opened.commit_round(Model(opened.series("queries").path_id).make_round("1", 3))
+        directory = opened.series("queries").directory
+    if forgotten == "directory":
+        left = [call for call in calls if call != ("fsync", directory)]
+    elif forgotten == "content":
+        left = [call for call in calls if not (call[0] == "fsync" and "round-" in call[1].name)]
+    else:
+        at = calls.index(("fsync", directory))
+        left = [*calls[:at], *calls[at + 1 :], calls[at]]
+    assert len(left) < len(calls) or forgotten == "order"
+    with pytest.raises(AssertionError, match="synchronised"):
+        check_order(left, tmp_path / "s.generation")
+
+
+def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
+    """Nothing may be published before the mark shows it: neither by this call nor by the next opening."""
+    path = make_store(tmp_path / "s")
+
+    def refuse(*_):
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        with open_state(path) as opened:
+            model = Model(opened.series("queries").path_id)
+            patch.setattr(state, "raise_mark", refuse)
+            with pytest.raises(StoreError, match="full"):
+                opened.commit_round(model.make_round("1", 3))
+        with pytest.raises(StoreError, match="full"), open_state(path):
+            pass
+    with open_state(path) as opened:
+        model.check(opened)
+        assert opened.generation == 2 == read_mark(path, opened.store_id).generation
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
+    """An attachment that is gone or short when the round commits is noticed then, and nothing is registered."""
+    path = make_store(tmp_path / "s")
+    with open_state(path) as opened:
+        record = opened.series("queries")
+        file = opened.write_attachment(record, ".npz", b"matrix")
+        place = record.directory / file.name
+        place.unlink() if damage == "missing" else place.write_bytes(b"mat")
+        new = NewPath("workload", record.series_id, "total", "identity", "gaussian")
+        with pytest.raises(StoreDamagedError, match="path-"):
+            opened.commit_round(NewRound(new, "total", 1, {}, {}, np.zeros(2), attachments=[file]))
+        assert opened.generation == 1 and len(opened.paths(record)) == 1
+
+
+def test_a_store_that_others_can_write_to_is_refused(tmp_path, caplog):
+    """By its mode; where others can rename it, that is said, unless the directory is sticky like /tmp."""
+    path = make_store(tmp_path / "s")
+    for mode in (0o777, 0o720, 0o702):
+        path.chmod(mode)
+        with pytest.raises(StoreError, match="other users can write"), open_state(path):
+            pass
+    path.chmod(0o700)
+    with caplog.at_level(logging.WARNING, logger="sparsehist"):
+        for mode, told in ((0o1777, 0), (0o777, 1)):
+            tmp_path.chmod(mode)
+            with open_state(path):
+                pass
+            assert len(caplog.records) == told
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "create trigger planted after insert on release begin delete from release; end",
+        "create view planted as select * from store",
+    ],
+)
+def test_triggers_and_views_of_others_are_refused(tmp_path, planted):
+    """Also where nothing else tells that the state was written to."""
+    path = make_store(tmp_path / "s")
+    with closing(sqlite3.connect(path / "state.sqlite")) as other:
+        other.execute(planted)
+        other.commit()
+    (path / "state.digest").unlink()
+    with pytest.raises(StoreDamagedError, match="altered"), open_state(path):
+        pass

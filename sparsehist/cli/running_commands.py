@@ -161,8 +161,7 @@ def append(
         if time is not None or drop_other_periods:
             raise DeclarationError("--time and --drop-other-periods go with --period")
         running = sh.open_running(store, series, wait=wait)
-        repeated = step <= running.appended()
-        running.append(log, step=step, **how)
+        repeated = not running.append(log, step=step, **how)
         of_steps = f"appended step {step} of {running.steps} to the series {series}"
         shown = f"step {step} of the series {series} was" if repeated else of_steps
         data = {"store": str(store), "series": series, "step": step}

@@ -82,7 +82,7 @@ class RunningSeries(StoredSeries):
         progress: Progress = None,
         who: str | None = None,
         wait: float | None = None,
-    ) -> None:
+    ) -> bool:
         """Append the log of the next step, all or nothing.
 
         The same pairs of units and keys again, for a step that was appended, change nothing; other pairs are refused:
@@ -90,6 +90,9 @@ class RunningSeries(StoredSeries):
 
         Steps are appended in order, from 1; the log of one may be empty, and no counts made elsewhere are taken.
         Which pairs are kept is the same with all engines. All else is as for `create`.
+
+        Returns:
+            Whether this call appended it: False if it was appended with the same pairs before.
 
         Raises:
             DeclarationError: If the series has no such step, or it is not the next one.
@@ -129,9 +132,10 @@ class RunningSeries(StoredSeries):
                         raise NameTakenError(
                             f"step {step} of {self.name!r} was appended with other rows; its counts never change"
                         )
-                    return
+                    return False
                 kind = kind_of_all(before[-1].unit_kind if before else "", kind, "steps")
                 self._commit(state, record, day, NewStep(step - 1, digest, kind, origin, (), who))
+        return True
 
     def _check_is_next(self, state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
         """The steps that were appended; refuses one that leaves others out, or any once the series is finished."""
@@ -271,7 +275,9 @@ def create_running(
         >>> visits = sh.create_running(":memory:", name="visits", unit="user", key="url", max_keys=5,
         ...                            domain=sh.Strings(max_bytes=8), steps=7, seed=1)
         >>> visits.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
+        True
         >>> visits.append(pl.DataFrame({"user": range(250, 900), "url": ["/home"] * 650}), step=2)
+        True
         >>> second, first = (visits.release(f"day_{day}", step=day, level="0.5") for day in (2, 1))
         >>> [880 < second.frame["noisy_count"].item() < 920, 480 < first.frame["noisy_count"].item() < 520]
         [True, True]

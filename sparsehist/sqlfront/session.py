@@ -229,10 +229,9 @@ class Session:
 
         series = open_running(store, head.name)
         query = self._checked(statement, head, wanted, runs=True)
-        before = series.appended()
-        series.append(query, step=head.step, who=self._who)
+        appended = series.append(query, step=head.step, who=self._who)
         said = f"appended step {head.step} of {series.steps} to the series {head.name}"
-        if head.step <= before:
+        if not appended:
             said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
         return Outcome(piece.number, piece.line, "append", said=said, series=series)
 

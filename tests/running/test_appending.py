@@ -20,7 +20,6 @@ from sparsehist.errors import (
     NotFoundError,
     RefusedError,
     StoreDamagedError,
-    StoreInUseError,
 )
 from sparsehist.running.totals import Totals
 from tests.running.logs import ENGINES, counts, frame, kept, pairs_of, started
@@ -183,25 +182,22 @@ def test_units_of_several_columns_keep_their_types(first: str, then: str, engine
         assert counts(running, 4).sum() == 3 + 3 + 3
 
 
-def test_two_appenders_at_once_append_once(tmp_path) -> None:
-    """One of them waits or is told that the store is in use; the step is there once."""
+def test_of_many_appenders_at_once_one_appends_and_says_so(tmp_path) -> None:
+    """All wait for each other; the step is there once, and exactly the call that appended it returns True."""
     series = sh.create_running(
         tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5, wait=20
     )
-    outcomes: list[object] = []
+    outcomes: list[bool] = []
 
     def append() -> None:
-        try:
-            outcomes.append(series.append(frame(DAYS[0]), step=1))
-        except StoreInUseError as problem:
-            outcomes.append(problem)
+        outcomes.append(series.append(frame(DAYS[0]), step=1, wait=60))
 
-    threads = [threading.Thread(target=append) for _ in range(2)]
+    threads = [threading.Thread(target=append) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(outcomes) == 2
+    assert sorted(outcomes) == [False] * 5 + [True]
     assert series.appended() == 1
     assert (series.store.events()["what"] == "append").sum() == 1
 

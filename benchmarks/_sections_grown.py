@@ -31,7 +31,7 @@ def scale(result: Result) -> str:
     )
     again = result["releases"]
     capped = [
-        [f"{row['engine']}, {'no limit' if row['limit'] is None else row['limit']}", f"{row['rows']:,}",
+        [" ".join(filter(None, [row.get("engine"), row["limit"] or "no limit"])), f"{row['rows']:,}",
          short(row["create_cpu_s"]["median"]), short(row["create_wall_s"]["median"]), short(row["peak_mb"]["median"])]
         for row in result["capped"]
     ]  # fmt: skip

@@ -26,7 +26,7 @@ from sparsehist.counting import count_keys
 from sparsehist.domain.base import Domain
 with tempfile.TemporaryDirectory() as directory:
     result = count_keys(path, unit="user_id", key=["query"], max_keys={max_keys},
-                        domain=Domain.parse("strings(max_bytes=32)"), salt=bytes(range(16)), engine="{engine}",
+                        domain=Domain.parse("strings(max_bytes=32)"), salt=bytes(range(16)),
                         temporary_directory=directory)
 """
 
@@ -42,8 +42,7 @@ connection.execute("set enable_progress_bar = false")
 connection.execute("create temp table result as select query, count(distinct user_id) as units "
                    "from read_parquet($path) group by query", {"path": path})
 """,
-    "sparsehist polars": COUNT.replace("{engine}", "polars"),
-    "sparsehist duckdb": COUNT.replace("{engine}", "duckdb"),
+    "sparsehist": COUNT,
 }
 
 REPORT = """

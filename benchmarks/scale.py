@@ -91,13 +91,13 @@ def releases(number: int, cells: int) -> Found:
     return {"times": times}
 
 
-def memory(log: str, engine: str, limit: str | None) -> Found:
+def memory(log: str, limit: str | None) -> Found:
     """Count a log."""
     found: Found = {}
     with tempfile.TemporaryDirectory() as directory, span(found, "create"):
         sh.create(
             str(Path(directory) / "store"), log, name="queries", unit="user_id", key="query", max_keys=20,
-            domain="strings(max_bytes=32)", engine=engine, memory_limit=limit, progress=False,
+            domain="strings(max_bytes=32)", memory_limit=limit, progress=False,
         )  # fmt: skip
     return found
 
@@ -159,14 +159,14 @@ def capped(rows: int, limit: str, runs: int) -> list[Found]:
     with tempfile.TemporaryDirectory() as directory:
         log = str(Path(directory) / "log.parquet")
         generate(Path(log), rows)
-        for engine, capped_at in (("polars", None), ("duckdb", None), ("duckdb", limit), ("auto", None)):
-            seen = [in_child(__file__, work="memory", log=log, engine=engine, limit=capped_at) for _ in range(runs)]
-            row: Found = {"engine": engine, "limit": capped_at, "rows": rows}
+        for capped_at in (None, limit):
+            seen = [in_child(__file__, work="memory", log=log, limit=capped_at) for _ in range(runs)]
+            row: Found = {"limit": capped_at, "rows": rows}
             row |= {
                 what: spread([run[what] for run in seen]) for what in ("create_cpu_s", "create_wall_s", "peak_mb")
             }
             found.append(row | {"all": seen})
-            print(f"{rows:,} rows, {engine}, limit {capped_at}: {row['create_cpu_s'].median:.1f} s of CPU, "
+            print(f"{rows:,} rows, limit {capped_at}: {row['create_cpu_s'].median:.1f} s of CPU, "
                   f"peak {row['peak_mb'].median:,.0f} MB", flush=True)  # fmt: skip
     return found
 

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
-from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.counting.count import list_pairs
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
@@ -104,7 +104,6 @@ def choose_max_keys(
     release_level: Level | None = None,
     on_null: Choice = "error",
     on_outside: Choice = "error",
-    engine: Engine = "auto",
     memory_limit: str | int | None = None,
     threads: int | None = None,
     progress: Progress = None,
@@ -164,7 +163,7 @@ def choose_max_keys(
     )  # fmt: skip
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
-    counted: dict[str, Any] = {"engine": engine, "memory_limit": memory_limit, "threads": threads}
+    counted: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
     _check_room(home, [(first, level_text(whole))])  # costs add up: so it is told of the level that was named
     planned = [(first, few), (second, most)]
     if release_level is not None:
@@ -190,9 +189,7 @@ def choose_max_keys(
             # Its units are those of the log, and what vouches for them is what vouches for the log.
             second = replace(second, unit=first.unit, source=made.declaration.source)
             asked = NewLog(_table(units), second, "error", accept_changed_source=False, who=who, counted_here=True)
-            profile = counted_into(
-                home, asked, progress=progress, wait=wait, engine="auto", memory_limit=None, threads=None
-            )
+            profile = counted_into(home, asked, progress=progress, wait=wait, memory_limit=None, threads=None)
         shown = profile.release("profile", level=most, false_keys=_FALSE_CLASSES)
         _check_stands_out(shown, profile.declaration, most, whole)
         table = shown.frame

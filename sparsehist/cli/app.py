@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -88,9 +88,6 @@ def create(
         bool,
         Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
     ] = False,
-    engine: Annotated[
-        Literal["auto", "polars", "duckdb"], Parameter(help="Where rows wait: polars in memory, duckdb on disk.")
-    ] = "auto",
     reading: options.ReadingOptions = options.READ,
     declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
@@ -112,7 +109,7 @@ def create(
         store, reading.files(input),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, bounding=bounding, most_keys=most_keys, portable=portable,
-        accept_changed_source=accept_changed_source, engine=engine, **reading.limits,
+        accept_changed_source=accept_changed_source, **reading.limits,
         **declared.parameters,
     )  # fmt: skip
 

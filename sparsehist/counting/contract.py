@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 Choice = Literal["error", "drop"]
-Codes32: TypeAlias = "NDArray[np.uint32]"
 SALT_BYTES = 16
 KEY_TYPES = ("date", "integer", "text")
 
@@ -112,7 +111,7 @@ class UnitPairs:
 
     units: pl.Series
     sizes: IndexArray
-    codes: Codes32
+    codes: NDArray[np.uint32]
     keys: pl.DataFrame
 
     @classmethod
@@ -236,8 +235,8 @@ def request(
         salt: 16 secret random bytes.
         on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
         on_outside: What to do about rows with a key outside the domain: "error" or "drop".
-        memory_limit: Rows wait on disk; the distinct keys, which stay in memory, may take so much: bytes, or a text
-            such as "4GB". Half of what there is if None.
+        memory_limit: Bytes, or a text such as "4GB": rows may take half of it and wait on disk beyond that; the
+            distinct texts of units and keys, which stay in memory, may take all of it. Half of what there is if None.
         threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
         temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
         progress: Called with the name of each phase as it begins.

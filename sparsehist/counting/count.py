@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
-from sparsehist.counting import with_duckdb, with_polars, with_spark
+from sparsehist.counting import in_memory, with_spark
 from sparsehist.counting.contract import (
     Bounding,
     CountedKeys,
@@ -17,12 +17,10 @@ from sparsehist.counting.contract import (
     request,
 )
 from sparsehist.counting.keys import has_duplicates, place
-from sparsehist.counting.memory import available_memory, memory_needed, needs_text
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError
 
-Engine = Literal["auto", "polars", "duckdb"]
 # More keys than a unit can have.
 _UNBOUNDED = 2**62
 
@@ -43,7 +41,6 @@ class CountingEngine(Protocol):
 def count_keys(
     source: object,
     *,
-    engine: Engine = "auto",
     may_be_empty: bool = False,
     **declared: Any,
 ) -> CountedKeys:
@@ -54,15 +51,12 @@ def count_keys(
     over files, and how many threads run, change nothing. Rows without a usable key are left out first, and
     keys that the domain takes for one cell count once.
 
-    `engine="auto"` is Polars, unless `memory_limit` is given, the source is a DuckDB relation or
-    a Query, or counting the files looks to take more than half the memory there is: of the machine, of the
-    control group the process is in, or of its limit. What it takes is guessed from the number of rows and the sizes
-    of the files.
+    Rows take 12 or 16 bytes each. They stay in memory as long as they fit half of `memory_limit`, or half of what
+    there is, and wait on disk beyond it; distinct texts of units and keys stay in memory.
 
     Args:
         source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
             DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
-        engine: "auto", "polars" or "duckdb".
         may_be_empty: Whether a log without a row that counts is taken.
         declared: What to count, as for `request`.
 
@@ -87,63 +81,39 @@ def count_keys(
     wanted = request(note=met.append, **declared)
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
-    chosen, log = _opened(source, wanted, engine)
+    chosen, log = _opened(source, wanted)
     frame = chosen.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError("the log is empty: it has no rows, or none that may be counted")
     return CountedKeys(frame, chosen.name(), met[-1] if met else None)
 
 
-def list_pairs(source: object, *, engine: Engine, **declared: Any) -> UnitPairs:
+def list_pairs(source: object, **declared: Any) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without a bound.
 
     Arguments and errors are those of `count_keys`, but the source may be empty, and may not be `Counts`.
     """
     wanted = request(max_keys=_UNBOUNDED, **declared)
-    chosen, log = _opened(source, wanted, engine)
+    chosen, log = _opened(source, wanted)
     return chosen.kept_pairs(log, wanted)
 
 
-def _opened(source: object, wanted: CountRequest, engine: Engine) -> tuple[CountingEngine, Log]:
+def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
     log = wanted.watch(open_log(source, wanted.read)).with_key_types(wanted.key_types)
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
-    log = log.with_unit(wanted.unit, wanted.unit_parts)
-    with engine_errors(log.label, log):
-        needed = memory_needed(log)
-    chosen = _choose_engine(log, wanted, engine, needed)
-    spills = chosen is with_duckdb
-    if said := needs_text(needed, wanted.temporary_directory, spills=spills, limit=wanted.memory_limit):
-        wanted.report(f"reading: {said}")
+    chosen: CountingEngine = in_memory
+    if log.kind == "spark":
+        if not wanted.portable:
+            raise DeclarationError(
+                "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
+            )
+        chosen = with_spark
     logging.getLogger("sparsehist").info("counting with %s", chosen.name())
     return chosen, log
-
-
-def _choose_engine(log: Log, wanted: CountRequest, engine: Engine, needed: int) -> CountingEngine:
-    """Choose by what is declared and by the sizes of the files; never by what is in them."""
-    if log.kind == "spark":
-        if engine != "auto" or not wanted.portable:
-            raise DeclarationError(
-                "a Spark frame is counted by Spark alone: declare portable=True and leave out engine=; "
-                "a running series takes none"
-            )
-        return with_spark
-    if engine == "duckdb":
-        return with_duckdb
-    limited = wanted.memory_limit is not None
-    if engine == "polars":
-        if limited:
-            raise DeclarationError(
-                'memory_limit is for engine="duckdb", whose rows wait on disk; those of "polars" do not'
-            )
-        return with_polars
-    if engine != "auto":
-        raise DeclarationError(f'engine must be "auto", "polars" or "duckdb", not {engine!r}')
-    too_large = needed > available_memory() / 2
-    return with_duckdb if limited or log.kind == "stream" or too_large else with_polars
 
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:

@@ -52,6 +52,12 @@ def missing_error(column: str, role: str) -> DataError:
     return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
 
 
+def outside_error(columns: Sequence[str], domain: Domain) -> DataError:
+    """Refuse keys outside the domain."""
+    listed = ", ".join(map(repr, columns))
+    return DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}")
+
+
 def place(
     keys: pl.DataFrame, names: Sequence[str], domain: Domain, *, on_null: Choice, on_outside: Choice
 ) -> PlacedKeys:
@@ -64,8 +70,7 @@ def place(
     usable = ~missing.select(pl.any_horizontal(pl.all())).to_series().to_numpy()
     cells, inside = find_cells(keys if usable.all() else keys.filter(pl.Series(usable)), domain)
     if on_outside == "error" and not inside.all():
-        listed = ", ".join(map(repr, outside_columns(keys.filter(pl.Series(usable)), names, domain)))
-        raise DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}")
+        raise outside_error(outside_columns(keys.filter(pl.Series(usable)), names, domain), domain)
     if not inside.all():
         usable[usable] = inside
         cells = cells.filter(pl.Series(inside))

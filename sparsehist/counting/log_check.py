@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from sparsehist.counting.batches import plain, plain_dtype
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
-from sparsehist.counting.in_memory.codes import plain, plain_dtype
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns, unpacked
 from sparsehist.counting.memory import available_memory
 from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
@@ -162,8 +162,8 @@ def _loaded(log: Log, wanted: CountRequest) -> Iterator[duckdb.DuckDBPyConnectio
     unit, *key = wanted.columns
     columns = [_exact(name, log.dtypes[name]).alias(f"key_{i}") for i, name in enumerate(key)]
     of_unit = plain(unit, log.dtypes[unit])
-    if plain_dtype(log.dtypes[unit]) == pl.String:
-        of_unit = pl.when(of_unit != "").then(of_unit)
+    if plain_dtype(log.dtypes[unit]) == pl.Binary:
+        of_unit = pl.when(of_unit.bin.size() > 0).then(of_unit)
     selected = [of_unit.alias("unit"), (pl.struct(columns) if len(key) > 1 else columns[0]).alias("key")]
     empty = pl.DataFrame(schema={name: log.dtypes[name] for name in wanted.columns}).select(selected).to_arrow()
     frames: Iterator[pl.DataFrame]

@@ -632,14 +632,15 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 
 def _check_unit_dtype(unit: str, dtype: pl.DataType) -> None:
     if dtype.is_float() or dtype.is_decimal():
-        raise DataError(
-            f"unit column {unit!r} has dtype {dtype}, in which one number may be written in several ways: cast it to "
-            "whole numbers of at most 64 bits or text first"
-        )
+        raise _fractions(f"unit column {unit!r}", dtype, "cast it to whole numbers of at most 64 bits or text first")
     if dtype.is_nested() or dtype in (pl.Null, pl.Object):
         raise DataError(
             f"unit column {unit!r} has dtype {dtype}: a unit must be text, a whole number, a date or the like"
         )
+
+
+def _fractions(column: str, dtype: pl.DataType, remedy: str) -> DataError:
+    return DataError(f"{column} has dtype {dtype}, in which one number may be written in several ways: {remedy}")
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
@@ -652,6 +653,8 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
             castable = log.dtypes[name].is_integer() or log.dtypes[name].is_decimal() or log.dtypes[name] in _CASTABLE
             to = "say what it becomes (key_types, on the command line --key-type)" if castable else "cast it before"
             remedy = {"stream": "cast it in the query", "spark": "cast it in the Spark frame"}.get(log.kind, to)
+            if log.dtypes[name].is_float() or log.dtypes[name].is_decimal():
+                raise _fractions(f"key column {name!r}", log.dtypes[name], f"{remedy} as whole numbers or text")
             raise DataError(
                 f"key column {name!r} has dtype {log.dtypes[name]}, and {domain.describe()} wants {wanted} there: "
                 f"{remedy}, or declare another domain"

@@ -10,7 +10,6 @@ from typing import Any
 
 from sparsehist import series
 from sparsehist.counting.contract import Choice, Counts
-from sparsehist.counting.count import Engine
 from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.declaration import Declaration, Every
 from sparsehist.declaration.checks import checked_choice, checked_name, checked_text, checked_whole
@@ -80,7 +79,6 @@ class PeriodicSeries:
         period: str | date | int,
         time: str | None = None,
         on_other_period: Choice = "error",
-        engine: Engine = "auto",
         memory_limit: str | int | None = None,
         threads: int | None = None,
         progress: Progress = None,
@@ -130,7 +128,7 @@ class PeriodicSeries:
                 self.store, NewLog(source, declaration, "reuse", accept_changed_source=False, who=who),
                 progress=report, wait=wait,
                 bound=None if rule.most_periods is None else FirstPeriods(self.name, rule.most_periods),
-                engine=engine, memory_limit=memory_limit, threads=threads,
+                memory_limit=memory_limit, threads=threads,
             )  # fmt: skip
 
     def series(self, period: str | date | int) -> Series:

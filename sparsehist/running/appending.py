@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import UnitPairs
-from sparsehist.counting.in_memory.bounding import mix
-from sparsehist.counting.in_memory.codes import multiplier_of
+from sparsehist.counting.in_memory import mixed, multiplier_of
 from sparsehist.counting.tuples import types_of_tuple
 from sparsehist.errors import DataError
 from sparsehist.running.runs import Added, Numbers, PairRun, look_up
@@ -92,8 +91,8 @@ class Day:
         units = np.repeat(self.unit_hashes, self.pairs.sizes)
         for start in range(0, units.size, _HASHED_AT_ONCE):
             block = slice(start, start + _HASHED_AT_ONCE)
-            hashes = mix(units[block], self.key_hashes[self.pairs.codes[block]])
-            sums += [hashes.sum(), mix(hashes, units[block]).sum()]
+            hashes = mixed(units[block] + self.key_hashes[self.pairs.codes[block]])
+            sums += [hashes.sum(), mixed(hashes + units[block]).sum()]
         return hashlib.blake2b(
             np.append(sums, np.uint64(units.size)).tobytes(), key=salt, digest_size=16, person=b"appended-pairs"
         ).digest()
@@ -134,7 +133,8 @@ def _numbered(day: Day, files: StepFiles) -> tuple[IntArray, pl.DataFrame, WordA
 
 def spread(numbers: IntArray, salt: bytes) -> WordArray:
     """One word for each whole number."""
-    return numbers.view(np.uint64) * multiplier_of(salt)
+    words: WordArray = numbers.view(np.uint64) * np.uint64(multiplier_of(salt))
+    return words
 
 
 def _in_order(day: Day, words: WordArray) -> tuple[Day, WordArray]:
@@ -150,7 +150,7 @@ def _in_order(day: Day, words: WordArray) -> tuple[Day, WordArray]:
 
 def _first_of_unit(day: Day, rows: IntArray, unit_of: Numbers, room: IntArray) -> IntArray:
     """Of pairs of units that have more of them than room, the places of those that come first."""
-    order = pl.Series(mix(day.unit_hashes[unit_of], day.key_hashes[day.pairs.codes[rows]]))
+    order = pl.Series(mixed(day.unit_hashes[unit_of] + day.key_hashes[day.pairs.codes[rows]]))
     over = day.pairs.keys[day.pairs.codes[rows]].with_columns(unit=unit_of, order=order, room=room[unit_of])
     first = (
         over.with_row_index("place")

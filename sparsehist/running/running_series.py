@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparsehist.counting.contract import Choice, Counts
-from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.counting.count import list_pairs
 from sparsehist.declaration import Declaration, Steps
 from sparsehist.declaration.checks import checked_choice, checked_text, checked_whole
 from sparsehist.domain import Domain
@@ -76,7 +76,6 @@ class RunningSeries(StoredSeries):
         source: object,
         *,
         step: int,
-        engine: Engine = "auto",
         memory_limit: str | int | None = None,
         threads: int | None = None,
         progress: Progress = None,
@@ -89,7 +88,7 @@ class RunningSeries(StoredSeries):
         counts of a step never change once it is appended, as noise that was drawn for them could not follow.
 
         Steps are appended in order, from 1; the log of one may be empty, and no counts made elsewhere are taken.
-        Which pairs are kept is the same with all engines. All else is as for `create`.
+        All else is as for `create`.
 
         Returns:
             Whether this call appended it: False if it was appended with the same pairs before.
@@ -118,7 +117,7 @@ class RunningSeries(StoredSeries):
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
                 salt=record.salt,
                 on_null=declaration.on_null, on_outside=declaration.on_outside,
-                key_types=dict(declaration.key_types), engine=engine, memory_limit=memory_limit, threads=threads,
+                key_types=dict(declaration.key_types), memory_limit=memory_limit, threads=threads,
                 temporary_directory=spill, progress=report,
             )  # fmt: skip
             report("appending")

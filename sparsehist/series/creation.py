@@ -17,7 +17,7 @@ import polars as pl
 
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
-from sparsehist.counting.count import Engine, list_pairs
+from sparsehist.counting.count import list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
 from sparsehist.counting.spark_sources import is_spark_frame
@@ -76,7 +76,6 @@ def create(
     portable: bool = False,
     if_exists: str = "error",
     accept_changed_source: bool = False,
-    engine: Engine = "auto",
     memory_limit: str | int | None = None,
     threads: int | None = None,
     progress: Progress = None,
@@ -124,7 +123,6 @@ def create(
             was made from. Files are told by paths, sizes and times, and read only where these differ; rows are read.
         accept_changed_source: With "reuse", take a series that was made from another log than is there now, whose
             counts stay; the ledger and later releases say so. Never accepts another declaration or query.
-        engine: "auto", "polars" or "duckdb".
         memory_limit: Such as "4GB", for the distinct keys; rows then wait on disk, in 64 parts.
         threads: At most this many.
         progress: None shows progress on a terminal, True always, False never; or a function of a phase's name.
@@ -156,7 +154,7 @@ def create(
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     asked = NewLog(source, counting_of(source, declaration), if_exists, accept_changed_source, who)
     return counted_into(
-        home, asked, progress=progress, wait=wait, engine=engine, memory_limit=memory_limit, threads=threads,
+        home, asked, progress=progress, wait=wait, memory_limit=memory_limit, threads=threads,
     )  # fmt: skip
 
 
@@ -203,7 +201,7 @@ def counted_into(
         progress: As for `create`.
         wait: As for `create`.
         bound: Leaves units out; None where all of them count.
-        how: engine, memory_limit and threads, as for `create`.
+        how: memory_limit and threads, as for `create`.
     """
     checked_text("who", asked.who)
     declaration = asked.declaration

@@ -21,7 +21,7 @@ from sparsehist.sqlfront.script import Piece, asked_for, pointed
 
 # What CREATE SERIES takes besides the parameters of the declaration.
 _OWN_OPTIONS = {"public_tables"}
-_HOW_TO_COUNT = {"engine", "memory_limit", "threads"}
+_HOW_TO_COUNT = {"memory_limit", "threads"}
 _OF_THE_STATEMENT = {"steps", "every"}
 _NOT_FOR_STEPS = {"bounding", "noise"}
 _WORDS = sql_words(Declaration)

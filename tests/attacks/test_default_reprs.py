@@ -46,8 +46,8 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
     public = {
         "audiences.graph.Graph",
         "choice.max_keys.MaxKeysChoice",
-        "local.estimates.Decoded",
-        "local.estimates.Frequencies",
+        "local.decoding.Decoded",
+        "local.frequencies.Frequencies",
         "domain.exact_choice.ExactChoice",
         "open_domain.lattice_history._Chain",
         "open_domain.lattice_history._Waves",

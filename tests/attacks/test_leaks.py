@@ -26,7 +26,6 @@ from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]
 WANTED = [b"SECRET", "SECRET".encode("utf-16-le")]
-ENGINES = ["polars", "duckdb"]
 
 
 def holds_secret(content: bytes | str) -> bool:
@@ -69,13 +68,12 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd, engine: str) -> None:
+def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
     """Files, pickles, Arrow buffers, marks, logs and reprs hold no unpublished key and no unit."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
     series = sh.create(tmp_path / "store", planted_log(), name="words", unit="user_id", key="query", max_keys=2,
-                       domain=sh.Strings(max_bytes=40), engine=engine, progress=True)  # fmt: skip
+                       domain=sh.Strings(max_bytes=40), progress=True)  # fmt: skip
     release = series.release("first", level=1)
     assert len(release) >= 3
     for what, content in every_output(release, tmp_path / "public").items():
@@ -179,26 +177,24 @@ def _breaking():
     raise ValueError(SECRET)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
-def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source, engine: str) -> None:
+def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source) -> None:
     """What is printed of an error, as Python, a logger or a worker process prints it, quotes nothing."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
-        count(source(tmp_path), engine=engine)
+        count(source(tmp_path))
     assert not holds_secret("".join(traceback.format_exception(caught.value)))
     assert not holds_secret(pickle.dumps(caught.value))
     captured = capfd.readouterr()
     assert not holds_secret(captured.out + captured.err)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
-def test_no_error_carries_an_engine_error_that_holds_a_secret(tmp_path: Path, source, engine: str) -> None:
+def test_no_error_carries_an_engine_error_that_holds_a_secret(tmp_path: Path, source) -> None:
     """Nor does the engine's own error ride along as the context of ours, where reporters of errors find it."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
-        count(source(tmp_path), engine=engine)
+        count(source(tmp_path))
     link: BaseException | None = caught.value
     while link is not None:
         assert not holds_secret(f"{link!s}{link.__notes__ if hasattr(link, '__notes__') else ''}")

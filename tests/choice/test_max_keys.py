@@ -143,7 +143,7 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
     store = sh.open(":memory:")
 
     def table(rows: pl.DataFrame) -> dict[tuple[int, int], int]:
-        counted = {"engine": "polars", "memory_limit": None, "threads": None}
+        counted = {"memory_limit": None, "threads": None}
         made = _profile(store, rows, first, largest, lambda _: None, **counted)
         assert made["unit"].is_unique().all()
         return {(keys, among): units for keys, among, units in made.group_by("keys", "largest").len().iter_rows()}

@@ -1,21 +1,19 @@
-"""Small logs, a count by brute force, and both engines under one name."""
+"""Small logs, a count by brute force, and what the engine makes of them."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from types import ModuleType
 
 import polars as pl
 
-from sparsehist.counting import CountedKeys, count_keys, with_duckdb, with_polars
+from sparsehist.counting import CountedKeys, count_keys, in_memory
 from sparsehist.counting.contract import request
 from sparsehist.counting.sources import open_log
 from sparsehist.domain.base import Domain
 from sparsehist.domain.strings import Strings
 from sparsehist.entropy import seeded
 
-ENGINES = {"polars": with_polars, "duckdb": with_duckdb}
 SALT = bytes(range(16))
 TEXTS = Strings(max_bytes=32)
 ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 apple melon".split()
@@ -45,7 +43,6 @@ def count(source: object, **changes: object) -> CountedKeys:
 
 
 def kept_pairs(
-    engine: ModuleType,
     source: object,
     *,
     key: tuple[str, ...] = ("query",),
@@ -73,7 +70,7 @@ def kept_pairs(
             temporary_directory=Path(directory),
             **declared,
         )
-        rows = engine.kept_pairs(open_log(source, wanted.columns), wanted).frame().rows()
+        rows = in_memory.kept_pairs(open_log(source, wanted.read), wanted).frame().rows()
     assert len(rows) == len(set(rows))
     return set(rows)
 

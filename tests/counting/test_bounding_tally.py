@@ -8,20 +8,19 @@ import pytest
 import sparsehist as sh
 from sparsehist.series.declaration import read_bounding
 
-from .logs import ENGINES, TEXTS, a_log, count
+from .logs import TEXTS, a_log, count
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("outside", ["error", "drop"])
 @pytest.mark.parametrize("weights", [None, [(64, 5), (40, 12)]], ids=["keep", "share"])
-def test_pairs_and_units_above_the_bound(engine, outside, weights):
+def test_pairs_and_units_above_the_bound(outside, weights):
     """As brute force counts them, of the keys inside the domain."""
     log = a_log(500, 60)
     domain = TEXTS if outside == "error" else sh.Strings(max_bytes=4)
     inside = log.filter(pl.col("query").str.len_bytes() <= (32 if outside == "error" else 4)).unique()
     sizes = inside.group_by("user_id").len()["len"]
     assert 0 < (sizes > 5).sum() < sizes.len()
-    found = count(log, engine=engine, domain=domain, on_outside=outside, weights=weights)
+    found = count(log, domain=domain, on_outside=outside, weights=weights)
     assert (found.bounding.pairs, found.bounding.units_above) == (inside.height, (sizes > 5).sum())
     assert str(inside.height) not in repr(found) + repr(found.bounding)
     if weights is None:

@@ -12,35 +12,33 @@ import pytest
 
 from sparsehist.counting import Counts, Query
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError
-from tests.counting.logs import ENGINES, TEXTS, a_log, as_dict, brute_force, count, kept_pairs
+from tests.counting.logs import TEXTS, a_log, as_dict, brute_force, count, kept_pairs
 
-pytestmark = pytest.mark.parametrize("engine", ENGINES)
 PRODUCT = Domain.parse("product(day=dates('2024-01-01', '2024-12-31'), country=catalogue('NA', 'DE'), n=integers(9))")
 
 
-def test_counts_agree_with_brute_force_where_no_unit_is_over_the_bound(engine):
+def test_counts_agree_with_brute_force_where_no_unit_is_over_the_bound():
     """Distinct units by key, whatever repeats."""
     log = a_log()
-    counted = count(log, engine=engine, max_keys=50)
+    counted = count(log, max_keys=50)
     assert as_dict(counted) == brute_force(log)
-    assert counted.engine.startswith(engine)
+    assert counted.engine.startswith("polars")
     assert counted.frame.schema == {"key_0": pl.String, "count": pl.Int64}
 
 
-def test_a_bounded_unit_keeps_exactly_the_bound_or_all_it_has(engine):
+def test_a_bounded_unit_keeps_exactly_the_bound_or_all_it_has():
     """Each unit keeps min(max_keys, its distinct keys) pairs, all of them its own, and counts once for each."""
     log = a_log()
     own = set(log.rows())
     sizes = Counter(unit for unit, _ in own)
     for max_keys in (1, 3, 7):
-        kept = kept_pairs(ENGINES[engine], log, max_keys=max_keys)
+        kept = kept_pairs(log, max_keys=max_keys)
         assert kept <= own
         assert Counter(unit for unit, _ in kept) == {unit: min(max_keys, size) for unit, size in sizes.items()}
-        assert as_dict(count(log, engine=engine, max_keys=max_keys)) == Counter(key for _, key in kept)
+        assert as_dict(count(log, max_keys=max_keys)) == Counter(key for _, key in kept)
 
 
-def test_every_way_to_give_a_log_gives_the_same_count(engine, tmp_path):
+def test_every_way_to_give_a_log_gives_the_same_count(tmp_path):
     """Files, frames, relations, queries, Arrow and pandas are read alike."""
     log = a_log()
     parts = [log[:100], log[100:150], log[150:]]
@@ -68,114 +66,104 @@ def test_every_way_to_give_a_log_gives_the_same_count(engine, tmp_path):
             log.with_columns(pl.col("query").cast(pl.Categorical)),
             log.with_columns(pl.col("user_id").cast(pl.UInt8)),
         ]
-        expected = as_dict(count(log, engine=engine, max_keys=50))
+        expected = as_dict(count(log, max_keys=50))
         for source in sources:
-            assert as_dict(count(source, engine=engine, max_keys=50)) == expected
+            assert as_dict(count(source, max_keys=50)) == expected
 
 
-def test_several_key_columns_are_one_key(engine):
+def test_several_key_columns_are_one_key():
     """A product key is compared column by column, in canonical dtypes: ("a", "bc") is not ("ab", "c")."""
     two = Domain.parse("product(p=strings(max_bytes=8), v=strings(max_bytes=8))")
     log = pl.DataFrame({"user_id": [1, 1, 2, 2], "p": ["a", "ab", "a", "a"], "v": ["bc", "c", "bc", "bc"]})
-    counted = count(log, engine=engine, key=["p", "v"], domain=two).frame
+    counted = count(log, key=["p", "v"], domain=two).frame
     assert set(counted.rows()) == {("a", "bc", 2), ("ab", "c", 1)}
     day = dt.date(2024, 2, 3)
     log = pl.DataFrame(
         {"user_id": ["x", "y"], "day": [day, day], "country": ["NA", "NA"], "n": [3, 3]},
         schema_overrides={"n": pl.Int16},
     )
-    counted = count(log, engine=engine, key=["day", "country", "n"], domain=PRODUCT).frame
+    counted = count(log, key=["day", "country", "n"], domain=PRODUCT).frame
     assert counted.rows() == [(day, "NA", 3, 2)]
     assert counted.dtypes == [*PRODUCT.dtypes, pl.Int64]
 
 
-def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(engine, tmp_path):
+def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
     """007 is not 7, NA is a key; numbers and dates are parsed where the domain has them, 07 with 7."""
     path = tmp_path / "log.csv"
     path.write_text('user_id,query\n007,NA\n7,"NA"\n7,\n,x\n8,""\n')
-    assert as_dict(count(path, engine=engine, on_null="drop")) == {"NA": 2}
+    assert as_dict(count(path, on_null="drop")) == {"NA": 2}
     path.write_text(
         "user_id,day,country,n\n1,2024-02-03,NA,7\n1,2024-02-03,NA,07\n2,2024-02-03,NA,x\n3,2024-2,NA,7\n"
     )
-    counted = count(path, engine=engine, key=["day", "country", "n"], domain=PRODUCT, on_outside="drop").frame
+    counted = count(path, key=["day", "country", "n"], domain=PRODUCT, on_outside="drop").frame
     assert counted.rows() == [(dt.date(2024, 2, 3), "NA", 7, 1)]
 
 
-def test_keys_in_one_cell_count_once_per_unit(engine, tmp_path):
+def test_keys_in_one_cell_count_once_per_unit(tmp_path):
     """Two raw keys that the domain takes for one cell are one key of their unit."""
     log = tmp_path / "log.csv"
     log.write_text("user_id,query\n1,1\n1,01\n1,2\n2,01\n")
     integers = Domain.parse("integers(0, 9)")
-    assert as_dict(count(log, engine=engine, domain=integers, max_keys=2)) == {1: 2, 2: 1}
+    assert as_dict(count(log, domain=integers, max_keys=2)) == {1: 2, 2: 1}
 
 
-def test_hash64_counts_cells(engine):
+def test_hash64_counts_cells():
     """The keys of a hashed domain are its cells, in UInt64."""
     hashed = Domain.parse("hash64()")
     log = a_log()
-    counted = count(log, engine=engine, domain=hashed, max_keys=50).frame
+    counted = count(log, domain=hashed, max_keys=50).frame
     cells = hashed.convert(pl.DataFrame({"key_0": list(brute_force(log))})).to_series()
     assert dict(counted.rows()) == dict(zip(cells, brute_force(log).values(), strict=True))
 
 
-def test_rows_outside_or_missing_are_left_out_before_bounding(engine):
+def test_rows_outside_or_missing_are_left_out_before_bounding():
     """Dropped keys take no place in the bound."""
     log = pl.DataFrame(
         {"user_id": ["u", "u", "u", "u", "", None], "query": ["x" * 99, "y" * 99, "in", None, "in", "in"]}
     )
     dropping = {"on_null": "drop", "on_outside": "drop"}
-    assert as_dict(count(log, engine=engine, max_keys=1, **dropping)) == {"in": 1}
+    assert as_dict(count(log, max_keys=1, **dropping)) == {"in": 1}
 
 
-def test_whole_numbers_too_far_apart_to_pack_are_exact(engine):
+def test_whole_numbers_too_far_apart_to_pack_are_exact():
     """Units and keys over the whole 64-bit range keep apart, and uint64 beyond int64 too."""
     far = [-(2**63), 2**63 - 1, 0, 1, -1]
     log = pl.DataFrame({"user_id": np.repeat(far, 3), "query": np.tile(far, 3)})
     domain = Domain.parse(f"integers({-(2**63)}, {2**63 - 1})")
-    assert as_dict(count(log, engine=engine, domain=domain)) == brute_force(log)
+    assert as_dict(count(log, domain=domain)) == brute_force(log)
     log = pl.DataFrame({"user_id": pl.Series([2**64 - 1, 2**64 - 2, 2**64 - 2], dtype=pl.UInt64), "query": ["a"] * 3})
-    assert as_dict(count(log, engine=engine)) == {"a": 2}
+    assert as_dict(count(log)) == {"a": 2}
 
 
 DTYPES = [pl.Int8, pl.UInt32, pl.Int64, pl.Boolean, pl.Date, pl.Datetime("us"), pl.String, pl.Binary]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_units_may_be_of_any_exact_dtype(engine, dtype):
+def test_units_may_be_of_any_exact_dtype(dtype):
     """Units are compared by value within their dtype."""
     numbers = pl.Series([0, 1, 1, 0])
     units = numbers.cast(pl.String).cast(dtype) if dtype in (pl.String, pl.Binary) else numbers.cast(dtype)
     log = pl.DataFrame({"user_id": units, "query": ["a", "a", "a", "b"]})
-    assert as_dict(count(log, engine=engine)) == {"a": 2, "b": 1}
+    assert as_dict(count(log)) == {"a": 2, "b": 1}
 
 
-def test_counts_made_elsewhere_are_taken_over(engine):
+def test_counts_made_elsewhere_are_taken_over():
     """Counts go through as they are, without those of zero."""
     given = Counts(pd.DataFrame({"query": ["a", "b", "c"], "n": [3.0, 0.0, 1.0]}), count="n")
-    assert as_dict(count(given, engine=engine, unit=None)) == {"a": 3, "c": 1}
+    assert as_dict(count(given, unit=None)) == {"a": 3, "c": 1}
 
 
-def test_progress_names_the_phases(engine):
+def test_progress_names_the_phases():
     """Each phase is announced once, and nothing else is said."""
     phases: list[str] = []
-    count(a_log(), engine=engine, progress=phases.append)
+    count(a_log(), progress=phases.append)
     assert sorted(phases) == sorted(["reading", "placing keys", "bounding", "counting"])
     assert phases[0] == "reading" and phases[-1] == "counting"
 
 
-def test_automatic_choice_goes_by_what_is_declared(engine):
-    """A limit of memory or a query means DuckDB, a frame means Polars, whatever the threads."""
-    log = a_log()
-    assert count(log, threads=1).engine.startswith("polars")
-    assert count(log, memory_limit="500MB").engine.startswith("duckdb")
-    assert count(Query("select 1 as user_id, 'a' as query")).engine.startswith("duckdb")
-    with pytest.raises(DeclarationError, match="memory_limit"):
-        count(log, engine="polars", memory_limit="500MB")
-
-
-def test_no_one_can_print_what_was_counted(engine):
+def test_no_one_can_print_what_was_counted():
     """The repr of a count, and of given counts, holds no key."""
-    counted = count(a_log(), engine=engine)
+    counted = count(a_log())
     assert "kiwi" not in repr(counted)
     assert "kiwi" not in repr(Counts(a_log()))
     assert TEXTS.columns == 1

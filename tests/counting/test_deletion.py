@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsehist.counting.in_memory import bounding
+from sparsehist.counting import in_memory, words
 from sparsehist.domain.base import Domain
-from tests.counting.logs import ALPHABET, ENGINES, SALT, a_log, kept_pairs
+from tests.counting.logs import ALPHABET, SALT, a_log, kept_pairs
 
-SALTED_HASH = bounding.salted_hash
-pytestmark = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+ZERO, THIRTY = np.uint64(0), np.uint64(30)
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ALPHABET)), min_size=1, max_size=60)
 
 
@@ -27,99 +26,145 @@ def without(pairs, unit):
     return {pair for pair in pairs if pair[0] != unit}
 
 
-def assert_deletions_change_nothing_else(engine, log, *, units=None, **declared):
+def assert_deletions_change_nothing_else(log, *, units=None, **declared):
     """Delete each unit (or these) in turn and compare what the others keep."""
-    before = kept_pairs(engine, log, **declared)
+    before = kept_pairs(log, **declared)
     for unit in log["user_id"].unique() if units is None else units:
         remaining = log.filter(pl.col("user_id") != unit)
-        after = kept_pairs(engine, remaining, **declared) if remaining.height else set()
+        after = kept_pairs(remaining, **declared) if remaining.height else set()
         assert after == without(before, unit)
 
 
 @given(rows=ROWS, unit=st.integers(0, 4), max_keys=st.integers(1, 4), salt=st.binary(min_size=16, max_size=16))
-def test_deleting_a_unit_changes_nothing_for_the_others(engine, rows, unit, max_keys, salt):
+def test_deleting_a_unit_changes_nothing_for_the_others(rows, unit, max_keys, salt):
     """Taking all rows of any one unit out leaves every other unit's kept keys as they were."""
-    assert_deletions_change_nothing_else(engine, a_frame(rows), units=[unit], max_keys=max_keys, salt=salt)
+    assert_deletions_change_nothing_else(a_frame(rows), units=[unit], max_keys=max_keys, salt=salt)
 
 
 @pytest.mark.parametrize("domain", ["hash64()", "strings(max_bytes=4)", "strings(max_bytes=32)"])
-def test_the_same_where_keys_are_converted_or_left_out(engine, domain):
+def test_the_same_where_keys_are_converted_or_left_out(domain):
     """A unit whose keys the domain does not hold, or changes, is deleted without a trace too."""
     log = pl.concat([a_log(150, 12), pl.DataFrame({"user_id": [99, 98], "query": ["x" * 40, None]})])
-    assert_deletions_change_nothing_else(engine, log, max_keys=3, domain=Domain.parse(domain))
+    assert_deletions_change_nothing_else(log, max_keys=3, domain=Domain.parse(domain))
 
 
-def test_the_same_where_canonical_dtypes_differ_from_the_log(engine):
+def test_the_same_where_canonical_dtypes_differ_from_the_log():
     """Narrow whole numbers are put in order as the domain's Int64, whether or not some are left out."""
     log = a_log(150, 12).select("user_id", query=pl.col("query").rank("dense").cast(pl.Int16))
     log = pl.concat([log, pl.DataFrame({"user_id": [99], "query": [1000]}, schema_overrides={"query": pl.Int16})])
-    assert_deletions_change_nothing_else(engine, log, max_keys=3, domain=Domain.parse("integers(100)"))
+    assert_deletions_change_nothing_else(log, max_keys=3, domain=Domain.parse("integers(100)"))
 
 
-def test_product_keys_too(engine):
+def test_product_keys_too():
     """The rule holds for keys of several columns."""
     log = a_log(150, 12).with_columns(size=pl.col("query").str.len_chars().cast(pl.Int64))
     product = Domain.parse("product(q=strings(max_bytes=32), n=integers(100))")
-    assert_deletions_change_nothing_else(engine, log, max_keys=3, key=("query", "size"), domain=product)
+    assert_deletions_change_nothing_else(log, max_keys=3, key=("query", "size"), domain=product)
 
 
 @settings(max_examples=25)
 @given(rows=ROWS, order=st.randoms(use_true_random=False), cut=st.integers(0, 60))
-def test_order_of_rows_and_chunks_change_nothing(engine, rows, order, cut):
+def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
     """Rows shuffled, repeated and cut into chunks keep the same pairs."""
-    expected = kept_pairs(engine, a_frame(rows), max_keys=2)
+    expected = kept_pairs(a_frame(rows), max_keys=2)
     shuffled = order.sample(rows, len(rows)) + rows[:3]
     parts = [a_frame(part) for part in (shuffled[:cut], shuffled[cut:])]
-    assert kept_pairs(engine, pl.concat(parts, rechunk=False), max_keys=2) == expected
+    assert kept_pairs(pl.concat(parts, rechunk=False), max_keys=2) == expected
 
 
-def test_file_splits_and_threads_change_nothing(engine, tmp_path):
+def test_file_splits_and_threads_change_nothing(tmp_path):
     """Files in any number and order, and any number of threads, keep the same pairs."""
     log = a_log(600, 30)
-    expected = kept_pairs(engine, log, max_keys=3)
+    expected = kept_pairs(log, max_keys=3)
     for i in range(3):
         log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=37)
     for order in ([0, 1, 2], [2, 0, 1]):
-        assert kept_pairs(engine, [tmp_path / f"{i}.parquet" for i in order], max_keys=3) == expected
+        assert kept_pairs([tmp_path / f"{i}.parquet" for i in order], max_keys=3) == expected
     for threads in (1, 2):
-        assert kept_pairs(engine, log, max_keys=3, threads=threads) == expected
+        assert kept_pairs(log, max_keys=3, threads=threads) == expected
 
 
-def test_salts_and_units_choose_differently(engine):
+def test_salts_and_units_choose_differently():
     """Another salt keeps other pairs, and units with the same keys do not all keep the same ones."""
     log = pl.DataFrame({"user_id": np.repeat(np.arange(50), len(ALPHABET)), "query": ALPHABET * 50})
-    kept = kept_pairs(engine, log, max_keys=1)
-    assert kept != kept_pairs(engine, log, max_keys=1, salt=SALT[::-1])
+    kept = kept_pairs(log, max_keys=1)
+    assert kept != kept_pairs(log, max_keys=1, salt=SALT[::-1])
     # 50 even choices among 14 miss 5 given keys or more with probability below 1e-9.
     assert len({key for _, key in kept}) >= 10
 
 
-def few_hashes(bits):
-    """Make a salted hash of so few bits that keys and units collide."""
-
-    def hashed(values, salt, purpose):
-        return SALTED_HASH(values, salt, purpose) % np.uint64(1 << bits)
-
-    return hashed
-
-
 @pytest.mark.parametrize("bits", [0, 2])
-def test_colliding_hashes_merge_nothing_and_choose_by_value(engine, bits, monkeypatch):
+def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
     """With a constant or a 2-bit hash, counts stay exact, and deletion and order still change nothing."""
-    monkeypatch.setattr(bounding, "salted_hash", few_hashes(bits))
-    monkeypatch.setattr(bounding, "mix", lambda first, second: (first + second) % np.uint64(1 << bits))
+    monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
-    assert kept_pairs(engine, log, max_keys=50) == set(log.rows())
-    assert_deletions_change_nothing_else(engine, log, max_keys=3)
-    assert kept_pairs(engine, log[::-1], max_keys=3) == kept_pairs(engine, log, max_keys=3)
+    assert kept_pairs(log, max_keys=50) == set(log.rows())
+    assert_deletions_change_nothing_else(log, max_keys=3)
+    assert kept_pairs(log[::-1], max_keys=3) == kept_pairs(log, max_keys=3)
     if bits == 0:
         first = log.unique().sort("query").group_by("user_id").head(3).select("user_id", "query")
-        assert kept_pairs(engine, log, max_keys=3) == set(first.rows())
+        assert kept_pairs(log, max_keys=3) == set(first.rows())
 
 
-def test_the_test_can_fail(engine, monkeypatch):
-    """An order by first appearance, or by what the whole log holds, is caught by the deletion test."""
-    numbered = lambda values, salt, purpose: np.arange(len(values), dtype=np.uint64)  # noqa: E731
-    monkeypatch.setattr(bounding, "salted_hash", numbered)
+def test_the_test_can_fail(monkeypatch):
+    """Negative control: an order by codes, which the whole log shapes, is caught by the deletion test."""
+    monkeypatch.setattr(words, "value_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
     with pytest.raises(AssertionError):
-        assert_deletions_change_nothing_else(engine, a_log(300, 12), max_keys=3)
+        assert_deletions_change_nothing_else(a_log(300, 12), max_keys=3)
+
+
+UNIT_TYPES = [
+    pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.String, pl.Categorical,
+    pl.Binary, pl.Date, pl.Datetime("us"),
+]  # fmt: skip
+KEY_DOMAINS = {
+    pl.Int8: "integers(0, 99)", pl.UInt32: "integers(0, 99)", pl.Int64: f"integers({-(2**63)}, {2**63 - 1})",
+    pl.UInt64: "hash64()", pl.String: "strings(max_bytes=8)", pl.Categorical: "strings(max_bytes=8)",
+    pl.Date: "dates('1970-01-01', '1980-01-01')", pl.Int16: "catalogue(0, 1, 2, 3, 4, 5, 6, 7)",
+}  # fmt: skip
+
+
+def _cast(numbers, dtype):
+    """Numbers from 0 to 99 as another type, each of them another value."""
+    texts = dtype in (pl.String, pl.Categorical, pl.Binary)
+    return numbers.cast(pl.String).cast(dtype) if texts else numbers.cast(pl.Int32).cast(dtype)
+
+
+@pytest.mark.parametrize("key", KEY_DOMAINS, ids=str)
+@pytest.mark.parametrize("unit", UNIT_TYPES, ids=str)
+@settings(max_examples=8)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 7)), min_size=1, max_size=40),
+    gone=st.integers(0, 4),
+    max_keys=st.integers(1, 4),
+)
+def test_units_and_keys_of_all_types(unit, key, rows, gone, max_keys):
+    """Whatever types units and keys have, a unit is deleted without a trace, and pairs are never merged."""
+    numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
+    log = numbers.select(user_id=_cast(numbers["user_id"], unit), query=_cast(numbers["query"], key))
+    domain = Domain.parse(KEY_DOMAINS[key])
+    whole = kept_pairs(log, max_keys=max_keys, domain=domain)
+    rest = log.filter(numbers["user_id"] != gone)
+    unit_gone = _cast(pl.Series([gone]), unit)[0]
+    after = kept_pairs(rest, max_keys=max_keys, domain=domain) if rest.height else set()
+    assert after == {pair for pair in whole if pair[0] != unit_gone}
+    sizes = log.unique().group_by("user_id").len()["len"].clip(upper_bound=max_keys)
+    assert len(whole) == sizes.sum()
+
+
+def test_products_and_tuples_of_all_widths():
+    """Keys and units of several columns, side by side in a word or behind a table."""
+    rng = np.random.default_rng(4)
+    drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
+    log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(
+        t=pl.col("a").cast(pl.String), n=pl.col("b") % 5, user_id=pl.int_range(pl.len()) % 7
+    )
+    wide = f"integers({-(2**62)}, {2**62})"
+    for key, text in (
+        (("a", "b", "c"), f"product(a={wide}, b={wide}, c={wide})"),
+        (("t", "n"), "product(t=strings(max_bytes=20), n=integers(-5, 5))"),
+        (("t", "a", "n"), f"product(t=strings(max_bytes=20), a={wide}, n=integers(-5, 5))"),
+    ):
+        domain = Domain.parse(text)
+        assert kept_pairs(log, key=key, domain=domain, max_keys=99) == set(log.select("user_id", *key).rows())
+        assert_deletions_change_nothing_else(log, key=key, domain=domain, max_keys=3)

@@ -14,60 +14,54 @@ import sparsehist as sh
 from sparsehist.counting import count_keys
 from sparsehist.errors import DataError, DeclarationError, NotFoundError
 
-ENGINES = ("polars", "duckdb")
 
-
-def counted(source: object, directory: Path, domain: sh.Domain, engine: str, **options: object) -> dict:
+def counted(source: object, directory: Path, domain: sh.Domain, **options: object) -> dict:
     """Each key with its number of units."""
     options = {"unit": "user", "key": ["key"], "max_keys": 5, **options}
-    found = count_keys(source, domain=domain, salt=bytes(16), temporary_directory=directory, engine=engine, **options)  # type: ignore[call-overload]
+    found = count_keys(source, domain=domain, salt=bytes(16), temporary_directory=directory, **options)  # type: ignore[call-overload]
     return {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in found.frame.rows()}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_units_of_csv_files_are_text(tmp_path: Path, engine: str) -> None:
+def test_units_of_csv_files_are_text(tmp_path: Path) -> None:
     """17850.0 is a name like any other, beside 17850 and whatever else the file holds."""
     log = tmp_path / "log.csv"
     log.write_text("user,key\n17850.0,a\n17850,a\n2.5e3,a\nx,b\n17850.0,a\n")
-    assert counted(log, tmp_path, sh.Strings(max_bytes=4), engine) == {"a": 3, "b": 1}
+    assert counted(log, tmp_path, sh.Strings(max_bytes=4)) == {"a": 3, "b": 1}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_delimiter_is_declared(tmp_path: Path, engine: str) -> None:
+def test_a_delimiter_is_declared(tmp_path: Path) -> None:
     """Never guessed: without it the header is one field."""
     log = tmp_path / "log.csv"
     log.write_text('user;key\n1;"a;b"\n2;c,d\n')
-    assert counted(sh.Files(log, delimiter=";"), tmp_path, sh.Strings(max_bytes=4), engine) == {"a;b": 1, "c,d": 1}
+    assert counted(sh.Files(log, delimiter=";"), tmp_path, sh.Strings(max_bytes=4)) == {"a;b": 1, "c,d": 1}
     with pytest.raises(DeclarationError, match="1 field"):
-        counted(log, tmp_path, sh.Strings(max_bytes=4), engine)
+        counted(log, tmp_path, sh.Strings(max_bytes=4))
     for wrong in (";;", "", "é", 1):
         with pytest.raises(DeclarationError, match="one ASCII character"):
             sh.Files(log, delimiter=wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "jsonl.gz"])
-def test_json_lines_are_text_as_csv_is(tmp_path: Path, engine: str, ending: str) -> None:
+def test_json_lines_are_text_as_csv_is(tmp_path: Path, ending: str) -> None:
     """Numbers and texts are one text, whatever other lines hold; a key that is missing is null."""
     log = tmp_path / f"log.{ending}"
     lines = '{"user": 1, "key": 5, "more": {"x": []}}\n{"key": "5", "user": "1"}\n{"user": "b", "key": 6}\n'
     log.write_bytes(gzip.compress(lines.encode()) if ending.endswith("gz") else lines.encode())
-    assert counted(log, tmp_path, sh.Integers(10), engine) == {5: 1, 6: 1}
+    assert counted(log, tmp_path, sh.Integers(10)) == {5: 1, 6: 1}
     content = lines + '{"user": "planted"}\n'
     log.write_bytes(gzip.compress(content.encode()) if ending.endswith("gz") else content.encode())
     with pytest.raises(DataError, match="null, NaN or empty") as refused:
-        counted(log, tmp_path, sh.Integers(10), engine)
+        counted(log, tmp_path, sh.Integers(10))
     assert "planted" not in str(refused.value)
-    assert counted(log, tmp_path, sh.Integers(10), engine, on_null="drop") == {5: 1, 6: 1}
+    assert counted(log, tmp_path, sh.Integers(10), on_null="drop") == {5: 1, 6: 1}
     log.write_bytes(b"planted\n")
     with pytest.raises(DataError) as refused:
-        counted(log, tmp_path, sh.Integers(10), engine)
+        counted(log, tmp_path, sh.Integers(10))
     assert "planted" not in str(refused.value).replace(str(tmp_path), "")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_columns_in_names_of_folders(tmp_path: Path, engine: str, ending: str) -> None:
+def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
     """A directory is read whole, its folders' values unquoted; the hint says how where nothing was declared."""
     for day, place, users in (("2024-01-01", "a b", [1, 2]), ("2024-01-02", "c%20d", [2]), ("2024-01-02", "x", [3])):
         folder = tmp_path / "log" / f"day={day}" / f"place={place}"
@@ -78,24 +72,23 @@ def test_columns_in_names_of_folders(tmp_path: Path, engine: str, ending: str) -
     source = sh.Files(tmp_path / "log", hive=["day", "place"])
     days = sh.Dates("2024-01-01", "2024-01-31")
     first, second = dt.date(2024, 1, 1), dt.date(2024, 1, 2)
-    assert counted(source, tmp_path, days, engine, key=["day"]) == {first: 2, second: 2}
+    assert counted(source, tmp_path, days, key=["day"]) == {first: 2, second: 2}
     both = sh.Product(place=sh.Strings(max_bytes=8), day=days)
-    assert counted(source, tmp_path, both, engine, key=["place", "day"]) == {
+    assert counted(source, tmp_path, both, key=["place", "day"]) == {
         ("a b", first): 2, ("c d", second): 1, ("x", second): 1,
     }  # fmt: skip
     pattern = str(tmp_path / "log" / "*" / "*" / f"*.{ending}")
-    assert counted(sh.Files(pattern, hive=["day"]), tmp_path, days, engine, key=["day"]) == {first: 2, second: 2}
+    assert counted(sh.Files(pattern, hive=["day"]), tmp_path, days, key=["day"]) == {first: 2, second: 2}
     with pytest.raises(DeclarationError, match="hive"):
-        counted(pattern, tmp_path, days, engine, key=["day"])
+        counted(pattern, tmp_path, days, key=["day"])
     with pytest.raises(NotFoundError, match="hive"):
-        counted(tmp_path / "log", tmp_path, days, engine, key=["day"])
+        counted(tmp_path / "log", tmp_path, days, key=["day"])
     with pytest.raises(DataError, match="no folder hour="):
-        counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, engine, key=["hour"])
+        counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, key=["hour"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("form", ["frame", "lazy", "parquet", "csv"])
-def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, engine: str, form: str) -> None:
+def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> None:
     """Timestamps are cut to days; booleans, decimals and whole numbers become numbers or text, exactly."""
     noon = dt.datetime(2024, 1, 2, 12, 30)  # noqa: DTZ001  logs have times without zones
     frame = pl.DataFrame(
@@ -116,7 +109,7 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, engine: str, f
     days = sh.Dates("2024-01-01", "2024-01-31")
 
     def of(key: str, kind: str, domain: sh.Domain, **options: object) -> dict:
-        return counted(source, tmp_path, domain, engine, key=[key], key_types={key: kind}, **options)
+        return counted(source, tmp_path, domain, key=[key], key_types={key: kind}, **options)
 
     assert of("time", "date", days) == {dt.date(2024, 1, 2): 2, dt.date(2024, 1, 3): 1}
     assert of("number", "text", sh.Strings(max_bytes=2)) == {"7": 2, "12": 1}
@@ -131,14 +124,14 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, engine: str, f
         with pytest.raises(DeclarationError, match="does not become"):
             of("price", "date", days)
         with pytest.raises(DataError, match="key_types"):
-            counted(source, tmp_path, days, engine, key=["time"])
+            counted(source, tmp_path, days, key=["time"])
     with pytest.raises(DeclarationError, match="key_types makes of 'price' one of"):
         of("price", "number", days)
     for kind, of_text in (("date", sh.Strings(max_bytes=9)), ("integer", sh.Catalogue(["x"])), ("date", sh.Hash64())):
         with pytest.raises(DeclarationError, match=f"makes {kind}s of 'number', but .* takes any text there"):
             of("number", kind, of_text)
     with pytest.raises(DeclarationError, match="'price', which is no key column"):
-        counted(source, tmp_path, days, engine, key=["time"], key_types={"price": "integer"})
+        counted(source, tmp_path, days, key=["time"], key_types={"price": "integer"})
 
 
 def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
@@ -160,8 +153,7 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, engine: str) -> None:
+def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path) -> None:
     """A unit or a key may stand there: errors show the column and no value."""
     source = sh.Files(tmp_path / "log", hive=["user"])
     folders = [tmp_path / "log" / f"user=planted{i}" for i in range(2)]
@@ -174,5 +166,5 @@ def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, engine: str) 
                 (folder / "part.csv").write_bytes(content.encode("latin-1"))
         for asked in (source, sh.Files(tmp_path / "log", hive=["hour"]), tmp_path / "log"):
             with pytest.raises(sh.errors.InputError) as refused:
-                counted(asked, tmp_path, sh.Strings(max_bytes=4), engine)
+                counted(asked, tmp_path, sh.Strings(max_bytes=4))
             assert "planted" not in str(refused.value)

@@ -23,7 +23,6 @@ import sparsehist as sh
 from sparsehist.cli.entry import run
 from sparsehist.counting import lakes
 from sparsehist.counting.fingerprint import Trace
-from sparsehist.counting.memory import memory_needed
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import (
     DataError,
@@ -32,7 +31,7 @@ from sparsehist.errors import (
     SeriesDiffersError,
     StatementError,
 )
-from tests.counting.logs import ENGINES, a_log, count
+from tests.counting.logs import a_log, count
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # that there is a quicker one
 LOG = a_log()
@@ -40,9 +39,9 @@ SECRETS = ("PLANTEDKEY", "PLANTEDWORD", "PLANTEDSIGNATURE")
 DECLARED = {"unit": "user_id", "key": "query", "max_keys": 5, "domain": sh.Strings(max_bytes=32)}
 
 
-def counts(source: object, engine: str = "auto", **options: object) -> list[tuple[str, int]]:
+def counts(source: object, **options: object) -> list[tuple[str, int]]:
     """Every key and its count."""
-    return count(source, engine=engine, **options).frame.sort("key_0").rows()
+    return count(source, **options).frame.sort("key_0").rows()
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +86,7 @@ def parquet(frame: pl.DataFrame) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_objects_are_counted_as_files_are(s3: dict[str, str], engine: str) -> None:
+def test_objects_are_counted_as_files_are(s3: dict[str, str]) -> None:
     """Parquet in several objects under a pattern, CSV, CSV in gzip and JSON lines give the counts of the frame."""
     put(s3, "log/one/a.parquet", parquet(LOG[:150]))
     put(s3, "log/one/b.parquet", parquet(LOG[150:]))
@@ -105,10 +103,9 @@ def test_objects_are_counted_as_files_are(s3: dict[str, str], engine: str) -> No
         ("log/all.jsonl", texts),
     ):
         source = sh.Files(f"s3://lake/{path}", storage_options=s3)
-        assert counts(source, engine) == counts(same, engine), path
+        assert counts(source) == counts(same), path
     source = sh.Files(["s3://lake/log/one/a.parquet", "s3://lake/log/one/b.parquet"], storage_options=s3)
-    assert counts(source, engine) == counts(LOG, engine)
-    assert memory_needed(open_log(source, ["query"])) > LOG.height
+    assert counts(source) == counts(LOG)
 
 
 def test_folders_of_a_bucket_hold_columns(s3: dict[str, str]) -> None:
@@ -216,15 +213,14 @@ def _serving(directory: Path) -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path, engine: str) -> None:
+def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path) -> None:
     """By a signed URL; patterns are refused, since nobody lists the files."""
     LOG.write_parquet(tmp_path / "served" / "log.parquet")
     LOG.write_csv(tmp_path / "served" / "log.csv")
-    assert counts(f"http://{web}/log.parquet?sig={SECRETS[2]}", engine) == counts(LOG, engine)
-    assert counts(f"http://{web}/log.csv?sig={SECRETS[2]}", engine) == counts(LOG.cast(pl.String), engine)
+    assert counts(f"http://{web}/log.parquet?sig={SECRETS[2]}") == counts(LOG)
+    assert counts(f"http://{web}/log.csv?sig={SECRETS[2]}") == counts(LOG.cast(pl.String))
     with pytest.raises(DeclarationError, match="take a signed URL"):
-        counts(f"http://me:{SECRETS[1]}@{web}/log.parquet", engine)
+        counts(f"http://me:{SECRETS[1]}@{web}/log.parquet")
     with pytest.raises(DeclarationError, match="lists no files"):
         counts(f"http://{web}/*.parquet?sig={SECRETS[2]}")
 
@@ -242,8 +238,7 @@ def test_certificates_are_those_the_environment_names(tmp_path: Path, monkeypatc
         with pytest.raises(DataError, match="cannot be read"):
             lakes.seen([url], {})
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-        for engine in ENGINES:
-            assert counts(url, engine) == counts(LOG, engine)
+        assert counts(url) == counts(LOG)
 
 
 def test_a_url_signed_anew_is_the_same_log(web: str, tmp_path: Path) -> None:
@@ -354,7 +349,7 @@ def test_other_stores_are_handed_what_was_given(
         pl, "scan_parquet", lambda file, **named: read.append((file, named)) or scan(tmp_path / "log.parquet")
     )
     source = sh.Files(url, storage_options={**options, "timeout": "5s"})
-    assert counts(source, "polars") == counts(LOG, "polars")
+    assert counts(source) == counts(LOG)
     assert asked[0] == ((root,), {"config": options, "client_options": {"timeout": "5s"}})
     assert asked[1] == ("the store", "log")
     assert {file for file, _ in read} == {f"{root}/log/a.parquet"}
@@ -413,9 +408,8 @@ def more(text: str) -> None:
 def test_tables_are_counted_as_frames_are(make: object, tmp_path: Path) -> None:
     """By a text, in Files, and by the object itself, on both engines."""
     text = make(tmp_path / "table")
-    for engine in ENGINES:
-        for source in (text, [text], sh.Files(text), opened(text)):
-            assert counts(source, engine) == counts(LOG, engine)
+    for source in (text, [text], sh.Files(text), opened(text)):
+        assert counts(source) == counts(LOG)
 
 
 def test_rows_deleted_from_a_table_are_not_counted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from sparsehist.counting import Counts, Query, check_log, count_keys
 from sparsehist.counting.log_check import checked
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError
-from tests.counting.logs import ENGINES, SALT, TEXTS, a_log
+from tests.counting.logs import SALT, TEXTS, a_log
 
 DECLARED = {"unit": "user_id", "key": ["query"], "max_keys": 2, "domain": TEXTS}
 FAULTY = pl.DataFrame(
@@ -52,12 +52,11 @@ def test_a_clean_log_meets_nothing():
     assert outcomes == ["read", *["none"] * 5, "counted"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_counted_is_what_the_check_says(engine, tmp_path):
+def test_what_is_counted_is_what_the_check_says(tmp_path):
     """The pairs that a check says stay are as many as the engines count."""
     log = a_log()
     checked = by_rule(check_log(log, **DECLARED))
-    counted = count_keys(log, **DECLARED, salt=SALT, engine=engine, temporary_directory=tmp_path)
+    counted = count_keys(log, **DECLARED, salt=SALT, temporary_directory=tmp_path)
     assert counted.frame["count"].sum() == checked["counted"][3]
 
 

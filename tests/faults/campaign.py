@@ -67,7 +67,7 @@ class Place:
         """Create a series, or go on where a killed run left off."""
         return sh.create(
             self.store, log(), name=name, unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)",
-            if_exists="reuse", engine="polars", wait=20, **more,
+            if_exists="reuse", wait=20, **more,
         )  # fmt: skip
 
     def number(self) -> int:

@@ -198,12 +198,11 @@ def test_units_of_several_columns_and_products_of_keys() -> None:
     assert (found[0]["noisy_count"] - found[1]["noisy_count"]).abs().max() < 1
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_a_unit_counts_in_its_first_periods(engine: str) -> None:
+def test_a_unit_counts_in_its_first_periods() -> None:
     """In the order in which they were added; whole numbers are not text."""
     log = in_weeks(most_periods=2)
     for week, users in ((WEEKS[3], "abc"), (WEEKS[0], "bcd"), (WEEKS[4], "abcde"), (WEEKS[1], "ad")):
-        log.add(of_users(users), period=week, engine=engine)
+        log.add(of_users(users), period=week)
     assert who_counts(log) == {
         WEEKS[3]: set("abc"), WEEKS[0]: set("bcd"), WEEKS[4]: set("ade"), WEEKS[1]: set(),
     }  # fmt: skip

@@ -12,7 +12,6 @@ import sparsehist as sh
 from sparsehist.running.appending import spread
 from sparsehist.running.step_files import StepFiles
 
-ENGINES = ("polars", "duckdb")
 Rows = Sequence[tuple[object, object]]
 
 
@@ -28,7 +27,6 @@ def started(
     steps: int = 5,
     domain: sh.Domain | None = None,
     seed: int = 1,
-    engine: str = "auto",
     **declared: object,
 ) -> sh.RunningSeries:
     """A series in memory with some days appended; of equal seeds the salts are equal."""
@@ -37,7 +35,7 @@ def started(
         steps=steps, seed=seed, **declared,
     )  # fmt: skip
     for step, rows in enumerate(days, 1):
-        series.append(frame(rows), step=step, engine=engine)
+        series.append(frame(rows), step=step)
     return series
 
 
@@ -63,7 +61,10 @@ def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]
     series = started([], **declared)
     found = [set()]
     for step, rows in enumerate(days, 1):
-        series.append(frame(rows), step=step, engine=declared.get("engine", "auto"))
+        series.append(
+            frame(rows),
+            step=step,
+        )
         found.append(pairs_of(series))
     return [now - before for before, now in itertools.pairwise(found)]
 

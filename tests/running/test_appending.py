@@ -22,7 +22,7 @@ from sparsehist.errors import (
     StoreDamagedError,
 )
 from sparsehist.running.totals import Totals
-from tests.running.logs import ENGINES, counts, frame, kept, pairs_of, started
+from tests.running.logs import counts, frame, kept, pairs_of, started
 
 DAYS = [
     [("ann", 1), ("ann", 1), ("bob", 1), ("cid", 3)],
@@ -46,10 +46,9 @@ def random_days(
     ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_unit_counts_once_per_key_and_towards_its_first_keys(engine: str) -> None:
+def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
     """Keys of earlier steps stay, and a step that has more of them than there is room for keeps some."""
-    found = kept(DAYS, engine=engine)
+    found = kept(DAYS)
     assert found[0] == {("ann", 1), ("bob", 1), ("cid", 3)}
     assert found[1] > {("ann", 2)}
     assert len({key for user, key in found[1] if user == "dan"}) == 2
@@ -68,20 +67,18 @@ def test_running_counts_are_those_of_brute_force() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_engines_and_orders_of_rows_keep_the_same_pairs(seed: int) -> None:
+def test_orders_of_rows_keep_the_same_pairs(seed: int) -> None:
     """Also where units have more keys than they may count towards."""
     days = random_days(seed)
-    one, other = (kept(days, engine=engine) for engine in ENGINES)
-    assert one == other == kept([list(reversed(day)) for day in days])
+    assert kept(days) == kept([list(reversed(day)) for day in days])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step(engine: str) -> None:
+def test_deleting_a_unit_changes_no_other_units_kept_keys_at_any_step() -> None:
     """Every unit of a log with over-full units, deleted in turn."""
     days = random_days(4, users=8, rows=40)
-    whole = kept(days, engine=engine)
+    whole = kept(days)
     for user in {user for day in days for user, _ in day}:
-        without = kept([[row for row in day if row[0] != user] for day in days], engine=engine)
+        without = kept([[row for row in day if row[0] != user] for day in days])
         assert without == [{pair for pair in step if pair[0] != user} for step in whole]
 
 
@@ -156,9 +153,8 @@ PARTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("first", "then"), [("number", "text"), ("day", "number"), ("microseconds", "nanoseconds")])
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("of", ["steps", "periods"])
-def test_units_of_several_columns_keep_their_types(first: str, then: str, engine: str, of: str) -> None:
+def test_units_of_several_columns_keep_their_types(first: str, then: str, of: str) -> None:
     """A part that is a number on one day and text on the next would be another unit, and is refused."""
     told: dict[str, Any] = {"name": "log", "unit": ["part", "user"], "key": "key", "max_keys": 1, "seed": 1}
     told |= {"domain": sh.Integers(50)}
@@ -167,9 +163,9 @@ def test_units_of_several_columns_keep_their_types(first: str, then: str, engine
 
     def take(log: pl.DataFrame, number: int) -> None:
         if of == "steps":
-            running.append(log, step=number, engine=engine)
+            running.append(log, step=number)
         else:
-            periods.add(log, period=number, engine=engine)
+            periods.add(log, period=number)
 
     running = sh.create_running(":memory:", steps=9, **told)
     periods = sh.create_periodic(":memory:", period=1, most_periods=1, **told)
@@ -271,7 +267,7 @@ def test_units_of_several_columns_from_files_count_once(tmp_path) -> None:
     for step, day in enumerate(("2024-01-01", "2024-01-02", "2024-01-02"), 1):
         log = pl.DataFrame({"day": [day] * 30, "user": range(30), "key": [i % 3 for i in range(30)]})
         log.write_csv(tmp_path / "day.csv")
-        series.append(tmp_path / "day.csv", step=step, engine=ENGINES[step % 2])
+        series.append(tmp_path / "day.csv", step=step)
     assert counts(series, 5)[:3, :3].tolist() == [[10] * 3, [20] * 3, [20] * 3]
 
 

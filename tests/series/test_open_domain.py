@@ -220,9 +220,9 @@ def test_both_engines_count_the_same_open_keys() -> None:
         }
     )
     frames = []
-    for engine in ("polars", "duckdb"):
+    for _ in range(2):
         series = sh.create(
-            ":memory:", log, name="v", unit="unit", key=["a", "n"], max_keys=35, engine=engine, seed=5,
+            ":memory:", log, name="v", unit="unit", key=["a", "n"], max_keys=35, seed=5,
             domain=sh.Open("string", "integer", delta=0.5),
         )  # fmt: skip
         frames.append(series.release("one", level=100000).frame.with_columns(pl.col("noisy_count").round()))

@@ -215,7 +215,6 @@ def test_a_threshold_too_low_says_which_would_do() -> None:
         ({"on_null": "ignore"}, DeclarationError),
         ({"on_outside": "keep"}, DeclarationError),
         ({"if_exists": "replace"}, DeclarationError),
-        ({"engine": "sqlite"}, DeclarationError),
         ({"domain": "strings(max_bytes=0)"}, DomainError),
         ({"domain": "everything"}, DomainError),
         ({"domain": 32}, DomainError),

@@ -48,12 +48,12 @@ def log_of(sizes: dict[int, int]) -> pl.DataFrame:
     return pl.DataFrame(pairs, schema=["unit", "key"], orient="row").sample(fraction=1, shuffle=True, seed=1)
 
 
-def counts_of(log: pl.DataFrame, shares: Shares, engine: str) -> dict[int, int]:
+def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
     """Counts in 64ths by key."""
     with tempfile.TemporaryDirectory() as directory:
         counted = count_keys(
             log, unit="unit", key=["key"], max_keys=shares.max_keys, domain=sh.Integers(2000), salt=bytes(16),
-            weights=shares.most_at(), engine=engine, temporary_directory=Path(directory),
+            weights=shares.most_at(), temporary_directory=Path(directory),
         )  # fmt: skip
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
@@ -82,32 +82,30 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys):
     assert shares.most_at() == list(by_weight.items())
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("norm", NORMS.values())
-def test_counts_are_sums_of_weights(engine, norm):
+def test_counts_are_sums_of_weights(norm):
     """Against brute force, with units above the hard cap, which keep that many keys."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
-    found = counts_of(log_of(sizes), shares, engine)
+    found = counts_of(log_of(sizes), shares)
     assert found == {
         key: total
         for key in range(10)
         if (total := sum(weight(keys, shares) for keys in sizes.values() if keys > key))
     }
-    beyond = counts_of(log_of({6: 25}), shares, engine)
+    beyond = counts_of(log_of({6: 25}), shares)
     assert len(beyond) == 10 and set(beyond.values()) == {weight(25, shares)}
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_what_a_unit_adds_depends_on_its_rows_alone(engine):
+def test_what_a_unit_adds_depends_on_its_rows_alone():
     """Counts without a unit are counts less what it adds alone, whoever else is in the log."""
     shares = Shares(2, 6, "l2")
     sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
     log = log_of(sizes)
-    whole = counts_of(log, shares, engine)
+    whole = counts_of(log, shares)
     for unit in sizes:
-        alone = counts_of(log.filter(pl.col("unit") == unit), shares, engine)
-        others = counts_of(log.filter(pl.col("unit") != unit), shares, engine)
+        alone = counts_of(log.filter(pl.col("unit") == unit), shares)
+        others = counts_of(log.filter(pl.col("unit") != unit), shares)
         assert whole == {key: n for key in whole if (n := alone.get(key, 0) + others.get(key, 0))}
         assert sum(value**2 for value in alone.values()) <= 2 * 64**2
 

@@ -1,0 +1,331 @@
+"""Count on one machine, on all its cores: rows are words, grouped by unit, and each group fits a cache.
+
+In a group, one sort of words brings the pairs of a unit together, removes duplicates, and puts the keys of the unit
+in order. A word holds some bits of the unit, some bits of a hash of unit and key, and the position of the row. Where
+bits agree that should not, whole units, whole hashes and then the values of keys decide. So which keys an over-full
+unit keeps is a function of the salt and of the values of that unit and its keys, and no two units are ever merged.
+Rows that memory has no room for wait on disk; distinct texts stay in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.batches import Piece, pieces, read, release_unused
+from sparsehist.counting.codes import first_of_runs, sorted_words
+from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
+from sparsehist.counting.keys import missing_error, outside_error, packed
+from sparsehist.counting.memory import allowed_memory
+from sparsehist.counting.rows import GROUP_BITS, Rows
+from sparsehist.counting.sources import Log, engine_errors
+from sparsehist.counting.tuples import order_sql, tuple_text
+from sparsehist.counting.words import Numbers32or64, Words
+from sparsehist.errors import DeclarationError
+from sparsehist.store.layout import spill_directory
+from sparsehist.store.statements import statement
+from sparsehist.threads import cores, in_threads
+from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
+
+GROUP_ROWS = 1 << 16
+AHEAD = 16  # groups bounded ahead, so that no thread waits
+UNIT_BITS = 24  # of a unit in the words that are sorted, besides those that its group has in common
+DENSE = 8  # numbers of cells per pair up to which totals stand in an array
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The distinct (unit, key) pairs of some units that count; those of a unit side by side. Secret.
+
+    Attributes:
+        units: Each unit once; shape (units,).
+        sizes: How many distinct keys each unit has; shape (units,).
+        kept: How many of them count; shape (units,).
+        cells: Cells of the pairs that count; shape (pairs,).
+    """
+
+    units: WordArray = field(repr=False)
+    sizes: IntArray = field(repr=False)
+    kept: IntArray = field(repr=False)
+    cells: Numbers32or64 = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log that was read. Secret.
+
+    Attributes:
+        units: Leads from words back to units.
+        keys: Leads from words back to keys.
+        rows: Words of units, times `multiplier`, and of keys.
+        multiplier: A secret odd number: multiplying by it is a bijection that spreads any pattern of numbers.
+    """
+
+    units: Words
+    keys: Words
+    rows: Rows
+    multiplier: np.uint64 = field(repr=False)
+
+    @property
+    def inverse(self) -> np.uint64:
+        """Undoes the multiplication."""
+        return np.uint64(pow(int(self.multiplier), -1, 2**64))
+
+
+def name() -> str:
+    """Name the engine and its version."""
+    return f"polars {pl.__version__}"
+
+
+def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
+    """Count units by key: columns key_0, …, count; keys that nobody keeps are left out."""
+    cells, weights = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+    met = above = 0
+    with spill_directory(wanted.temporary_directory) as directory:
+        found = read_log(log, wanted, directory)
+        for pairs in bounded(found, log, wanted):
+            cells.append(pairs.cells)
+            if wanted.full != 1:
+                weights.append(np.repeat(weight_of(pairs.sizes, wanted.weights), pairs.kept))
+            met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
+    wanted.report("counting")
+    wanted.note(Bounding(met, above))
+    distinct, totals = _added_up(np.concatenate(cells), np.concatenate(weights) if wanted.full != 1 else None)
+    return found.keys.frame(distinct).with_columns(count=pl.Series(totals, dtype=pl.Int64))
+
+
+def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
+    """List the pairs that count."""
+    with spill_directory(wanted.temporary_directory) as directory:
+        found = read_log(log, wanted, directory)
+        none = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32)
+        parts = [Pairs(*none), *bounded(found, log, wanted)]
+    distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
+    units = unit_values(found, log, wanted, np.concatenate([part.units for part in parts]))
+    sizes = np.concatenate([part.kept for part in parts])
+    return UnitPairs(units, sizes, codes.astype(np.uint32), found.keys.frame(distinct))
+
+
+def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
+    """Read the log batch by batch into words, and bring its keys to the domain."""
+    allowed = allowed_memory(wanted.memory_limit)
+    parts, dtypes = wanted.unit_parts, log.dtypes
+    units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
+    keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
+    rows = Rows(directory, allowed // 2)
+    multiplier = np.uint64(multiplier_of(wanted.salt))
+    incomplete: set[str] = set()
+
+    def add(piece: Piece) -> None:
+        batch = read(piece, wanted.read, dtypes)
+        incomplete.update(batch.incomplete)
+        columns = dict(zip(wanted.read, batch.columns, strict=True))
+        words, inside = keys.numbers([columns[name] for name in wanted.key])
+        of_units, _ = units.numbers([columns[name] for name in parts])
+        del batch, columns
+        numbers = of_units * multiplier
+        if inside is not None:
+            numbers, words = numbers[inside], words[inside]
+        rows.add(numbers, words)
+        if units.memory + keys.memory > allowed:
+            raise DeclarationError(
+                "memory_limit is too small for the distinct texts of units and keys of this log: allow more memory"
+            )
+
+    with engine_errors(log.label, log):
+        for _ in in_threads(add, pieces(log, wanted.read), wanted.threads or cores()):
+            pass
+        release_unused()
+        for name in wanted.read if wanted.on_null == "error" else ():
+            if name in incomplete:
+                raise missing_error(name, "unit" if name in parts else "key")
+        wanted.report("placing keys")
+        units.place(wanted.salt)
+        keys.place(wanted.salt)
+    if keys.outside and wanted.on_outside == "error":
+        raise outside_error([wanted.key[at] for at in keys.outside], wanted.domain)
+    return Reading(units, keys, rows, multiplier)
+
+
+def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
+    """Find the distinct pairs, and those that count, group by group of units, in threads."""
+    wanted.report("bounding")
+    bits = min(max((len(found.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
+    portable = _PortableOrder(found, log, wanted) if wanted.portable else None
+
+    def bound(group: int) -> Pairs:
+        units, keys = found.rows.group(group, bits)
+        cells, inside = found.keys.cells(keys)
+        if inside is not None:
+            units, cells = units[inside], cells[inside]
+        hashes = found.units.hashes(units * found.inverse)
+        hashes += found.keys.hashes(cells)
+        units, cells = distinct_pairs(units, cells, mixed(hashes), bits, lambda some: _ranks(found.keys, some))
+        first = first_of_runs(units)
+        starts = np.flatnonzero(first)
+        sizes = np.diff(starts, append=units.size)
+        if sizes.max(initial=0) > wanted.most_keys:
+            number = np.cumsum(first) - 1
+            kept = np.arange(units.size) - np.take(starts, number, mode="clip") < wanted.most_keys
+            if portable is not None:
+                portable.choose(kept, units, cells, sizes)
+            cells = cells[kept]
+        distinct = np.take(units, starts, mode="clip") * found.inverse
+        return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells)
+
+    return in_threads(bound, range(1 << bits if len(found.rows) else 0), wanted.threads or cores(), AHEAD)
+
+
+def distinct_pairs(
+    units: WordArray,
+    cells: Numbers32or64,
+    hashes: WordArray,
+    bits: int,
+    rank: Callable[[Numbers32or64], IndexArray],
+) -> tuple[WordArray, Numbers32or64]:
+    """Find the distinct pairs of rows, in the order of units, then of hashes, then of the values of keys.
+
+    Args:
+        units: Words of units that agree in their first bits; shape (n,).
+        cells: Shape (n,).
+        hashes: Of each pair; shape (n,).
+        bits: In which units agree.
+        rank: Ranks cells by value; asked only where hashes agree.
+
+    Returns:
+        Units and cells of the pairs; shape (pairs,).
+    """
+    for_position = np.uint64(max(units.size - 1, 1).bit_length())
+    for_hash = np.uint64(64 - UNIT_BITS) - for_position
+    words = units << np.uint64(bits) >> np.uint64(64 - UNIT_BITS) << for_hash
+    words |= hashes >> np.uint64(64) - for_hash
+    words <<= for_position
+    words |= np.arange(units.size, dtype=np.uint64)
+    words = sorted_words(words)
+    order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
+    words = words >> for_position
+    ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
+    first = first_of_runs(ordered)
+    new = first | first_of_runs(own)
+    of_units = words >> for_hash
+    mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(of_units))
+    if mistaken.any():
+        # Two pairs share a word, or two units their bits: such runs are put in order by all there is.
+        run = np.cumsum(first_of_runs(of_units))
+        places = np.flatnonzero(np.isin(run, run[mistaken]))
+        rows = order[places]
+        order[places] = rows[_exact_order(units[rows], hashes[rows], cells[rows], rank)]
+        ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
+        new = first_of_runs(ordered) | first_of_runs(own)
+    kept = np.flatnonzero(new)
+    return np.take(ordered, kept, mode="clip"), np.take(own, kept, mode="clip")
+
+
+def _exact_order(
+    units: WordArray, hashes: WordArray, cells: Numbers32or64, rank: Callable[[Numbers32or64], IndexArray]
+) -> IndexArray:
+    """Order pairs by unit, then by hash, and, where some agree in both, then by the value of the key."""
+    order = np.lexsort((cells, hashes, units))
+    same = ~(first_of_runs(units[order]) | first_of_runs(hashes[order]))
+    if (same & first_of_runs(cells[order])).any():
+        order = np.lexsort((rank(cells), hashes, units))
+    return order
+
+
+def mixed(words: WordArray) -> WordArray:
+    """Mix words in place (the finaliser of SplitMix64)."""
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def weight_of(sizes: IntArray, weights: Sequence[tuple[int, int]]) -> IntArray:
+    """Return what units with this many distinct keys add to each key that they keep, in parts of a count.
+
+    Args:
+        sizes: Distinct keys of each unit; shape (units,).
+        weights: What a unit may add, falling, with the most keys it may add it to.
+    """
+    weight, most = np.array(weights, np.int64).T
+    found: IntArray = weight[np.searchsorted(most, np.minimum(sizes, most[-1]))]
+    return found
+
+
+def multiplier_of(salt: bytes) -> int:
+    """Return the odd number by which units are multiplied."""
+    return int.from_bytes(hashlib.blake2b(b"multiplier", key=salt, digest_size=8).digest(), "little") | 1
+
+
+def unit_values(found: Reading, log: Log, wanted: CountRequest, words: WordArray) -> pl.Series:
+    """Turn words back into units: in the dtype of the log, up to the kind of text; tuples as one text."""
+    values = found.units.values(words)
+    if len(values) == 1:
+        return values[0].alias("unit")
+    frame = pl.DataFrame(dict(zip(wanted.unit_parts, values, strict=True)))
+    return frame.select(tuple_text(wanted.unit_parts, log.dtypes).alias("unit")).to_series()
+
+
+def _added_up(cells: Numbers32or64, weights: IntArray | None) -> tuple[Numbers32or64, IntArray]:
+    """Return the distinct cells, and the sum of what their pairs add; each pair adds 1 if `weights` is None."""
+    most = int(cells.max(initial=0)) + 1
+    if most <= DENSE * cells.size:
+        totals = np.bincount(cells, minlength=most) if weights is None else np.zeros(most, np.int64)
+        if weights is not None:
+            np.add.at(totals, cells, weights)
+        distinct = np.flatnonzero(totals)
+        return distinct.astype(cells.dtype), totals[distinct]
+    if weights is None:
+        ordered = sorted_words(cells)
+        starts = np.flatnonzero(first_of_runs(ordered))
+        return ordered[starts], np.diff(starts, append=ordered.size)
+    order = np.argsort(cells)
+    ordered = cells[order]
+    starts = np.flatnonzero(first_of_runs(ordered))
+    return ordered[starts], np.add.reduceat(weights[order], starts) if starts.size else np.zeros(0, np.int64)
+
+
+def _ranks(keys: Words, cells: Numbers32or64) -> IndexArray:
+    """Rank cells by value; equal ones have equal ranks."""
+    frame = keys.frame(cells)
+    ranks: IndexArray = frame.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
+    return ranks
+
+
+class _PortableOrder:
+    """The order that every engine knows, by SHA-256, which DuckDB has and Polars has not. Secret."""
+
+    def __init__(self, found: Reading, log: Log, wanted: CountRequest) -> None:
+        import duckdb
+
+        self._found, self._log, self._wanted = found, log, wanted
+        self._connection = duckdb.connect(":memory:")
+        unit = None if len(wanted.unit_parts) > 1 else log.dtypes[wanted.unit_parts[0]]
+        order = order_sql(unit, wanted.domain.dtypes)
+        self._connection.execute(f"create macro salted_hash(salt, unit, key) as {order}")
+
+    def choose(self, kept: BoolArray, units: WordArray, cells: Numbers32or64, sizes: IntArray) -> None:
+        """Mark in `kept` the first pairs of each unit above the bound."""
+        rows = np.flatnonzero(np.repeat(sizes > self._wanted.most_keys, sizes))
+        own = units[rows] * self._found.inverse
+        pairs = pl.DataFrame(
+            {
+                "place": np.arange(rows.size),
+                "number": own,
+                "unit": unit_values(self._found, self._log, self._wanted, own),
+                "key": packed(self._found.keys.frame(cells[rows])),
+            }
+        )
+        with self._connection.cursor() as cursor:  # threads need one each
+            cursor.register("pairs", pairs)
+            asked = {"most_keys": self._wanted.most_keys, "salt": self._wanted.salt}
+            kept[rows] = cursor.execute(statement("count_first"), asked).fetchnumpy()["kept"]

@@ -1,0 +1,84 @@
+"""Rows of a log as words, grouped by unit: each group is counted alone, within a cache.
+
+Rows stay in memory as long as they fit; what comes later waits in files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsehist.counting.codes import by_first_bits
+from sparsehist.typing import AnyArray, WordArray, secret
+
+GROUP_BITS = 8
+BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
+
+
+@secret
+class _Block(NamedTuple):
+    """Units and keys of some rows, or where in the files these begin; and where each group of units ends."""
+
+    columns: Sequence[AnyArray | int]
+    ends: list[int]
+
+
+class Rows:
+    """Words of units and keys, row by row. Several threads may add to it at once. Secret.
+
+    Args:
+        directory: A private directory for rows that memory has no room for.
+        memory: Bytes of rows that stay in memory.
+    """
+
+    def __init__(self, directory: Path, memory: int) -> None:
+        self._files = [directory / "units", directory / "keys"]
+        self._dtypes: list[np.dtype] = [np.dtype(np.uint64)] * 2
+        self._room, self._written = memory, [0, 0]
+        self._blocks: list[_Block] = []
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return "Rows()"
+
+    def __len__(self) -> int:
+        return sum(block.ends[-1] for block in self._blocks)
+
+    def add(self, units: WordArray, keys: AnyArray) -> None:
+        """Add a batch of rows; both of shape (n,)."""
+        for start in range(0, keys.size, BLOCK):
+            own = slice(start, start + BLOCK)
+            order, ends = by_first_bits(units[own], GROUP_BITS)
+            columns = [np.take(column[own], order, mode="clip") for column in (units, keys)]
+            with self._lock:
+                self._dtypes = [column.dtype for column in columns]
+                self._room -= sum(column.nbytes for column in columns)
+                self._blocks.append(_Block(columns if self._room >= 0 else self._write(columns), ends))
+
+    def group(self, number: int, bits: int) -> tuple[WordArray, AnyArray]:
+        """Return the units and keys of the rows whose units begin with `number`, written in some bits."""
+        first, last = (place << GROUP_BITS - bits for place in (number, number + 1))
+        parts = [(block.columns, slice(block.ends[first], block.ends[last])) for block in self._blocks]
+        units, keys = (
+            np.concatenate([self._part(at, columns[at], rows) for columns, rows in parts]) for at in range(2)
+        )
+        return units, keys
+
+    def _write(self, columns: Sequence[AnyArray]) -> list[int]:
+        offsets = list(self._written)
+        for at, column in enumerate(columns):
+            with self._files[at].open("ab") as file:
+                file.write(column.data)
+            self._written[at] += column.nbytes
+        return offsets
+
+    def _part(self, at: int, column: AnyArray | int, rows: slice) -> AnyArray:
+        if not isinstance(column, int):
+            return column[rows]
+        dtype = self._dtypes[at]
+        offset = column + rows.start * dtype.itemsize
+        return np.fromfile(self._files[at], dtype, count=rows.stop - rows.start, offset=offset)

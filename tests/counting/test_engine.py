@@ -1,0 +1,400 @@
+"""The in-memory engine: exact codes, words that lead back to values, pairs that are never merged, rows on disk."""
+
+from __future__ import annotations
+
+import datetime as dt
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from sparsehist.counting import batches, codes, in_memory, rows, words
+from sparsehist.counting.batches import Column, plain
+from sparsehist.counting.codes import Codes, by_first_bits, first_of_runs
+from sparsehist.counting.sources import open_log
+from sparsehist.counting.words import Words
+from sparsehist.domain import Domain
+from sparsehist.entropy import seeded
+from sparsehist.errors import DataError, DeclarationError
+from sparsehist.threads import in_threads
+from tests.counting.logs import SALT, a_log, count, kept_pairs
+
+COLUMNS = ["user_id", "query"]
+BYTES = pl.Series([b"\xc3\xa9", b"e", b"bytes that no view holds inside itself", b"ee", b"", b"\xff", b"x" * 300])
+FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
+VALUES = [
+    pl.Series([3, -5, 3, 2**40, -(2**63), 2**63 - 1]),
+    pl.Series([3, -5, 3, 2**31 - 1, 0, -(2**31)], dtype=pl.Int32),
+    pl.Series([3, -5, 3, 2**15 - 1, 0, -(2**15)], dtype=pl.Int16),
+    pl.Series([3, -5, 3, 127, 0, -128], dtype=pl.Int8),
+    pl.Series([200, 0, 200, 7, 255, 1], dtype=pl.UInt8),
+    pl.Series([200, 0, 200, 7, 2**16 - 1, 1], dtype=pl.UInt16),
+    pl.Series([200, 0, 200, 7, 2**32 - 1, 1], dtype=pl.UInt32),
+    pl.Series([2**64 - 1, 2**63, 0, 1, 2, 2**63], dtype=pl.UInt64),
+    pl.Series([2**64, 2**63, 0, 1, 2, 2**64], dtype=pl.Int128),
+    pl.Series(["é", "e", "é", "ee", "1", "梨"]),
+    pl.Series(["é", "e", "é", "ee", "1", "梨"], dtype=pl.Categorical),
+    pl.Series([b"\xff", b"a", b"\xff", b"\0", b"ab", b"b"]),
+    pl.Series([True, False, True, True, False, False]),
+    pl.Series(["2024-01-01", "1969-01-01"] * 3).str.to_date("%Y-%m-%d"),
+    pl.Series([dt.time(1), dt.time(2)] * 3),
+    pl.Series([dt.datetime.fromisoformat("1969-12-31T23:59:59.000001"), None] * 3).forward_fill(),
+    pl.Series([dt.timedelta(microseconds=-1), dt.timedelta(days=9)] * 3),
+]
+IDS = [f"{column.dtype}-{i}" for i, column in enumerate(VALUES)]
+# A domain and six different keys in it: the way each takes through the engine is another one.
+KEYS = {
+    "strings(max_bytes=8)": ["é", "e", "ee", "1", "梨", "x"],
+    "hash64()": ["é", "e", "ee", "1", "梨", "x"],
+    "integers(-9, 9)": [-9, -1, 0, 1, 8, 9],
+    f"integers({-(2**63)}, {2**63 - 1})": [-(2**63), 2**63 - 1, 0, 1, -1, 2**32],
+    "catalogue(-9, 5, 1000, 7, 8, 9)": [-9, 5, 1000, 7, 8, 9],
+    "dates('1960-01-01', '2030-01-01')": [dt.date(1960 + 14 * i, 1, 1) for i in range(6)],
+    "open('integer', delta='1e-6')": [-(2**63), 2**63 - 1, 0, 1, -1, 2**32],
+}
+
+
+def few_hashes(bits):
+    """Make a hash of so few bits that values collide."""
+    whole = codes.value_hash
+    return lambda values, seed: whole(values, seed) >> np.uint64(64 - bits) if bits else np.zeros(len(values), "u8")
+
+
+def in_batches(values, sizes):
+    """Cut a column into pieces of these sizes, in turn."""
+    start = 0
+    while start < len(values):
+        size = int(next(sizes))
+        yield values[start : start + size]
+        start += size
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("bits", [64, 7, 2, 0])
+@pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
+def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
+    """Whatever the hashes, over many batches and threads a value keeps one code, and no two values share one."""
+    monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
+    monkeypatch.setattr(codes, "_BLOCK", 5)
+    monkeypatch.setattr(codes, "_FIRST_BITS", 1)
+    rng = seeded(bits)
+    more = pl.Series(np.arange(1000))
+    many = pool if bits < 7 else pl.concat([pool, more if pool is FAR else more.cast(pl.String).cast(pl.Binary)])
+    values = many.gather(rng.integers(0, len(many), size=4 * len(many)))
+    table = Codes(pool.dtype)
+    found = list(in_threads(table.codes, in_batches(values, iter(lambda: rng.integers(0, 60), -1)), threads))
+    places = table.positions()[np.concatenate(found)]
+    assert table.values().gather(places).to_list() == values.to_list()
+    assert len(table) == values.n_unique() == len(set(table.values()))
+
+
+def test_a_table_without_comparison_would_be_caught(monkeypatch):
+    """Negative control: codes that trust hashes merge values when hashes collide, and the check above sees it."""
+    monkeypatch.setattr(codes, "value_hash", few_hashes(0))
+    monkeypatch.setattr(codes._Table, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
+    table = Codes(pl.Binary())
+    found = table.codes(BYTES)
+    assert table.values().gather(table.positions()[found]).to_list() != BYTES.to_list()
+
+
+def _words(columns, domains=None):
+    """Words of some columns, read in two batches, the second as a dictionary; with what leads back."""
+    found = Words.of_columns([column.dtype for column in columns], domains or [None] * len(columns))
+    read = [column.to_frame("x").select(plain("x", column.dtype))["x"] for column in columns]
+    backwards = np.arange(len(columns[0]), dtype=np.int32)[::-1]
+    first, _ = found.numbers([Column(column[:2]) for column in read])
+    second, _ = found.numbers([Column(column[::-1], backwards) for column in read])
+    found.place(SALT)
+    numbers = np.concatenate([first, second[2:]])
+    cells, inside = found.cells(numbers)
+    assert inside is None and (domains or cells.tolist() == numbers.tolist())
+    return found, cells
+
+
+@pytest.mark.parametrize("values", VALUES, ids=IDS)
+def test_words_lead_back_to_values_of_every_type(values):
+    """Equal values and only they have equal words, and words lead back to them; hashes go by value alone."""
+    found, cells = _words([values])
+    assert found.frame(cells).to_series().to_list() == values.to_list()
+    assert len(set(cells.tolist())) == values.n_unique()
+    assert found.columns == 1 and found.outside == []
+    by_value = dict(zip(values, found.hashes(cells).tolist(), strict=True))
+    other, backwards = _words([values[::-1]])
+    assert dict(zip(values[::-1], other.hashes(backwards).tolist(), strict=True)) == by_value
+    assert len(set(by_value.values())) == len(by_value)
+
+
+@given(
+    picks=st.lists(st.sampled_from(range(len(VALUES))), min_size=1, max_size=6),
+    rows_of=st.lists(st.integers(0, 5), min_size=3, max_size=30),
+    seed=st.integers(0, 99),
+)
+def test_words_of_several_columns_lead_back_to_their_values(picks, rows_of, seed):
+    """However wide the columns are together: rows with equal values, and only they, have equal words."""
+    rng = seeded(seed)
+    drawn = [VALUES[pick].gather([(row * int(rng.integers(1, 6))) % 6 for row in rows_of]) for pick in picks]
+    expected = pl.DataFrame([column.alias(f"key_{i}") for i, column in enumerate(drawn)])
+    found, cells = _words(drawn)
+    assert found.bits <= 64
+    assert found.frame(cells).rows() == expected.rows()
+    assert len(set(cells.tolist())) == len(set(expected.rows()))
+
+
+def test_only_columns_of_text_and_bytes_are_looked_up():
+    """Whole numbers of all types take no memory beyond their words; the narrow ones stand side by side."""
+    for values in VALUES:
+        found, _ = _words([values])
+        assert (found.memory == 0) is (values.dtype not in (pl.String, pl.Categorical, pl.Binary, pl.Int128))
+    assert Words.of_columns([pl.Int32(), pl.UInt16(), pl.Int8(), pl.UInt8()], [None] * 4).bits == 64
+
+
+@pytest.mark.parametrize("domain", KEYS)
+def test_rows_outside_the_domain_are_found_before_units_are_bounded(domain):
+    """Keys are placed column by column: those outside are told by column, or left out with their rows."""
+    keys = pl.Series(KEYS[domain])
+    limited = keys.dtype == pl.Date or domain in ("integers(-9, 9)", "catalogue(-9, 5, 1000, 7, 8, 9)")
+    far = {pl.Date: dt.date(2031, 1, 1), pl.Int64: 10}.get(keys.dtype, "y" * 9)
+    limited = limited or domain.startswith("strings")
+    log = pl.DataFrame({"user_id": [1] * 7, "query": pl.concat([pl.Series([far], dtype=keys.dtype), keys])})
+    parsed = Domain.parse(domain)
+    counted = count(log, domain=parsed, on_outside="drop", max_keys=6).frame
+    if not limited:
+        assert counted["count"].sum() == 6 and count(log, domain=parsed, max_keys=9).frame.height == 7
+        return
+    expected = parsed.convert(pl.DataFrame({"key_0": keys}))["key_0"]
+    assert sorted(counted.rows()) == sorted((key, 1) for key in expected)
+    with pytest.raises(DataError, match=r"'query'.*outside"):
+        count(log, domain=parsed)
+
+
+def _brute_force(log, domain):
+    """Distinct units of each cell."""
+    cells = Domain.parse(domain).convert(log.select(key_0="query"))["key_0"]
+    pairs = set(zip(log["user_id"], cells, strict=True))
+    return {key: sum(1 for _, other in pairs if other == key) for key in set(cells)}
+
+
+@pytest.mark.parametrize("domain", KEYS)
+@pytest.mark.parametrize("units", VALUES, ids=IDS)
+def test_counts_of_every_type_equal_a_brute_force_count(units, domain, tmp_path):
+    """Units of every type with keys of every kind, as a frame, as a file in row groups, and as a stream."""
+    rng = seeded(5)
+    log = pl.DataFrame(
+        {
+            "user_id": units.gather(rng.integers(0, 6, size=60)),
+            "query": pl.Series(KEYS[domain]).gather(rng.integers(0, 6, size=60)),
+        }
+    )
+    expected = _brute_force(log, domain)
+    sources = [log, log.lazy()]
+    if units.dtype != pl.Int128:  # which Arrow and Parquet do not have
+        sources.append(log.to_arrow())
+        log.write_parquet(tmp_path / "log.parquet", row_group_size=13)
+        sources.append(tmp_path / "log.parquet")
+    for source in sources:
+        assert dict(count(source, domain=Domain.parse(domain), max_keys=6).frame.rows()) == expected
+
+
+@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Decimal(9, 2)])
+def test_fractions_are_neither_units_nor_keys(dtype):
+    """One number may be written in several ways: floats and decimals are refused, and the refusal says why."""
+    log = pl.DataFrame({"user_id": [1, 2], "query": [1, 2]})
+    for column, other in (COLUMNS, COLUMNS[::-1]):
+        fractions = log.with_columns(pl.col(column).cast(dtype), pl.col(other).cast(pl.String))
+        with pytest.raises(DataError, match=rf"'{column}' has dtype .*several ways"):
+            count(fractions)
+
+
+@pytest.mark.parametrize("unit_bits", [1, 3, 24])
+@pytest.mark.parametrize("hash_bits", [0, 2, 64])
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), max_size=60),
+    bits=st.sampled_from([1, 3, 8]),
+    wide=st.booleans(),
+)
+def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
+    """Units and hashes that agree in the bits looked at are told apart; ties go by the value of the key."""
+    spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units that differ in the last bits, or in the middle
+    units = np.array([unit for unit, _ in pairs], np.uint64) * spread
+    cells = np.array([key for _, key in pairs], np.uint32)
+    ranks = (np.uint32(7) * (cells + np.uint32(1))) % np.uint32(11)
+    hashes = in_memory.mixed(units + cells) >> np.uint64(64 - hash_bits) if hash_bits else units * np.uint64(0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(in_memory, "UNIT_BITS", unit_bits)
+        found = in_memory.distinct_pairs(
+            units, cells, hashes, bits, lambda own: (np.uint32(7) * (own + np.uint32(1))) % np.uint32(11)
+        )
+    rows_of = zip(units.tolist(), cells.tolist(), hashes.tolist(), ranks.tolist(), strict=True)
+    order = {(unit, cell): (own_hash, rank) for unit, cell, own_hash, rank in rows_of}
+    expected: dict[int, list[int]] = {}
+    for unit, cell in sorted(order, key=lambda pair: (pair[0], *order[pair])):
+        expected.setdefault(unit, []).append(cell)
+    kept: dict[int, list[int]] = {}
+    for unit, cell in zip(found[0].tolist(), found[1].tolist(), strict=True):
+        kept.setdefault(unit, []).append(cell)
+    # Of hashes that are cut to few bits, the leading bits stand in the words: the order is the same.
+    assert kept == expected
+    assert first_of_runs(found[0]).sum() == len(expected)
+
+
+@pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
+@pytest.mark.parametrize("unit_bits", [1, 24])
+def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
+    """Units that differ only in their last bits, or only in their first ones, are never merged."""
+    monkeypatch.setattr(in_memory, "multiplier_of", lambda salt: multiplier)
+    monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
+    log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
+    for far in (0, 2**62):
+        moved = log.with_columns(pl.col("user_id") + far)
+        assert kept_pairs(moved, max_keys=50) == set(moved.rows())
+
+
+def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
+    """Negative control: without the look at whole units and keys, units that share their bits become one."""
+    monkeypatch.setattr(in_memory, "multiplier_of", lambda salt: 1)
+    monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
+    log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
+    assert kept_pairs(log, max_keys=50) != set(log.rows())
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_words_with_equal_first_bits_are_grouped(bits):
+    """Every word is in the group that its first bits name, and those of a group are in their first order."""
+    for size in (0, 1, 500):
+        drawn = seeded(size).integers(0, 2**64, size=size, dtype=np.uint64)
+        order, ends = by_first_bits(drawn, bits)
+        assert sorted(order.tolist()) == list(range(size)) and len(ends) == 2**bits + 1
+        for group, (begin, end) in enumerate(pairwise(ends)):
+            assert set((drawn[order[begin:end]] >> np.uint64(64 - bits)).tolist()) <= {group}
+            assert (np.diff(order[begin:end]) > 0).all()
+
+
+@pytest.mark.parametrize("weights", [None, [(6, 2), (3, 4), (2, 6)]])
+@pytest.mark.parametrize("portable", [False, True])
+def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights):
+    """Some rows in memory, the rest on disk, any threads: one histogram; and nothing stays on disk."""
+    monkeypatch.setattr(rows, "BLOCK", 100)
+    monkeypatch.setattr(in_memory, "GROUP_ROWS", 200)
+    log = a_log(3000, 150).with_columns(pl.col("user_id").cast(pl.String))
+    log.write_parquet(tmp_path / "log.parquet", row_group_size=100)
+    asked = {"max_keys": 2, "portable": portable, "weights": weights, "temporary_directory": tmp_path}
+    expected = count(log, **asked)
+    assert expected.frame["count"].sum() > 0 and expected.bounding.units_above > 100
+    on_disk = []
+    write = rows.Rows._write
+    monkeypatch.setattr(rows.Rows, "_write", lambda self, columns: on_disk.append(0) or write(self, columns))
+    for room in (0, 10_000):
+        monkeypatch.setattr(in_memory, "Rows", lambda place, memory, room=room: rows.Rows(place, room))
+        for source, threads in ((log, 1), (tmp_path / "log.parquet", 3)):
+            counted = count(source, threads=threads, **asked)
+            assert counted.frame.sort(pl.all()).equals(expected.frame.sort(pl.all()))
+            assert counted.bounding == expected.bounding
+    assert on_disk
+    assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
+
+
+def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
+    """They stay in memory; the same texts again take no more."""
+    few = pl.select(user_id=pl.int_range(400_000), query=(pl.int_range(400_000) % 7).cast(pl.String))
+    many = few.with_columns(query=pl.col("user_id").cast(pl.String))
+    assert count(few, memory_limit="4MB").frame.height == 7
+    for log in (many, many.select(user_id="query", query=pl.lit("a"))):
+        with pytest.raises(DeclarationError, match=r"memory_limit.*distinct texts"):
+            count(log, memory_limit="4MB")
+
+
+def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path, monkeypatch):
+    """Every row is in exactly one piece; pieces are as large as asked, except the last of a file."""
+    log = a_log(100)
+    files = [str(tmp_path / name) for name in ("x.parquet", "y.parquet", "z.parquet")]
+    for file, part in zip(files, (log, log[:7], log.clear()), strict=True):
+        part.write_parquet(file, row_group_size=30)
+    for least, expected in ((1, [30, 30, 30, 10, 7]), (31, [60, 40, 7]), (1000, [100, 7])):
+        monkeypatch.setattr(batches, "BATCH_ROWS", least)
+        found = open_log(files, COLUMNS)
+        read = [batches.read(piece, COLUMNS, found.dtypes) for piece in batches.pieces(found, COLUMNS)]
+        assert [size for batch in read if (size := batch.columns[0].values.len())] == expected
+        units = [unit for batch in read for unit in batch.columns[0].values]
+        assert units == [*log["user_id"], *log["user_id"][:7]]
+
+
+@pytest.mark.parametrize("unit", ["number", "text", "category"])
+def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch, unit):
+    """Large row groups are streamed, others read in pieces by any number of threads; all counts are the frame's."""
+    dtypes = {"number": pl.Int64, "text": pl.String, "category": pl.Categorical}
+    log = a_log(500).with_columns(pl.col("user_id").cast(pl.String).cast(dtypes[unit]))
+    for i in range(3):
+        log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=40, use_pyarrow=i == 1)
+    expected = count(log).frame.sort(pl.all())
+    monkeypatch.setattr(in_memory, "GROUP_ROWS", 20)
+    for batch, largest, threads in ((10, 1000, 1), (10**6, 1000, 3), (100, 10, 2), (50, 1000, 3)):
+        monkeypatch.setattr(batches, "BATCH_ROWS", batch)
+        monkeypatch.setattr(batches, "LARGEST_ROW_GROUP", largest)
+        assert count(str(tmp_path / "*.parquet"), threads=threads).frame.sort(pl.all()).equals(expected)
+
+
+def test_nulls_and_empty_texts_of_parquet_files_are_left_out_or_refused(tmp_path):
+    """Whether a file holds a column as a dictionary or as it is, its gaps are seen."""
+    log = a_log(300).with_columns(pl.col("user_id").cast(pl.String))
+    holes = pl.when(pl.int_range(pl.len()) % 3 == 0)
+    for number, gap in enumerate((holes.then(None), holes.then(pl.lit("")))):
+        for column in COLUMNS:
+            partly = log.with_columns(gap.otherwise(pl.col(column)).alias(column))
+            for dictionary in (True, False):
+                path = tmp_path / f"{number}.parquet"
+                partly.write_parquet(path, use_pyarrow=True, pyarrow_options={"use_dictionary": dictionary})
+                kept = partly.filter(pl.col(column).is_not_null() & (pl.col(column) != ""))
+                dropped = count(path, on_null="drop").frame.sort(pl.all())
+                assert dropped.equals(count(kept).frame.sort(pl.all()))
+                with pytest.raises(DataError, match=column):
+                    count(path)
+
+
+def test_nulls_among_whole_numbers_are_left_out_or_refused(tmp_path):
+    """A null is no number, whichever number stands in its memory."""
+    log = pl.DataFrame({"user_id": [1, None, 2, 0], "query": [5, 5, None, 0]})
+    log.write_parquet(tmp_path / "log.parquet")
+    for source in (log, log.lazy(), tmp_path / "log.parquet"):
+        assert dict(count(source, domain=Domain.parse("integers(9)"), on_null="drop").frame.rows()) == {5: 1, 0: 1}
+        with pytest.raises(DataError, match="null"):
+            count(source, domain=Domain.parse("integers(9)"))
+
+
+def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
+    """A dictionary may hold a text of a row that was dropped, or of none: it is neither refused nor counted."""
+    texts = pa.DictionaryArray.from_arrays([0, 0, 2], pa.array(["a", "far too long", "of no unit and too long"]))
+    table = pa.table({"user_id": [1, 2, None], "query": texts})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    for source in (table, tmp_path / "x.parquet"):
+        counted = count(source, domain=Domain.parse("strings(max_bytes=1)"), on_null="drop")
+        assert counted.frame.rows() == [("a", 2)]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary):
+    """Arrow takes any bytes for text: distinct texts are looked at, one by one."""
+    texts = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
+    cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid together, not one by one
+    for broken in (texts, cut):
+        table = pa.table({"user_id": ["1", "2"], "query": ["a", "b"]})
+        table = table.set_column(COLUMNS.index(column), column, broken)
+        parquet.write_table(table, tmp_path / "x.parquet", use_dictionary=dictionary)
+        with pytest.raises(DataError, match="cannot be read"):
+            count(tmp_path / "x.parquet")
+
+
+def test_hashes_depend_on_the_salt():
+    """Another salt puts keys in another order."""
+    values = pl.Series(["x", "y", "z"])
+    found, cells = _words([values])
+    other = Words.of_columns([values.dtype], [None])
+    numbers, _ = other.numbers([Column(values.cast(pl.Binary))])
+    other.place(SALT[::-1])
+    assert set(other.hashes(numbers).tolist()).isdisjoint(found.hashes(cells).tolist())
+    assert words.value_hash(values, 1).tolist() != words.value_hash(values, 2).tolist()

@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import polars as pl
 
-from sparsehist.series import cell_round, release
+from sparsehist.release import cell_round
+from sparsehist.series import release
 from sparsehist.store import committing, opening, state
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles

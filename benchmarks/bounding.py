@@ -27,7 +27,7 @@ from _measure import Timing, arguments, options_of, report, table, timed
 from real_logs import Case, cases
 
 import sparsehist as sh
-from sparsehist.choice.max_keys import BOUNDS as CHOSEN_FROM
+from sparsehist.series.max_keys import BOUNDS as CHOSEN_FROM
 
 LEVEL, LARGEST = "0.1", 200
 CHOICE, LARGEST_OF_CHOICE, TARGET = "0.005", 500, 1.1

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 from sparsehist.cli.app import app
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters, sql_words
-from sparsehist.series.creation import create
+from sparsehist.release.creation import create
 from sparsehist.series.series_handle import Series
 from sparsehist.sqlfront import heads
 from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
-    from sparsehist.choice.max_keys import MaxKeysChoice, choose_max_keys
     from sparsehist.counting import Counts, Files, Query, check_log
     from sparsehist.counting.with_sql import CountingSql, counting_sql
     from sparsehist.dense.multiple_release import MultipleRelease
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
-    from sparsehist.periods.periodic_series import PeriodicSeries, create_periodic, open_periodic
     from sparsehist.privacy.guarantees import EpsilonDelta
-    from sparsehist.running.running_series import RunningSeries, create_running, open_running
-    from sparsehist.series.creation import create
-    from sparsehist.series.planning import Plan, plan
-    from sparsehist.series.release import Release, WorkloadRelease, read
+    from sparsehist.release.creation import create
+    from sparsehist.release.planning import Plan, plan
+    from sparsehist.release.releases import Release, WorkloadRelease, read
+    from sparsehist.series.max_keys import MaxKeysChoice, choose_max_keys
+    from sparsehist.series.periodic_series import PeriodicSeries, create_periodic, open_periodic
+    from sparsehist.series.running_series import RunningSeries, create_running, open_running
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store, open
     from sparsehist.sqlfront.analyst import AnalystSession, open_analyst
@@ -104,19 +104,19 @@ __all__ = [
 _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local", "noise", "privacy", "workload")
 
 _HOME = {
-    "sparsehist.choice.max_keys": ("MaxKeysChoice", "choose_max_keys"),
+    "sparsehist.series.max_keys": ("MaxKeysChoice", "choose_max_keys"),
     "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
     "sparsehist.counting.with_sql": ("CountingSql", "counting_sql"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
     "sparsehist.guarantee.check": ("check_query",),
-    "sparsehist.series.creation": ("create",),
+    "sparsehist.release.creation": ("create",),
     "sparsehist.dense.multiple_release": ("MultipleRelease",),
     "sparsehist.ledger.signatures": ("make_keys",),
-    "sparsehist.periods.periodic_series": ("PeriodicSeries", "create_periodic", "open_periodic"),
+    "sparsehist.series.periodic_series": ("PeriodicSeries", "create_periodic", "open_periodic"),
     "sparsehist.privacy.guarantees": ("EpsilonDelta",),
-    "sparsehist.series.planning": ("Plan", "plan"),
-    "sparsehist.series.release": ("Release", "WorkloadRelease", "read"),
-    "sparsehist.running.running_series": ("RunningSeries", "create_running", "open_running"),
+    "sparsehist.release.planning": ("Plan", "plan"),
+    "sparsehist.release.releases": ("Release", "WorkloadRelease", "read"),
+    "sparsehist.series.running_series": ("RunningSeries", "create_running", "open_running"),
     "sparsehist.series.series_handle": ("Series",),
     "sparsehist.series.store_handle": ("Store", "open"),
     "sparsehist.store": ("adopt", "backup"),

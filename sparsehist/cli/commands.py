@@ -14,16 +14,16 @@ from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
+from sparsehist.release.metadata import read_metadata
+from sparsehist.release.releases import check_estimates, check_target
 from sparsehist.report.parameter_rows import declaration_rows, periodic_rows, release_rows
-from sparsehist.series.metadata import read_metadata
-from sparsehist.series.release import check_estimates, check_target
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from sparsehist.running.running_series import RunningSeries
-    from sparsehist.series.release import Release
+    from sparsehist.release.releases import Release
+    from sparsehist.series.running_series import RunningSeries
     from sparsehist.series.series_handle import Series
     from sparsehist.series.store_handle import Store
 

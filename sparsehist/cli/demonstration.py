@@ -25,9 +25,9 @@ from sparsehist.cli.tables import MISSING, escape, printable
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, of_kind
 from sparsehist.privacy import level_text
+from sparsehist.release.metadata import CellMetadata, read_metadata
+from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
-from sparsehist.series.metadata import CellMetadata, read_metadata
-from sparsehist.series.release import Release
 from sparsehist.store import LEDGER_NAME
 from sparsehist.store.statements import shipped
 

@@ -14,9 +14,9 @@ from sparsehist.cli.shared_options import Bounding, MostKeys, Wait
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sparsehist.periods.periodic_series import PeriodicSeries
-    from sparsehist.running.running_series import RunningSeries
-    from sparsehist.series.planning import Plan
+    from sparsehist.release.planning import Plan
+    from sparsehist.series.periodic_series import PeriodicSeries
+    from sparsehist.series.running_series import RunningSeries
 
 _SELDOM = 0.0005
 _BY_COUNT = "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."

@@ -172,7 +172,7 @@ def append(
 @contextmanager
 def _telling() -> Iterator[Callable[[str], None]]:
     """Phases as everywhere; and that rows are left out, also where no phases are shown."""
-    from sparsehist.periods.periodic_series import LEAVING_OUT
+    from sparsehist.series.periodic_series import LEAVING_OUT
     from sparsehist.series.store_handle import reporting
 
     with reporting(None) as report:

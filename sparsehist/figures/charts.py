@@ -31,9 +31,9 @@ from sparsehist.figures.curves import (
 from sparsehist.figures.year import AUDIENCES, SHOWN, WEEKS, running_counts
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
+from sparsehist.release.creation import create
+from sparsehist.release.releases import Release
 from sparsehist.report.plots import COLOURS, require_plots
-from sparsehist.series.creation import create
-from sparsehist.series.release import Release
 
 _OWNER = 0
 _DAY_BITS = 384

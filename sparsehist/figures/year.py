@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.domain import Strings
 from sparsehist.noise.binomial_poisson import poisson
-from sparsehist.running.running_series import create_running
+from sparsehist.series.running_series import create_running
 
 WEEKS = 52
 AUDIENCES = {"public": "0.005", "partners": "0.02", "internal": "0.2"}

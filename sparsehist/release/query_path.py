@@ -26,9 +26,9 @@ from sparsehist.noise import currency_of
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
-from sparsehist.series.metadata import InteractiveMetadata, Request, shared
-from sparsehist.series.pipeline import ANSWER, Held
-from sparsehist.series.release import Release
+from sparsehist.release.metadata import InteractiveMetadata, Request, shared
+from sparsehist.release.pipeline import ANSWER, Held
+from sparsehist.release.releases import Release
 from sparsehist.store import NewRound, PathRecord, RegisteredFile, SeriesFiles
 from sparsehist.store.private_files import disk_errors, verify_file
 from sparsehist.typing import FloatArray

@@ -30,6 +30,8 @@ from sparsehist.interactive.multiplicative_weights import (
 from sparsehist.ledger.ledger import INTERACTIVE
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.release import pipeline
+from sparsehist.release.metadata import InteractiveMetadata, read_metadata
 from sparsehist.release.query_path import (
     QueryPath,
     QueryRequest,
@@ -44,9 +46,7 @@ from sparsehist.release.query_path import (
     updates_of,
     weighing,
 )
-from sparsehist.series import pipeline
-from sparsehist.series.metadata import InteractiveMetadata, read_metadata
-from sparsehist.series.release import Release
+from sparsehist.release.releases import Release
 from sparsehist.series.series_handle import Series
 from sparsehist.store import PathRecord, SeriesRecord, State
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from sparsehist.errors import SparsehistError, printable
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import for_people, ledger_rows
-from sparsehist.periods.periodic_series import PeriodicSeries
+from sparsehist.release.metadata import read_metadata
+from sparsehist.release.pipeline import published
+from sparsehist.release.planning import Plan
+from sparsehist.release.releases import Release
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.report.parameter_rows import declaration_rows, keys_text, release_rows
-from sparsehist.series.declaration import declaration_of
-from sparsehist.series.metadata import read_metadata
-from sparsehist.series.pipeline import published
-from sparsehist.series.planning import Plan
-from sparsehist.series.release import Release
+from sparsehist.series.periodic_series import PeriodicSeries
 from sparsehist.series.series_handle import StoredSeries
 from sparsehist.series.store_handle import Store
 

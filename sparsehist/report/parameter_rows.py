@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.declaration.parameters import rows
-from sparsehist.series.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
+from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
     from sparsehist.declaration import Declaration
     from sparsehist.domain import Domain
-    from sparsehist.periods.periodic_series import PeriodicSeries
+    from sparsehist.series.periodic_series import PeriodicSeries
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:

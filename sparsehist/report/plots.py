@@ -11,8 +11,8 @@ import polars as pl
 from sparsehist.errors import DeclarationError, StoreError, needing, printable
 
 if TYPE_CHECKING:
-    from sparsehist.series.planning import Plan
-    from sparsehist.series.release import Release
+    from sparsehist.release.planning import Plan
+    from sparsehist.release.releases import Release
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 
@@ -67,7 +67,7 @@ def plot_largest(release: Release, most: int, confidence: float) -> Any:
 
 def _with_limits(release: Release, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
     """The largest rows as low, value, high beside their keys, and what they are."""
-    from sparsehist.series.release import WorkloadRelease
+    from sparsehist.release.releases import WorkloadRelease
 
     if not isinstance(release, WorkloadRelease):
         found = release.intervals(confidence).head(most).rename({"noisy_count": "value"})

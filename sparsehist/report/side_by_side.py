@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from sparsehist.series.release import Release
+    from sparsehist.release.releases import Release
 
 
 def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:

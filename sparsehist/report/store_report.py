@@ -28,16 +28,16 @@ from sparsehist.histogram.publication import mean_error, publication_probability
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
 from sparsehist.privacy import as_level
+from sparsehist.release.metadata import CellMetadata, Metadata
+from sparsehist.release.pipeline import published_metadata
+from sparsehist.release.stored_declaration import declaration_of, read_bounding
 from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
 from sparsehist.report.html_tables import html_table, shown
 from sparsehist.report.side_by_side import side_by_side
-from sparsehist.running.running_series import open_running
-from sparsehist.series.declaration import declaration_of, read_bounding
-from sparsehist.series.metadata import CellMetadata, Metadata
-from sparsehist.series.pipeline import published_metadata
+from sparsehist.series.running_series import open_running
 
 if TYPE_CHECKING:
-    from sparsehist.series.release import Release
+    from sparsehist.release.releases import Release
     from sparsehist.series.store_handle import Store
     from sparsehist.store import SeriesRecord, State
 

@@ -15,16 +15,16 @@ from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series import cell_round, pipeline
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.planning import COUNTS, Plan, Planner
-from sparsehist.series.release import Release
+from sparsehist.release import cell_round, pipeline
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.planning import COUNTS, Plan, Planner
+from sparsehist.release.releases import Release
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
     from sparsehist.privacy.exact_numbers import Number
     from sparsehist.release.query_session import QuerySession
-    from sparsehist.series.release import WorkloadRelease
+    from sparsehist.release.releases import WorkloadRelease
     from sparsehist.series.store_handle import Store
     from sparsehist.workload import Strategy, Workload
 
@@ -231,8 +231,8 @@ class Series(StoredSeries):
             >>> 0 < std < 5
             True
         """
-        from sparsehist.series import workload_round
-        from sparsehist.series.release import WorkloadRelease
+        from sparsehist.release import workload_round
+        from sparsehist.release.releases import WorkloadRelease
 
         request = workload_round.requested(
             self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
@@ -260,7 +260,7 @@ class Series(StoredSeries):
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
             LevelError: If a level is no level.
         """
-        from sparsehist.series import workload_round
+        from sparsehist.release import workload_round
 
         request = workload_round.requested(
             self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None

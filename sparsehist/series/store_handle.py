@@ -28,8 +28,8 @@ from sparsehist.ledger.public_ledger import check_signing
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.declaration import declaration_of
-from sparsehist.series.release import StoreOnDisk, refuse_to_replace
+from sparsehist.release.releases import StoreOnDisk, refuse_to_replace
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series_handle import Series
 from sparsehist.store import SeriesRecord, State, backup, create_store, ensure_store, open_state
 

@@ -39,7 +39,7 @@ from sparsehist.errors import (
     raise_alone,
 )
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
-from sparsehist.series.release import Release, check_signature, read_signed
+from sparsehist.release.releases import Release, check_signature, read_signed
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_engine import HEAD, PIECE, QUERY, REFUSED, ROWS, SETTINGS, STOP, bytes_of, first_line
 from sparsehist.sqlfront.declaring import TAKEN_NAMES

@@ -19,8 +19,8 @@ from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, S
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.release import check_target
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.releases import check_target
 from sparsehist.sqlfront.declaring import Declared, check_series_query, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import Counted, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement

@@ -12,13 +12,13 @@ from sparsehist.declaration import Declaration
 from sparsehist.errors import NotFoundError, SparsehistError, present
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
 from sparsehist.privacy import level_text
-from sparsehist.series import workload_round
-from sparsehist.series.declaration import declaration_of
-from sparsehist.series.metadata import CellMetadata, RunningMetadata
-from sparsehist.series.pipeline import AUTO
-from sparsehist.series.spending import cell_release, cells_of, settled, spending
+from sparsehist.release import workload_round
+from sparsehist.release.metadata import CellMetadata, RunningMetadata
+from sparsehist.release.pipeline import AUTO
+from sparsehist.release.spending import cell_release, cells_of, settled, spending
+from sparsehist.release.stored_declaration import declaration_of
+from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.series.store_handle import Store
-from sparsehist.series.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.release_tables import request_of
@@ -138,7 +138,7 @@ class DryRun:
         if made is not None:
             bound = made.effective_threshold * series.declaration.unit_of_counts
             if isinstance(made, RunningMetadata):
-                from sparsehist.running.totals import RUNNING, Totals
+                from sparsehist.release.totals import RUNNING, Totals
 
                 row = Totals(head.what or RUNNING, made.steps).row(made.step)
                 series.points.setdefault(release.path[1] or "", []).append((row, release.level, bound))
@@ -155,8 +155,8 @@ class DryRun:
         request: Any = request_of(declaration, head)
         if declaration.steps is None:
             return cell_release(self._ledger, series.series_id, declaration, request, series.cells)
-        from sparsehist.running import running_round
-        from sparsehist.running.totals import RUNNING, Totals
+        from sparsehist.release import running_round
+        from sparsehist.release.totals import RUNNING, Totals
 
         if head.step is None:
             raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")

@@ -17,10 +17,10 @@ from sqlglot import Token, TokenType, exp, parse_one
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, present
 from sparsehist.ledger.table import DEFAULT_DELTA
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.metadata import Request
-from sparsehist.series.pipeline import AUTO, published
-from sparsehist.series.release import Release
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.metadata import Request
+from sparsehist.release.pipeline import AUTO, published
+from sparsehist.release.releases import Release
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.heads import MakeRelease, Show
@@ -28,7 +28,7 @@ from sparsehist.sqlfront.script import is_word, plain
 from sparsehist.store.statements import statement
 
 if TYPE_CHECKING:
-    from sparsehist.running.running_series import RunningSeries
+    from sparsehist.series.running_series import RunningSeries
     from sparsehist.series.series_handle import Series
 
 _SHOWN = {
@@ -57,7 +57,7 @@ def any_series(store: Store, name: str) -> Series | RunningSeries:
     """The series of a name, whichever kind it is of."""
     if store.declared(name).steps is None:
         return store.series(name)
-    from sparsehist.running.running_series import open_running  # linear algebra, which other series do without
+    from sparsehist.series.running_series import open_running  # linear algebra, which other series do without
 
     return open_running(store, name)
 
@@ -83,7 +83,7 @@ def request_of(declaration: Declaration, head: MakeRelease) -> Request:
     """What a statement asks of a series; refuses wrong parameters, and steps where the series has none."""
     level = head.levels[0] if head.levels else None
     if head.workload is not None:
-        from sparsehist.series import workload_round
+        from sparsehist.release import workload_round
 
         strategy = head.strategy or AUTO
         return workload_round.requested(
@@ -95,7 +95,7 @@ def request_of(declaration: Declaration, head: MakeRelease) -> Request:
     if declaration.steps is None:
         refuse_steps(head)
         return asked
-    from sparsehist.running.running_round import at_step
+    from sparsehist.release.running_round import at_step
 
     return at_step(asked, head.step, head.what, present(declaration.n_steps))
 

@@ -12,8 +12,8 @@ import polars as pl
 from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
-    from sparsehist.running.running_series import RunningSeries
-    from sparsehist.series.release import Release
+    from sparsehist.release.releases import Release
+    from sparsehist.series.running_series import RunningSeries
     from sparsehist.series.series_handle import Series
 
 

@@ -26,10 +26,10 @@ from sparsehist.errors import (
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.series.creation import create
-from sparsehist.series.declaration import declaration_of
-from sparsehist.series.pipeline import Held, find
-from sparsehist.series.release import Release, check_target
+from sparsehist.release.creation import create
+from sparsehist.release.pipeline import Held, find
+from sparsehist.release.releases import Release, check_target
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
@@ -48,7 +48,7 @@ from sparsehist.store.layout import spill_directory
 if TYPE_CHECKING:
     import polars as pl
 
-    from sparsehist.running.running_series import RunningSeries
+    from sparsehist.series.running_series import RunningSeries
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
@@ -225,7 +225,7 @@ class Session:
         head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
         self._bring_releases(statement)
         wanted = present(check_counted(piece, head, store.declared(head.name), self.connection))
-        from sparsehist.running.running_series import open_running
+        from sparsehist.series.running_series import open_running
 
         series = open_running(store, head.name)
         query = self._checked(statement, head, wanted, runs=True)
@@ -364,7 +364,7 @@ class Session:
 
 def _running(store: Store, head: CreateSeries, query: CheckedQuery | None, **made: Any) -> RunningSeries:
     """Declare a running series, with its first step: both, or neither."""
-    from sparsehist.running.running_series import create_running
+    from sparsehist.series.running_series import create_running
 
     there = is_store(store.path) and head.name in store.series_names()
     series = create_running(store, steps=present(head.steps), **made)

@@ -1,6 +1,6 @@
 """A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
 
-What they hand to `sparsehist.series.pipeline` is what the durable ones hand to it; only the disk is left out.
+What they hand to `sparsehist.release.pipeline` is what the durable ones hand to it; only the disk is left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.domain import Integers
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.cell_round import open_path
-from sparsehist.series.declaration import declare
-from sparsehist.series.pipeline import Held, release
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.cell_round import open_path
+from sparsehist.release.pipeline import Held, release
+from sparsehist.release.stored_declaration import declare
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsehist import entropy
-from sparsehist.series.release import Release
+from sparsehist.release.releases import Release
 from tests.attacks.stand_in import Drawn
 from tests.stats import assert_consistent, assert_detected, binomial_test
 

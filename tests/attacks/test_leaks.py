@@ -21,7 +21,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
-from sparsehist.series import cell_parameters as cell_request
+from sparsehist.release import cell_parameters as cell_request
 from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]

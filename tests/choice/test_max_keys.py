@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.choice.max_keys import BOUNDS, _class_of, _profile
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
-from sparsehist.series.declaration import declare
+from sparsehist.release.stored_declaration import declare
+from sparsehist.series.max_keys import BOUNDS, _class_of, _profile
 
 DOMAIN = sh.Integers(50_000)
 LARGEST = 200

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.series.declaration import read_bounding
+from sparsehist.release.stored_declaration import read_bounding
 
 from .logs import TEXTS, a_log, count
 

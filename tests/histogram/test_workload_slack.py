@@ -17,9 +17,9 @@ from sparsehist.entropy import seeded
 from sparsehist.histogram import count_near, grid_step, numerical_slack
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Gaussian
-from sparsehist.series import workload_answers
-from sparsehist.series.workload_answers import cell_grid, lots_for, slack_of
-from sparsehist.series.workload_round import path_name
+from sparsehist.release import workload_answers
+from sparsehist.release.workload_answers import cell_grid, lots_for, slack_of
+from sparsehist.release.workload_round import path_name
 from sparsehist.workload import (
     Identity,
     Kronecker,

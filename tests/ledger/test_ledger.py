@@ -15,7 +15,7 @@ from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.ledger.ledger import Ledger, Spending, check_release
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
-from sparsehist.series import cell_round
+from sparsehist.release import cell_round
 from sparsehist.store import NewPath, NewRound, State
 
 LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 300})
@@ -217,7 +217,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
     """A thousand times delta in all: the releases are made, and epsilon is that of the noise alone."""
-    monkeypatch.setattr("sparsehist.series.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
+    monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget("default", epsilon=2, delta=1e-6)
     series = a_series(store)
     for name in ("a", "b"):

@@ -21,7 +21,7 @@ from sparsehist.errors import (
     RefusedError,
     StoreDamagedError,
 )
-from sparsehist.running.totals import Totals
+from sparsehist.release.totals import Totals
 from tests.running.logs import counts, frame, kept, pairs_of, started
 
 DAYS = [

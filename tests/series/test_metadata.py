@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, InputError
-from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 
 LOG = pl.DataFrame({"user": range(600), "hour": [i % 24 for i in range(600)]})
 

@@ -221,7 +221,7 @@ def test_a_log_that_changes_while_it_is_counted_is_refused(
         rows(seed=6).write_parquet(log / "a.parquet")
         return counted
 
-    monkeypatch.setattr("sparsehist.series.creation.count_keys", slowly)
+    monkeypatch.setattr("sparsehist.release.creation.count_keys", slowly)
     with pytest.raises(DataError, match="changed while it was counted"):
         made(store, str(log / "*.parquet"))
     assert not store.exists()
@@ -237,15 +237,15 @@ def test_other_series_are_released_while_a_log_is_counted(
     sources = iter([rows(seed=7), rows()])
 
     def meanwhile(*given: object, **named: object) -> object:
-        monkeypatch.setattr("sparsehist.series.creation.count_keys", count_keys)
+        monkeypatch.setattr("sparsehist.release.creation.count_keys", count_keys)
         assert len(other.release("one", level=1)) > 0
         made(store, next(sources))
         return count_keys(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sparsehist.series.creation.count_keys", meanwhile)
+    monkeypatch.setattr("sparsehist.release.creation.count_keys", meanwhile)
     differs(store, rows())
     sh.open(store).drop("visits")
-    monkeypatch.setattr("sparsehist.series.creation.count_keys", meanwhile)
+    monkeypatch.setattr("sparsehist.release.creation.count_keys", meanwhile)
     assert made(store, rows()).release("one", level=1).frame.height
     assert list((store / "tmp").iterdir()) == []
     assert len(list((store / "series").iterdir())) == 2

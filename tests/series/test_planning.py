@@ -14,7 +14,7 @@ from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam, family_named
-from sparsehist.series.planning import plan
+from sparsehist.release.planning import plan
 from tests.stats import assert_consistent, assert_detected, g_test
 
 FAMILIES = [Gaussian(2.0), Laplace(2.0), DiscreteLaplace(2), Poisson(2), Skellam(2)]

@@ -25,8 +25,10 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import StoreRolledBackError
-from sparsehist.release import query_session  # noqa: F401
-from sparsehist.series import creation  # noqa: F401 - read once, so that no fork of this process does it again
+from sparsehist.release import (
+    creation,  # noqa: F401 - read once, so that no fork of this process does it again
+    query_session,  # noqa: F401
+)
 from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import Model, add_series, make_store

@@ -32,7 +32,7 @@ from sparsehist.errors import (
 from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
-from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import open_state, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
@@ -270,7 +270,7 @@ class Release:
 
         Source: see `sparsehist.workload.least_squares`.
         """
-        from sparsehist.series.workload_answers import consistent
+        from sparsehist.release.workload_answers import consistent
 
         return consistent(self, workloads, domain)
 
@@ -449,7 +449,7 @@ class WorkloadRelease(Release):
             return self._sums(lows, highs)
         if not set(_ENDS) <= set(self.frame.columns):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
-        from sparsehist.series.workload_answers import as_keys
+        from sparsehist.release.workload_answers import as_keys
 
         asked = pl.DataFrame(
             {end: as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
@@ -463,7 +463,7 @@ class WorkloadRelease(Release):
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
     def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
-        from sparsehist.series.workload_answers import positions
+        from sparsehist.release.workload_answers import positions
 
         keys = self.frame[self._about().key[0]]
         first, last = (positions(keys, ends) for ends in (lows, highs))

@@ -30,10 +30,10 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.series.cell_parameters import CellRequest, requested
-from sparsehist.series.declaration import declare
-from sparsehist.series.metadata import CellMetadata, level_asked
-from sparsehist.series.spending import cell_release, cells_of
+from sparsehist.release.cell_parameters import CellRequest, requested
+from sparsehist.release.metadata import CellMetadata, level_asked
+from sparsehist.release.spending import cell_release, cells_of
+from sparsehist.release.stored_declaration import declare
 from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)

@@ -35,8 +35,14 @@ from sparsehist.errors import (
 )
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
-from sparsehist.series.cell_parameters import LARGEST_COUNT
-from sparsehist.series.declaration import check_alike, declaration_of, declare, write_bounding, write_catalogues
+from sparsehist.release.cell_parameters import LARGEST_COUNT
+from sparsehist.release.stored_declaration import (
+    check_alike,
+    declaration_of,
+    declare,
+    write_bounding,
+    write_catalogues,
+)
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import (

@@ -25,7 +25,7 @@ from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
@@ -41,7 +41,7 @@ from sparsehist.workload.least_squares import Measured, agree, measured
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 if TYPE_CHECKING:
-    from sparsehist.series.release import Release, WorkloadRelease
+    from sparsehist.release.releases import Release, WorkloadRelease
 
 STEPS = ("consistent", "non_negative")
 _LARGEST_SOLVED = 2**22

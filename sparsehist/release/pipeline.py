@@ -20,8 +20,8 @@ import polars as pl
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
-from sparsehist.series.metadata import Metadata, Request, read_metadata
-from sparsehist.series.spending import ledger_for, of_all_periods, settled, spending
+from sparsehist.release.metadata import Metadata, Request, read_metadata
+from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 from sparsehist.typing import Generator
 

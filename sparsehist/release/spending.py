@@ -16,8 +16,8 @@ from sparsehist.ledger.periods import USER
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.cell_parameters import CellRequest, cell_metadata
-from sparsehist.series.metadata import CellMetadata, Metadata, Request
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata
+from sparsehist.release.metadata import CellMetadata, Metadata, Request
 from sparsehist.store import Past, SeriesRecord, State
 
 _Request = TypeVar("_Request", bound=Request)

@@ -35,12 +35,12 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise import family_named
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import NewLog, check_source, counted_into, create
-from sparsehist.series.declaration import declare
-from sparsehist.series.release import Release
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.creation import NewLog, check_source, counted_into, create
+from sparsehist.release.releases import Release
+from sparsehist.release.spending import cell_release, cells_of
+from sparsehist.release.stored_declaration import declare
 from sparsehist.series.series_handle import Series
-from sparsehist.series.spending import cell_release, cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray

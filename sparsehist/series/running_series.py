@@ -18,18 +18,18 @@ from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, R
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.running import running_round
+from sparsehist.release import running_round
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.creation import check_source, counting_of
+from sparsehist.release.metadata import level_asked
+from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
+from sparsehist.release.releases import Release
+from sparsehist.release.spending import settled, spending
+from sparsehist.release.stored_declaration import check_alike, declaration_of, declare, write_catalogues
+from sparsehist.release.totals import RUNNING
 from sparsehist.running.appending import Day, added, kind_of_all
 from sparsehist.running.step_files import StepFiles
-from sparsehist.running.totals import RUNNING
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import check_source, counting_of
-from sparsehist.series.declaration import check_alike, declaration_of, declare, write_catalogues
-from sparsehist.series.metadata import level_asked
-from sparsehist.series.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
-from sparsehist.series.release import Release
 from sparsehist.series.series_handle import StoredSeries
-from sparsehist.series.spending import settled, spending
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import (
     NewSeries,

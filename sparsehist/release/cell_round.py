@@ -15,9 +15,9 @@ from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
-from sparsehist.series.cell_parameters import CellRequest, cell_metadata, cell_statement
-from sparsehist.series.metadata import CellMetadata, Metadata, read_metadata
-from sparsehist.series.pipeline import Held, adjacent
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
+from sparsehist.release.metadata import CellMetadata, Metadata, read_metadata
+from sparsehist.release.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.typing import BoolArray, IntArray, secret
 

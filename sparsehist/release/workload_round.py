@@ -22,11 +22,11 @@ from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import Family, NoiseArray, delta_is_bound, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.cell_parameters import LAZILY
-from sparsehist.series.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
-from sparsehist.series.pipeline import AUTO, Held, adjacent
-from sparsehist.series.planning import LEVELS
-from sparsehist.series.workload_answers import (
+from sparsehist.release.cell_parameters import LAZILY
+from sparsehist.release.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
+from sparsehist.release.pipeline import AUTO, Held, adjacent
+from sparsehist.release.planning import LEVELS
+from sparsehist.release.workload_answers import (
     cell_grid,
     cells_of,
     check_noise,

@@ -21,9 +21,7 @@ from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
 from sparsehist.privacy import level_text
-from sparsehist.running.step_files import StepFiles
-from sparsehist.running.totals import RUNNING, Totals
-from sparsehist.series.cell_parameters import (
+from sparsehist.release.cell_parameters import (
     LAZILY,
     CellRequest,
     check_std,
@@ -32,9 +30,11 @@ from sparsehist.series.cell_parameters import (
     open_guarantee,
     open_parameters,
 )
-from sparsehist.series.cell_round import is_in, published_frame, shown_cells
-from sparsehist.series.metadata import RunningMetadata, shared
-from sparsehist.series.pipeline import Held
+from sparsehist.release.cell_round import is_in, published_frame, shown_cells
+from sparsehist.release.metadata import RunningMetadata, shared
+from sparsehist.release.pipeline import Held
+from sparsehist.release.totals import RUNNING, Totals
+from sparsehist.running.step_files import StepFiles
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray

@@ -24,12 +24,12 @@ from sparsehist.periods.most_periods import UNITS, FirstPeriods, periods_of
 from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.cell_parameters import requested
-from sparsehist.series.creation import NewLog, check_source, counted_into, counting_of
-from sparsehist.series.declaration import check_alike, declaration_of, declare
-from sparsehist.series.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.creation import NewLog, check_source, counted_into, counting_of
+from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
+from sparsehist.release.spending import cells_of
+from sparsehist.release.stored_declaration import check_alike, declaration_of, declare
 from sparsehist.series.series_handle import Series
-from sparsehist.series.spending import cells_of
 from sparsehist.series.store_handle import Progress, Store, reporting
 from sparsehist.store import State, ensure_store
 

@@ -28,7 +28,7 @@ from sparsehist.open_domain.never_exceeds import open_delta_is_exact
 from sparsehist.open_domain.open_budget import OpenBudgets, coarse_to_fine
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.series.metadata import CellMetadata, Request, level_asked, shared
+from sparsehist.release.metadata import CellMetadata, Request, level_asked, shared
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48

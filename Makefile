@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 .DEFAULT_GOAL := help
 PYTHONS := 3.11 3.12 3.13 3.14
 .PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark warehouses test-warehouses \
-	test-faults bench bench-logs bench-full clean
+	test-faults test-mutations bench bench-logs bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -131,6 +131,9 @@ bench-full: $(STAMP) spark  ## all at full size, peers and CRAN=DIRECTORY includ
 			profiles) size='--rows 10_000_000 --cells 1_000_000 --runs 30';; *) size=;; esac; \
 		echo "== $$name"; $(BIN)/python "$$script" $$size --out ".bench/$$name.json"; done
 	$(BIN)/python benchmarks/page.py --results .bench --page .bench/RESULTS.md
+
+test-mutations: $(STAMP)  ## break the package in one place at a time and see that tests notice; an hour
+	$(BIN)/python tests/mutations/run.py
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) tests/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .demo .bench *.egg-info

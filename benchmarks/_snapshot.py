@@ -17,7 +17,7 @@ class Snapshot:
     def __init__(self, store: Path, *published: Path) -> None:
         """Remember the state of a store and what stands in the directories it publishes in."""
         self._store = store
-        self._places = [(store, "state.sqlite*"), (store.parent, f"{store.name}.generation")]
+        self._places = [(store, "state*"), (store.parent, f"{store.name}.generation")]
         self._places += [(directory, name) for directory in published for name in (LEDGER_NAME, "*.parquet")]
         self._kept = {file: file.read_bytes() for file in self._files()}
 

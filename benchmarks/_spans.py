@@ -30,7 +30,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (Database, "close", "SQLite: close"),
     (state.State, "tracked", "noise and tracked cells: read"),
     (state.State, "noise", "noise and tracked cells: read"),
-    (SeriesFiles, "open", "files of the series: open"),
+    (SeriesFiles, "__init__", "files of the series: open"),
     (SeriesFiles, "keys", "keys: read"),
     (cell_round, "draw_round", "draw"),
     (cell_round, "_draw_empty_keys", "keys of empty cells: draw"),
@@ -92,7 +92,7 @@ def spans() -> Iterator[Spans]:
     with ExitStack() as patches:
         for owner, name, phase in _SEAMS:
             charged = seen.around(getattr(owner, name), phase)
-            patches.enter_context(patch.object(owner, name, staticmethod(charged) if name == "open" else charged))
+            patches.enter_context(patch.object(owner, name, charged))
         _watch_transactions(seen, patches)
         _watch_synchronising(seen, patches)
         with seen.phase(REST):

@@ -221,10 +221,9 @@ def marginals(result: Result) -> str:
         f"{sizes['nonzero_cells']:,} nonzero cells of {float(sizes['domain_size']):.0e}. "
         f"Target: at most {result['target']:g} times the GROUP BYs.\n\n"
     )
-    price = result["sensitivity"]
     beside = (
         f"\nMean variance over the bound of the singular values: {result['over_the_bound']:.6f}. At "
-        f"{sizes['max_keys']} keys per unit the sensitivity is {price['l2']:.3f}, at least {price['l2_lower']:.3f}. "
+        f"{sizes['max_keys']} keys per unit the sensitivity is {result['sensitivity']:.3f}. "
         "Standard deviation of an "
         "answer at level 1/10:\n\n"
     )

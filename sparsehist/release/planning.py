@@ -159,7 +159,7 @@ def plan(
         >>> plan(d=10**69, max_keys=20, shows=50).levels.select("level", "published_95").rows()
         [('1.53', 50)]
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
-        '0.00660058939782'
+        '0.00675007016184'
     """
     if domain is not None and not isinstance(domain, Domain | str):
         alone = partial(

@@ -149,7 +149,7 @@ def test_a_budget_of_another_route_is_refused_while_a_session_is_there():
         store.set_budget("default", epsilon=1, delta="1e-6")
     store.set_budget("default", epsilon=1, delta="1e-6", route="renyi", order=20)
     route, left = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()
-    limit = 1 + (math.log(0.75e-6) + math.log(20)) / 19 - math.log(1 - 1 / 20)
+    limit = 1 + (math.log(1e-6) + math.log(20)) / 19 - math.log(1 - 1 / 20)
     assert route == "renyi"
     assert float(left) == pytest.approx(limit - 20 * 0.01, rel=1e-9)
 

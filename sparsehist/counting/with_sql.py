@@ -87,11 +87,10 @@ class Dialect:
         text: A text that is compared byte by byte, whatever its collation.
         as_date: A value as a date.
         whole: A whole number as it is; an error for a value of any other type.
-        micros: Microseconds of a time stamp since 1970-01-01 in UTC; None where that is not exact.
-        hash64: The number that `Hash64` gives a text; None where none is as large.
+        micros: Microseconds of a time stamp since 1970-01-01 in UTC.
+        hash64: The number that `Hash64` gives a text.
         translate: The function that takes characters out of a text.
         nul: The character that text cannot be written with; None where text cannot hold it.
-        runs: Whether the tests run it.
     """
 
     salt: Made
@@ -99,14 +98,13 @@ class Dialect:
     length: Callable[[Made], Made]
     sha256: Callable[[Made], Made]
     days: Callable[[Made], Made]
+    micros: Callable[[Made], Made]
+    hash64: Callable[[Made], Made]
     text: Callable[[Made], Made] = lambda x: _cast(x, "text")
     as_date: Callable[[Made], Made] = lambda x: _cast(x, "date")
     whole: Callable[[Made], Made] = lambda x: exp.paren(exp.BitwiseAnd(this=x.copy(), expression=x.copy()))
-    micros: Callable[[Made], Made] | None = None
-    hash64: Callable[[Made], Made] | None = None
     translate: str = "translate"
     nul: Made | None = field(default_factory=lambda: _call("chr", 0))
-    runs: bool = False
 
 
 def _since_epoch(x: Made) -> Made:
@@ -127,7 +125,6 @@ DIALECTS = {
         text=lambda x: exp.Collate(this=exp.paren(_cast(x, "text")), expression=exp.column("c")),
         micros=lambda x: _call("epoch_us", x),
         hash64=lambda x: _call("md5_number_lower", x),
-        runs=True,
     ),
     "postgres": Dialect(
         salt=exp.Parameter(this=exp.Literal.number(1)),
@@ -141,7 +138,6 @@ DIALECTS = {
         ),
         hash64=_postgres_hash,
         nul=None,
-        runs=True,
     ),
     "clickhouse": Dialect(
         salt=exp.Placeholder(this="salt", kind="String"),
@@ -156,7 +152,6 @@ DIALECTS = {
         hash64=lambda x: _call("reinterpretAsUInt64", _call("substring", _call("MD5", x), 9, 8)),
         translate="translateUTF8",
         nul=_call("char", 0),
-        runs=True,
     ),
     "spark": Dialect(
         salt=exp.Placeholder(this="salt"),
@@ -168,36 +163,9 @@ DIALECTS = {
         micros=lambda x: _call("unix_micros", x),
         hash64=lambda x: _cast(_call("conv", _md5_hex(x), 16, 10), "decimal(20, 0)"),
         nul=_call("char", 0),
-        runs=True,
-    ),
-    "bigquery": Dialect(
-        salt=exp.Parameter(this=exp.var("salt")),
-        size=lambda x: _call("byte_length", x),
-        length=lambda x: _call("char_length", x),
-        sha256=lambda x: _call("to_hex", _call("sha256", x)),
-        days=lambda x: _call("unix_date", x),
-        text=lambda x: _call("collate", _cast(x, "text"), ""),
-        micros=lambda x: _call("unix_micros", x),
-    ),
-    "snowflake": Dialect(
-        salt=exp.Placeholder(),
-        size=lambda x: _call("octet_length", x),
-        length=lambda x: _call("length", x),
-        sha256=lambda x: _call("sha2", x, 256),
-        days=lambda x: _call("datediff", "day", _cast(exp.Literal.string("1970-01-01"), "date"), x),
-        text=lambda x: _call("collate", _cast(x, "text"), ""),
-        micros=lambda x: _call("date_part", "epoch_microsecond", x),
-        hash64=lambda x: _call("to_number", _md5_hex(x), "XXXXXXXXXXXXXXXX"),
-    ),
-    "trino": Dialect(
-        salt=exp.Placeholder(),
-        size=lambda x: _call("length", _call("to_utf8", x)),
-        length=lambda x: _call("length", x),
-        sha256=lambda x: _call("to_hex", _call("sha256", _call("to_utf8", x))),
-        days=lambda x: _call("date_diff", "day", _cast(exp.Literal.string("1970-01-01"), "date"), x),
     ),
 }
-"""What is said differently. BigQuery, Snowflake and Trino were never run: their texts are made and parsed alone."""
+"""What the dialects say differently; the tests run all of them."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +199,6 @@ class CountingSql:
     domain: Domain
     count: str
     salt: bytes = field(repr=False)
-
-    @property
-    def tested(self) -> bool:
-        """Whether the tests of this package run queries of this dialect; others are made and parsed alone."""
-        return DIALECTS[self.dialect].runs
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -297,8 +260,7 @@ def counting_sql(
     `sparsehist.create`, in the portable order. Names of columns are taken as they stand, letter by letter.
 
     Args:
-        dialect: "duckdb", "postgres", "clickhouse" or "spark", which the tests run; "bigquery", "snowflake" or
-            "trino", which they do not.
+        dialect: "duckdb", "postgres", "clickhouse" or "spark".
         table: Its name, with dots between its parts, or the parts.
         unit: Column of the unit, or several.
         key: Column of the key, or several, as many as the domain has.
@@ -362,7 +324,7 @@ class _Writer:
     """Writes the query in a dialect."""
 
     def __init__(self, dialect: str, domain: Domain) -> None:
-        self._name, self._said, self._domain = dialect, DIALECTS[dialect], domain
+        self._said, self._domain = DIALECTS[dialect], domain
 
     def query(
         self,
@@ -451,13 +413,11 @@ class _Writer:
     def _part(self, letter: str, value: Made) -> Made:
         """A value behind its letter and length; a text is compared byte by byte already."""
         said = self._said
-        if letter == "u" and said.micros is None:
-            raise DeclarationError(f"{self._name} has no exact time stamps: cast the column to text in a view")
         forms: dict[str, Callable[[Made], Made]] = {
             "s": lambda x: x.copy(),
             "i": lambda x: _cast(x, "text"),
             "d": lambda x: _cast(said.days(said.as_date(x)), "text"),
-            "u": lambda x: _cast(said.micros(x), "text"),  # type: ignore[misc]
+            "u": lambda x: _cast(said.micros(x), "text"),
             "b": lambda x: _call("lower", _cast(x, "text")),
         }
         text = forms[letter](value)
@@ -477,8 +437,6 @@ class _Writer:
             case Open() if part.dtypes[0] == pl.String:
                 return text, _is_there(text)
             case Hash64():
-                if said.hash64 is None:
-                    raise DeclarationError(f"{self._name} has no whole numbers as large as those of hash64()")
                 return said.hash64(text), _is_there(text)
             case Catalogue():
                 return self._listed(column, part)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import date
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,7 @@ from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.typing import BoolArray, NDArray, WordArray
 
 WORD_BITS = 64
+_ALL = np.uint64(2**WORD_BITS - 1)
 _EPOCH = date(1970, 1, 1)
 _NARROW: dict[type[pl.DataType], int] = {
     pl.Boolean: 1, pl.Int8: 8, pl.UInt8: 8, pl.Int16: 16, pl.UInt16: 16, pl.Int32: 32, pl.UInt32: 32, pl.Date: 32,
@@ -37,45 +38,49 @@ Inside: TypeAlias = "BoolArray | None"
 """True where a row is inside the domain; None if all are."""
 
 
-class Field(Protocol):
-    """One or several columns of a log as numbers of some bits."""
+class Field:
+    """One or several columns of a log as numbers of some bits; this one's numbers are cells as they are.
 
-    bits: int
-    columns: int
+    Attributes:
+        bits: Width of the numbers.
+        columns: How many columns they stand for.
+        outside: Positions of the columns in which a row was outside its domain; complete after `place`.
+    """
 
-    @property
-    def outside(self) -> list[int]:
-        """Positions of the columns in which a row was outside its domain."""
+    bits = CODE_BITS
+    columns = 1
+    memory = 0
+    """Bytes that distinct values take."""
 
-    @property
-    def memory(self) -> int:
-        """Bytes that distinct values take."""
+    def __init__(self) -> None:
+        self.outside: list[int] = []
 
     def numbers(self, columns: Sequence[Column]) -> tuple[Numbers32or64, Inside]:
         """Turn rows into numbers."""
+        raise NotImplementedError
 
     def place(self, salt: bytes) -> None:
         """Bring the distinct values to the domain, once all rows are read."""
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
         """Turn the numbers of rows into those of cells; after `place`. Without a domain they stay as they are."""
+        return numbers, None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
         """Hash cells by value; after `place`."""
+        raise NotImplementedError
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         """Return the values of cells, column by column, in canonical dtypes; after `place`."""
+        raise NotImplementedError
 
 
-class WholeNumbers:
-    """Whole numbers from `low` to `high`, which are cells already."""
-
-    columns = 1
-    memory = 0
+class WholeNumbers(Field):
+    """Whole numbers from `low` to `high`, less `low`."""
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
+        super().__init__()
         self.bits = max((high - low).bit_length(), 1)
-        self.outside: list[int] = []
         self._low, self._span, self._dtype = np.uint64(low % 2**WORD_BITS), np.uint64(high - low), dtype
 
     def numbers(self, columns: Sequence[Column]) -> tuple[WordArray, Inside]:
@@ -85,16 +90,10 @@ class WholeNumbers:
             found = found - self._low
         if column.places is not None:
             found = found[column.places]
-        if self.bits == WORD_BITS or found.max(initial=0) <= self._span:
+        if self._span == _ALL or found.max(initial=0) <= self._span:
             return found, None
         self.outside = [0]
         return found, found <= self._span
-
-    def place(self, salt: bytes) -> None:
-        pass
-
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        return numbers, None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return cells.astype(np.uint64, copy=False)
@@ -104,22 +103,43 @@ class WholeNumbers:
         return [restored(pl.Series(numbers.view(np.int64)), self._dtype)]
 
 
-class TabledValues:
-    """Values of one column that have codes, and the part of the domain they belong to; any value if that is None."""
+class Tabled(Field):
+    """Values that have codes in a table; once placed, a code, or the number of a cell, stands for a row of cells."""
 
-    bits = CODE_BITS
-    columns = 1
-
-    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
-        self.outside: list[int] = []
-        self._dtype, self._domain = dtype, domain
-        self._table = Codes(plain_dtype(dtype))
-        self._row_of: Codes32  # by number of a cell: its row among the cells
-        self._cell_of: Codes32 | None = None
+    def __init__(self, dtype: pl.DataType) -> None:
+        super().__init__()
+        self._table = Codes(dtype)
+        self._cell_of: Codes32 | None = None  # by code; None if every code is a cell
+        self._row_of: Codes32  # by cell: its row among the cells
+        self._hashes: WordArray  # by cell
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> int:  # type: ignore[override]  # a table grows
         return self._table.memory
+
+    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
+        if self._cell_of is None:
+            return numbers, None
+        cells = np.take(self._cell_of, numbers, mode="clip")
+        inside = cells != NO_CELL
+        return cells, None if inside.all() else inside
+
+    def hashes(self, cells: Numbers32or64) -> WordArray:
+        return np.take(self._hashes, cells, mode="clip")
+
+    def _placed(self, distinct: int, usable: BoolArray, number: NDArray[np.integer]) -> None:
+        """Number the cells: of the values that are usable, the row of each among the distinct cells."""
+        cell_of = np.full(usable.size, NO_CELL)
+        cell_of[usable] = number
+        self._cell_of, self._row_of = cell_of[self._table.positions()], np.arange(distinct, dtype=np.uint32)
+
+
+class TabledValues(Tabled):
+    """Values of one column, and the part of the domain they belong to; any value if that is None."""
+
+    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
+        super().__init__(plain_dtype(dtype))
+        self._dtype, self._domain = dtype, domain
 
     def numbers(self, columns: Sequence[Column]) -> tuple[Codes32, Inside]:
         (column,) = columns
@@ -132,37 +152,28 @@ class TabledValues:
         if self._domain is not None:
             placed = place(self._cells.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
             self.outside = [] if placed.usable.all() else [0]
-            self._cells, cell_of = _distinct(placed.cells, placed.usable, unchanged=placed.unchanged)
-            if cell_of is not None:
-                self._cell_of, self._row_of = cell_of[self._row_of], np.arange(self._cells.len(), dtype=np.uint32)
+            distinct = placed.cells
+            if not placed.unchanged:
+                distinct = distinct.unique(maintain_order=True)
+                numbered = distinct.with_row_index("cell")
+                number = placed.cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"]
+                self._placed(distinct.height, placed.usable, number.to_numpy())
+            self._cells = distinct.to_series()
         self._hashes = value_hash(self._cells, _odd(salt, 0))[self._row_of]
-
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        return _placed(self._cell_of, numbers)
-
-    def hashes(self, cells: Numbers32or64) -> WordArray:
-        return np.take(self._hashes, cells, mode="clip")
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         return [taken(self._cells, self._row_of[cells])]
 
 
-class TabledWords:
-    """Words of several columns, or of one that is too wide, that have codes."""
-
-    bits = CODE_BITS
+class TabledWords(Tabled):
+    """Words of several columns, or of one that is too wide."""
 
     def __init__(self, inner: Words) -> None:
-        self.columns = inner.columns
-        self._inner, self._table = inner, Codes(pl.UInt64())
-        self._cell_of: Codes32 | None = None
+        super().__init__(pl.UInt64())
+        self._inner, self.columns = inner, inner.columns
 
     @property
-    def outside(self) -> list[int]:
-        return self._inner.outside
-
-    @property
-    def memory(self) -> int:
+    def memory(self) -> int:  # type: ignore[override]
         return self._inner.memory + self._table.memory
 
     def numbers(self, columns: Sequence[Column]) -> tuple[Codes32, Inside]:
@@ -171,22 +182,16 @@ class TabledWords:
 
     def place(self, salt: bytes) -> None:
         self._inner.place(salt)
+        self.outside = self._inner.outside
         words = self._table.values().to_numpy()
-        cells, inside = self._inner.cells(words)
-        self._cells, self._row_of = cells, self._table.positions()
-        distinct, number = np.unique(cells if inside is None else cells[inside], return_inverse=True)
+        self._cells, inside = self._inner.cells(words)
+        self._row_of = self._table.positions()
+        usable = np.ones(words.size, dtype=bool) if inside is None else inside
+        distinct, number = np.unique(self._cells[usable], return_inverse=True)
         if distinct.size < words.size:
-            cell_of = np.full(words.size, NO_CELL)
-            cell_of[slice(None) if inside is None else inside] = number
-            self._cell_of = cell_of[self._row_of]
-            self._cells, self._row_of = distinct, np.arange(distinct.size, dtype=np.uint32)
+            self._placed(distinct.size, usable, number)
+            self._cells = distinct
         self._hashes = self._inner.hashes(self._cells)[self._row_of]
-
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        return _placed(self._cell_of, numbers)
-
-    def hashes(self, cells: Numbers32or64) -> WordArray:
-        return np.take(self._hashes, cells, mode="clip")
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         return self._inner.values(self._cells[self._row_of[cells]])
@@ -304,25 +309,6 @@ def _fitting(fields: list[Field]) -> list[Field]:
         own = slice(0, 2) if wide is None else slice(wide, wide + 1)
         fields = [*fields[: own.start], TabledWords(Words(fields[own])), *fields[own.stop :]]
     return fields
-
-
-def _distinct(cells: pl.DataFrame, usable: BoolArray, *, unchanged: bool) -> tuple[pl.Series, Codes32 | None]:
-    """Return the distinct cells of usable values, and the cell of each value; None where each has its own."""
-    if unchanged:
-        return cells.to_series(), None
-    distinct = cells.unique(maintain_order=True)
-    numbered = cells.join(distinct.with_row_index("cell"), on="key_0", how="left", maintain_order="left")
-    cell_of = np.full(usable.size, NO_CELL)
-    cell_of[usable] = numbered["cell"].to_numpy()
-    return distinct.to_series(), cell_of
-
-
-def _placed(cell_of: Codes32 | None, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-    if cell_of is None:
-        return numbers, None
-    cells = np.take(cell_of, numbers, mode="clip")
-    inside = cells != NO_CELL
-    return cells, None if inside.all() else inside
 
 
 def _both(one: Inside, other: Inside) -> Inside:

@@ -153,6 +153,15 @@ def test_only_columns_of_text_and_bytes_are_looked_up():
     assert Words.of_columns([pl.Int32(), pl.UInt16(), pl.Int8(), pl.UInt8()], [None] * 4).bits == 64
 
 
+def test_a_range_that_leaves_out_one_number_of_64_bits_has_its_bounds():
+    """Its words have 64 bits all the same: the numbers beyond it are outside."""
+    log = pl.DataFrame({"user_id": [1, 1, 1], "query": [-(2**63), 2**63 - 1, 0]})
+    domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
+    assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
+    with pytest.raises(DataError, match="outside"):
+        count(log, domain=domain)
+
+
 @pytest.mark.parametrize("domain", KEYS)
 def test_rows_outside_the_domain_are_found_before_units_are_bounded(domain):
     """Keys are placed column by column: those outside are told by column, or left out with their rows."""

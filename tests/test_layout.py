@@ -45,7 +45,6 @@ SHELL = (
         "periods",
         "series",
         "report",
-        "figures",
         "sqlfront",
     ),
     "cli",

@@ -539,26 +539,3 @@ def sql(
         store, analyst, rows=rows, who=who, wait=wait, verify=verify or None, memory_limit=memory_limit,
         time_limit=time_limit,
     )  # fmt: skip
-
-
-@app.command(sort_key=10)
-def figures(
-    *,
-    out: Annotated[Path, Parameter(help="Directory for the pictures and their page, index.html.")],
-    seed: Annotated[int, Parameter(help="Of the figures drawn at random; they show public data only.")] = 1,
-) -> Answer:
-    """Draw the figures of the papers, and those of what the package adds to them.
-
-    Paths of the Laplace process, its relaxation, the staircase mechanism,
-    independent releases against lossless ones, an audience in a social network,
-    decoded reports and interactive queries. Needs sparsehist[plots].
-
-    For example:
-      sparsehist figures --out figures
-    """
-    from rich.markup import escape
-
-    from sparsehist.figures.gallery import write_figures
-
-    written = [str(path) for path in write_figures(out, seed=seed)]
-    return Answer({"written": written}, [escape(path) for path in written])

@@ -51,7 +51,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "domain.exact_choice.ExactChoice",
         "open_domain.lattice_history._Chain",
         "open_domain.lattice_history._Waves",
-        "figures.charts.Data",
         "histogram.history.History",
         "histogram.intervals.Estimates",
         "open_domain.laplace_history._Panels",

@@ -1,4 +1,4 @@
-"""The Laplace path: its jumps, its joint law at any levels, extension, storage, the picture."""
+"""The Laplace path: its jumps, its joint law at any levels, extension, storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scipy import special
 from sparsehist import entropy
 from sparsehist.dense import LaplacePath, sample_laplace_path
 from sparsehist.errors import DataError, DeclarationError, LevelOrderError
-from sparsehist.figures.curves import path_points
 from sparsehist.noise.laplace import Laplace
 from tests.stats import assert_consistent, assert_detected, g_test, ks_test, uniform_cube_test
 
@@ -196,14 +195,3 @@ def test_levels_outside_the_interval_and_bad_declarations_are_refused():
     for wrong in ((0, 1, 2, 1.0), (1, 2, 1, 1.0), (1, 1, 1, 1.0), (1, 1, 2, 0.0), (1, 1, 2, math.nan)):
         with pytest.raises(DeclarationError):
             sample_laplace_path(*wrong[:3], sensitivity=wrong[3], rng=rng)
-
-
-def test_the_picture_follows_the_path():
-    """Its corners are the values that hold from there to the next jump."""
-    path = sample_laplace_path(9, "0.1", 5, rng=entropy.seeded(8018))
-    points = path_points(path)
-    assert points["coordinate"].n_unique() == 9
-    for coordinate, level, noise, angle in points.rows():
-        after = path.evaluate(min(level * (1 + 1e-12), 5.0))[coordinate]
-        assert noise == pytest.approx(after, abs=1e-9)
-        assert angle == pytest.approx(math.atan(after), abs=1e-9)

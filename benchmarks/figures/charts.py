@@ -1,4 +1,4 @@
-"""The charts; each with a caption that names paper and figure. Needs the extra `plots`.
+"""The charts, each with a caption that names paper and figure.
 
 Papers: [KHP Figure 1].
 """
@@ -13,14 +13,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-
-from sparsehist.audiences import Audiences, by_distance, distances, read_graph
-from sparsehist.counting import Counts
-from sparsehist.dense import sample_laplace_path
-from sparsehist.dense.multiple_release import MultipleRelease
-from sparsehist.domain import Catalogue
-from sparsehist.entropy import seeded
-from sparsehist.figures.curves import (
+from curves import (
     doubling_over_lossless,
     independent_over_lossless,
     path_points,
@@ -28,7 +21,14 @@ from sparsehist.figures.curves import (
     relaxation_density,
     staircase_density,
 )
-from sparsehist.figures.year import AUDIENCES, SHOWN, WEEKS, running_counts
+from year import AUDIENCES, SHOWN, WEEKS, running_counts
+
+from sparsehist.audiences import Audiences, by_distance, distances, read_graph
+from sparsehist.counting import Counts
+from sparsehist.dense import sample_laplace_path
+from sparsehist.dense.multiple_release import MultipleRelease
+from sparsehist.domain import Catalogue
+from sparsehist.entropy import seeded
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
 from sparsehist.release.creation import create

@@ -1,1 +1,0 @@
-"""The figures of the papers and of what the package makes of them: numbers, charts, a page. Shell."""

@@ -1,7 +1,7 @@
 """Domains: the keys a histogram could count, declared and never listed."""
 
 from sparsehist.domain.base import Domain
-from sparsehist.domain.catalogue import Catalogue
+from sparsehist.domain.catalogue import ONE_CELL, Catalogue
 from sparsehist.domain.free_cells import draw_free
 from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.open import Open
@@ -9,4 +9,15 @@ from sparsehist.domain.product import Product
 from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
 
-__all__ = ["Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings", "draw_free"]
+__all__ = [
+    "ONE_CELL",
+    "Catalogue",
+    "Dates",
+    "Domain",
+    "Hash64",
+    "Integers",
+    "Open",
+    "Product",
+    "Strings",
+    "draw_free",
+]

@@ -181,3 +181,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     @property
     def _is_inline(self) -> bool:
         return self.file is None and self.size <= _LONGEST_INLINE
+
+
+ONE_CELL = Catalogue(["all"])
+"""The domain of a series without a key: one cell, and every unit is in it."""

@@ -1,36 +1,34 @@
-"""All strings up to a length: valid UTF-8, or over an alphabet."""
+"""All strings up to a length: valid UTF-8, or over an alphabet.
+
+A character costs its UTF-8 bytes where bytes are bounded, and 1 where characters are. With a_c characters of cost c
+there are W(r) = Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by their first
+character, and so on, in Python integers of any size: a uniform string is the one with a uniform number.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from numbers import Integral
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.alphabet import (
-    NAMED,
-    NO_CHARACTER,
-    characters_by_width,
-    code_points,
-    only_of,
-    points_of,
-    read_alphabet,
-    text_of,
-    widths,
-)
-from sparsehist.domain.base import Domain, draw_below, holds_text
-from sparsehist.domain.string_counts import GREATEST_COST, StringCounts, string_counts
+from sparsehist.domain.alphabet import NAMED, characters_by_width, only_of, read_alphabet
+from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
 from sparsehist.text_form import show, write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 LONGEST = 4096
-"""Greatest bound on the length: the table of counts takes memory with its square (8 MB here)."""
+"""Greatest bound on the length."""
 
-_CHUNK_CHARACTERS = 2**22
+_SURROGATES = (0xD800, 0x800)
+"""First surrogate, and their number: code points that are no characters."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -67,7 +65,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         limits = {"max_bytes": None, "max_chars": None, name: int(bound)}
         self._fix(**limits, alphabet=None if alphabet is None else read_alphabet(alphabet))
         if self.size == 0:
-            least = int(self._costs.min())
+            least = self._table.groups[0].cost
             raise DomainError(
                 f"strings(max_bytes={bound}): each character of the alphabet takes {least} bytes or more"
             )
@@ -75,7 +73,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
     @property
     def size(self) -> int:
-        return self._counts.size
+        return self._table.starts[-1]
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
@@ -87,15 +85,13 @@ class Strings(Domain, example="strings(max_bytes=32)"):
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         column = keys["key_0"]
         length = column.str.len_chars() if self.max_bytes is None else column.str.len_bytes()
-        inside = np.array(length.is_between(1, self._bound).to_numpy(), dtype=np.bool_)
+        inside = np.array(length.is_between(1, self.max_bytes or self.max_chars).to_numpy(), dtype=np.bool_)
         if self.alphabet is not None:
             inside &= column.str.contains(only_of(self.alphabet)).to_numpy()
         return inside
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        rows = max(1, _CHUNK_CHARACTERS // self._bound)
-        parts = [self._draw_text(min(rows, n - first), rng=rng) for first in range(0, n, rows)]
-        return pl.concat(parts or [pl.Series("key_0", [], dtype=pl.String)]).to_frame()
+        return self._texts(_numbers_below(self.size, n, rng=rng))
 
     def __str__(self) -> str:
         named = {"max_bytes": self.max_bytes} if self.max_chars is None else {"max_chars": self.max_chars}
@@ -105,93 +101,101 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             texts["alphabet"] = write_literal(name or self.alphabet)
         return write_call("strings", [], texts)
 
-    def _draw_text(self, n: int, *, rng: np.random.Generator) -> pl.Series:
-        """Draw lengths, then for each string its characters from the first to the last, all in one sweep.
-
-        With r still to come the next character costs c with probability a_c·W(r − c)/W(r), exactly.
-        """
-        counts, points = self._counts, code_points(self.alphabet)
-        lengths = counts.length_choice.draw(n, rng=rng)
-        matrix = np.full((n, self._bound), NO_CHARACTER, dtype=np.int32)
-        remaining = lengths.copy()
-        for to_come in range(self._bound, 0, -1):
-            active = np.flatnonzero(remaining == to_come)
-            if not active.size:
-                continue
-            costs = counts.cost_choice(to_come).draw(active.size, rng=rng)
-            for cost in range(1, GREATEST_COST + 1):
-                rows = active[costs == cost]
-                if rows.size:
-                    chosen = draw_below(counts.characters[cost], rows.size, rng=rng)
-                    matrix[rows, lengths[rows] - to_come] = points[counts.first_character[cost] + chosen]
-            remaining[active] -= costs
-        return text_of(matrix)
-
     def _index(self, keys: pl.DataFrame) -> IntArray:
-        counts = self._counts
-        points, bounds = points_of(keys["key_0"])
-        ranks = np.searchsorted(code_points(self.alphabet), points)
-        costs = self._costs[ranks]
-        total = np.concatenate([[0], np.cumsum(costs)])
-        remaining = total[bounds[1:]] - total[bounds[:-1]]
-        numbers: IntArray = counts.first_number[remaining]
-        characters = np.diff(bounds)
-        for place in range(int(characters.max(initial=0))):
-            active = np.flatnonzero(characters > place)
-            at = bounds[active] + place
-            cost, to_come = costs[at], remaining[active]
-            rank = ranks[at] - np.asarray(counts.first_character)[cost]
-            numbers[active] += counts.before[to_come, cost] + rank * counts.counts[to_come - cost]
-            remaining[active] -= cost
-        return numbers
+        return np.array([self._number(text) for text in keys["key_0"].to_list()], dtype=np.int64)
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:
-        rows = max(1, _CHUNK_CHARACTERS // self._bound)
-        parts = [self._text_at(indices[first : first + rows]) for first in range(0, indices.size, rows)]
-        return pl.concat(parts or [pl.Series("key_0", [], dtype=pl.String)]).to_frame()
+        return self._texts(indices.tolist())
 
-    def _text_at(self, indices: IntArray) -> pl.Series:
-        counts, points = self._counts, code_points(self.alphabet)
-        remaining = np.searchsorted(counts.first_number[1:], indices, side="right")
-        rest = indices - counts.first_number[remaining]
-        matrix = np.full((indices.size, self._bound), NO_CHARACTER, dtype=np.int32)
-        for place in range(self._bound):
-            active = np.flatnonzero(remaining > 0)
-            if not active.size:
-                break
-            to_come = remaining[active]
-            cost = (rest[active, None] >= counts.before[to_come, 1:]).sum(axis=1)
-            within = rest[active] - counts.before[to_come, cost]
-            rank, rest[active] = np.divmod(within, counts.counts[to_come - cost])
-            matrix[active, place] = points[np.asarray(counts.first_character)[cost] + rank]
-            remaining[active] -= cost
-        return text_of(matrix)
+    def _texts(self, numbers: Iterable[int]) -> pl.DataFrame:
+        return pl.DataFrame({"key_0": pl.Series([self._text(number) for number in numbers], dtype=pl.String)})
+
+    def _text(self, number: int) -> str:
+        """The string with this number."""
+        groups, of_length, starts = self._table
+        length = bisect_right(starts, number)
+        rest, letters = number - starts[length - 1], []
+        while length:
+            for group in groups:
+                block = group.size * of_length[length - group.cost]
+                if rest < block:
+                    break
+                rest -= block
+            length -= group.cost
+            rank, rest = divmod(rest, of_length[length])
+            letters.append(self._character(group.first + rank))
+        return "".join(letters)
+
+    def _number(self, text: str) -> int:
+        """The number of a string: the inverse of `_text`."""
+        groups, of_length, starts = self._table
+        ranks = [self._rank(letter) for letter in text]
+        spelled = [next(group for group in groups if rank < group.first + group.size) for rank in ranks]
+        length = sum(group.cost for group in spelled)
+        number = starts[length - 1]
+        for rank, group in zip(ranks, spelled, strict=True):
+            number += sum(size * of_length[length - cost] for cost, size, _ in groups if cost < group.cost)
+            length -= group.cost
+            number += (rank - group.first) * of_length[length]
+        return number
+
+    def _character(self, rank: int) -> str:
+        """The character of this rank in the alphabet."""
+        if self.alphabet is not None:
+            return self.alphabet[rank]
+        first, many = _SURROGATES
+        return chr(rank if rank < first else rank + many)
+
+    def _rank(self, character: str) -> int:
+        if self.alphabet is not None:
+            return bisect_left(self.alphabet, character)
+        first, many = _SURROGATES
+        point = ord(character)
+        return point if point < first else point - many
 
     @property
-    def _bound(self) -> int:
-        return int(self.max_bytes or self.max_chars or 0)
-
-    @property
-    def _unit(self) -> Literal["bytes", "chars"]:
-        return "bytes" if self.max_chars is None else "chars"
-
-    @property
-    def _costs(self) -> IntArray:
-        return _costs(self.alphabet, self._unit)
-
-    @property
-    def _counts(self) -> StringCounts:
-        return string_counts(_characters_by_cost(self.alphabet, self._unit), self._bound)
+    def _table(self) -> _Table:
+        return _counted(self.alphabet, self.max_bytes, self.max_chars)
 
 
-@lru_cache(maxsize=16)
-def _costs(alphabet: str | None, unit: Literal["bytes", "chars"]) -> IntArray:
-    """Cost of each character of the alphabet."""
-    points = code_points(alphabet)
-    return widths(points) if unit == "bytes" else np.ones(points.size, dtype=np.int64)
+class _Group(NamedTuple):
+    """The characters of one cost: how many they are, and the rank of the first of them."""
+
+    cost: int
+    size: int
+    first: int
+
+
+class _Table(NamedTuple):
+    """Characters by cost; W(0), …, W(longest); the numbers of the first strings of length 1, 2, … and the size."""
+
+    groups: list[_Group]
+    of_length: list[int]
+    starts: list[int]
 
 
 @lru_cache(maxsize=64)
-def _characters_by_cost(alphabet: str | None, unit: Literal["bytes", "chars"]) -> tuple[int, ...]:
-    numbers = characters_by_width(alphabet)
-    return numbers if unit == "bytes" else (0, sum(numbers), *[0] * (GREATEST_COST - 1))
+def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None) -> _Table:
+    by_cost = characters_by_width(alphabet)
+    if max_bytes is None:
+        by_cost = (0, sum(by_cost))
+    firsts = accumulate(by_cost, initial=0)
+    groups = [
+        _Group(cost, size, first) for (cost, size), first in zip(enumerate(by_cost), firsts, strict=False) if size
+    ]
+    of_length = [1]
+    for length in range(1, (max_bytes or max_chars or 0) + 1):
+        of_length.append(sum(size * of_length[length - cost] for cost, size, _ in groups if cost <= length))
+    return _Table(groups, of_length, list(accumulate(of_length[1:], initial=0)))
+
+
+def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
+    """Draw n exactly uniform numbers from 0 to size − 1: random bits, thrown away where they reach size."""
+    bits = (size - 1).bit_length()
+    width = -(-bits // 8) or 1
+    found: list[int] = []
+    while (missing := n - len(found)) > 0:
+        data = rng.bytes(width * (2 * missing + 8))
+        drawn = (int.from_bytes(data[at : at + width]) >> (8 * width - bits) for at in range(0, len(data), width))
+        found += [number for number in drawn if number < size][:missing]
+    return found

@@ -1,4 +1,4 @@
-"""A domain known by its text alone, such as a catalogue whose file is not at hand."""
+"""Domains whose keys are not known: a catalogue without its file, or a bare number of cells."""
 
 # ruff: noqa: ARG002 - it is asked what every domain is asked, and refuses
 
@@ -15,19 +15,20 @@ from sparsehist.typing import BoolArray
 
 
 class UnreadDomain(Domain):
-    """The text of a domain without its keys: enough to show and to compare, not to count with.
+    """The text of a domain without its keys: enough to show, to compare and to plan with, not to count with.
+
+    Args:
+        text: How the domain is written.
+        columns: Number of key columns.
+        size: Number of cells, if it is known.
 
     Example:
-        >>> str(UnreadDomain("catalogue(sha256='ab')", 1))
-        "catalogue(sha256='ab')"
+        >>> str(UnreadDomain("catalogue(sha256='ab')")), UnreadDomain("10**69 cells", size=10**69).size == 10**69
+        ("catalogue(sha256='ab')", True)
     """
 
-    def __init__(self, text: str, columns: int) -> None:
-        self._text, self._columns = text, columns
-
-    @property
-    def is_open(self) -> bool:
-        return False
+    def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:
+        self._text, self._columns, self._size = text, columns, size
 
     @property
     def columns(self) -> int:
@@ -35,7 +36,7 @@ class UnreadDomain(Domain):
 
     @property
     def size(self) -> int:
-        self._refuse()
+        return self._refuse() if self._size is None else self._size
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
@@ -51,10 +52,10 @@ class UnreadDomain(Domain):
         self._refuse()
 
     def describe_size(self) -> str:
-        return "keys of a file"
+        return "keys of a file" if self._size is None else super().describe_size()
 
     def __str__(self) -> str:
         return self._text
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"the keys of {self._text} are not at hand: pass domain= with its file", parameter="domain")
+        raise DomainError(f"the keys of {self._text} are not at hand: pass domain= with its keys", parameter="domain")

@@ -17,8 +17,9 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_output, checked_whole
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
-from sparsehist.domain.any_of_size import AnyOfSize
-from sparsehist.errors import DeclarationError, LevelError, RefusedError
+from sparsehist.domain.base import GREATEST_SIZE
+from sparsehist.domain.unread import UnreadDomain
+from sparsehist.errors import DeclarationError, LevelError, RefusedError, shown
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import Ledger, Spending, law_of
@@ -341,9 +342,9 @@ def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
         return Domain.parse(domain) if isinstance(domain, str) else domain
     if isinstance(d, float) and d.is_integer():
         d = int(d)
-    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
-        raise DeclarationError(f"d must be a whole number of cells, 1 or more, got {d!r}")
-    return AnyOfSize(d)
+    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
+        raise DeclarationError(f"d must be a whole number of cells from 1 to 10**4000, got {shown(d)}")
+    return UnreadDomain(f"{d} cells", size=d)
 
 
 def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:

@@ -48,7 +48,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "choice.max_keys.MaxKeysChoice",
         "local.decoding.Decoded",
         "local.frequencies.Frequencies",
-        "domain.exact_choice.ExactChoice",
         "open_domain.lattice_history._Chain",
         "open_domain.lattice_history._Waves",
         "histogram.history.History",

@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli import commands
-from sparsehist.domain.any_of_size import AnyOfSize
+from sparsehist.domain.unread import UnreadDomain
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
@@ -281,7 +281,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 )
 def test_sizes_are_written_so_that_they_can_be_read(size, text):
     """Domains beyond the range of floats have a size too."""
-    assert AnyOfSize(size).describe_size() == f"{text} keys"
+    assert UnreadDomain("cells", size=size).describe_size() == f"{text} keys"
 
 
 def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, store, here):

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
-from sparsehist.dense.dense_state import DenseState, draw_and_publish, draw_level
+from sparsehist.dense.dense_state import DenseState, draw_level, published
 from sparsehist.dense.tightening import step_of
 from sparsehist.entropy import generator
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
@@ -36,21 +36,28 @@ COARSE, LEVEL, FINE = Fraction(1, 2), Fraction(1), Fraction(2)
 def rounds(name: str, family: Family, size: int) -> dict[str, Callable[[], object]]:
     """A round with no neighbour, with a finer, a coarser, both; none of them changes the state it starts from."""
     truth = np.zeros(size, np.int64 if family.integer else np.float64)
-    fresh = DenseState(family, truth, 1.0)
     whole = DenseState(family, truth, 1.0)
     whole.offsets[FINE] = draw_level(whole, FINE, rng=generator())
     whole.offsets[COARSE] = draw_level(whole, COARSE, rng=generator())
 
     def with_levels(*levels: Fraction) -> Callable[[], object]:
         state = DenseState(family, truth, 1.0, {level: whole.offsets[level] for level in levels})
-        return lambda: draw_and_publish(state, LEVEL, step_of(state, LEVEL), rng=generator())
+        return lambda: one_round(state)
 
     return {
-        f"{name}, first round": lambda: draw_and_publish(fresh, LEVEL, step_of(fresh, LEVEL), rng=generator()),
+        f"{name}, first round": with_levels(),
         f"{name}, coarser": with_levels(FINE),
         f"{name}, finer": with_levels(COARSE),
         f"{name}, between": with_levels(COARSE, FINE),
     }
+
+
+def one_round(state: DenseState) -> np.ndarray:
+    """Draw the level and its values, and forget it."""
+    state.offsets[LEVEL] = draw_level(state, LEVEL, rng=generator())
+    values = published(state, LEVEL, step_of(state, LEVEL))
+    del state.offsets[LEVEL]
+    return values
 
 
 def main() -> None:

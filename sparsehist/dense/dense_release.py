@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 from sparsehist.dense.post_processing import PostProcessing
 from sparsehist.noise.family import DenseFamily, NoiseArray
@@ -51,12 +51,11 @@ class DenseRelease:
         """Apply a step of post-processing and record it in the metadata.
 
         Example:
-            >>> import numpy as np
-            >>> from sparsehist.dense import clip_negative
+            >>> from sparsehist.dense import MultipleRelease, clip_negative
             >>> from sparsehist.noise import Gaussian
-            >>> plain = dense_release(np.array([-1.0, 2.0]), Gaussian(), Fraction(1), grid=1.0, truth_step=1.0)
-            >>> plain.process(clip_negative()).values.tolist()
-            [0.0, 2.0]
+            >>> plain = MultipleRelease(Gaussian(), [-100, 100]).release(1)
+            >>> (plain.process(clip_negative()).values > 0).tolist()
+            [False, True]
         """
         lossless = step.lossless and self.metadata["lossless"] == LOSSLESS
         changed = {
@@ -66,23 +65,19 @@ class DenseRelease:
         return DenseRelease(step.apply(self.values), self.family, self.level, {**self.metadata, **changed})
 
 
-_Release = TypeVar("_Release", bound=DenseRelease)
-
-
-def dense_release(
-    values: NoiseArray,
+def release_metadata(
     family: DenseFamily,
     level: Fraction,
+    size: int,
     *,
     grid: float,
     truth_step: float,
-    rounding_charge: float = 0.0,
-    cap: Fraction | None = None,
-    lineage: tuple[tuple[str, str], ...] = (),
-    kind: type[_Release] = DenseRelease,  # type: ignore[assignment]
-) -> _Release:
-    """Make a release from its values and their public parameters; the values become read-only."""
-    metadata = {
+    rounding_charge: float,
+    cap: Fraction | None,
+    lineage: tuple[tuple[str, str], ...],
+) -> dict[str, Any]:
+    """The public parameters of a release without post-processing."""
+    return {
         "level": level_text(level),
         "noise": type(family).__name__,
         "sensitivity": getattr(family, "sensitivity", None),
@@ -92,9 +87,8 @@ def dense_release(
         "rounding_charge": rounding_charge,
         "guarantee": family.statement(level),
         "cap": None if cap is None else level_text(cap),
-        "size": int(values.size),
+        "size": size,
         "post_processing": (),
         "lossless": LOSSLESS,
         "lineage": lineage,
     }
-    return kind(values, family, level, metadata)

@@ -58,23 +58,24 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 
     Source: [ARNP Alg. 4, Alg. 5].
     """
-    return _draw(state, level, None, None, rng=rng)
-
-
-def draw_and_publish(
-    state: DenseState, level: Fraction, step: float, *, rng: Generator
-) -> tuple[NoiseArray, NoiseArray]:
-    """Draw the offsets of a new level and the values published from them, piece by piece; shape (n,) each."""
-    values = np.empty_like(state.anchor)
-    return _draw(state, level, step, values, rng=rng), values
+    drawn = np.empty_like(state.anchor)
+    finer = min((other for other in state.offsets if other > level), default=None)
+    coarser = max((other for other in state.offsets if other < level), default=None)
+    neighbours = {other: state.offsets[other] for other in (coarser, finer) if other is not None}
+    for part in chunks(state.size):
+        known = {other: offsets[part] for other, offsets in neighbours.items()}
+        drawn[part] = noise_at_level(state.family, level, known, part.stop - part.start, rng=rng)
+    return drawn
 
 
 def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
     """The values of a level that was drawn before: the same numbers every time."""
-    values, scratch = np.empty_like(state.anchor), _scratch(state)
-    offsets = state.offsets[level]
+    values, scratch = np.empty_like(state.anchor), np.empty(chunks(state.size)[0].stop)
     for part in chunks(state.size):
-        _publish(state, offsets[part], part, step, scratch, values)
+        offsets = state.offsets[level][part]
+        rounded = offsets if state.family.integer else round_into(offsets, step, scratch[: offsets.size])
+        np.add(state.anchor[part], rounded, out=values[part])
+        _wrap(state, values[part])
     return values
 
 
@@ -105,7 +106,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
 
 def move_anchor(state: DenseState, cap: Fraction) -> None:
     """Move the noise at the cap, rounded down to `truth_step`, from the offsets into the anchor."""
-    moved = np.zeros(min(state.size, len(_scratch(state))), state.anchor.dtype)
+    moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
     for part in chunks(state.size):
         shift = moved[: part.stop - part.start]
@@ -145,35 +146,3 @@ def erase(state: DenseState) -> None:
         offsets.fill(0)
     state.anchor = state.anchor[:0]
     state.offsets.clear()
-
-
-def _scratch(state: DenseState) -> FloatArray:
-    return np.empty(chunks(state.size)[0].stop)
-
-
-def _draw(
-    state: DenseState, level: Fraction, step: float | None, values: NoiseArray | None, *, rng: Generator
-) -> NoiseArray:
-    drawn, scratch = np.empty_like(state.anchor), _scratch(state)
-    neighbours = _adjacent(state.offsets, level)
-    for part in chunks(state.size):
-        known = {other: offsets[part] for other, offsets in neighbours.items()}
-        drawn[part] = noise_at_level(state.family, level, known, part.stop - part.start, rng=rng)
-        if step is not None and values is not None:
-            _publish(state, drawn[part], part, step, scratch, values)
-    return drawn
-
-
-def _adjacent(offsets: dict[Fraction, NoiseArray], level: Fraction) -> dict[Fraction, NoiseArray]:
-    finer = min((other for other in offsets if other > level), default=None)
-    coarser = max((other for other in offsets if other < level), default=None)
-    return {other: offsets[other] for other in (coarser, finer) if other is not None}
-
-
-def _publish(
-    state: DenseState, offsets: NoiseArray, part: slice, step: float, scratch: FloatArray, values: NoiseArray
-) -> None:
-    if not state.family.integer:
-        offsets = round_into(offsets, step, scratch[: offsets.size])
-    np.add(state.anchor[part], offsets, out=values[part])
-    _wrap(state, values[part])

@@ -14,34 +14,29 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 
 from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
-from sparsehist.errors import DataError, DeclarationError, LevelOrderError, raise_alone
+from sparsehist.dense.state_bytes import pack, unpack
+from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
-from sparsehist.typing import FloatArray, Generator, IntArray, NDArray
+from sparsehist.typing import FloatArray, Generator, IntArray
 
-Arrays: TypeAlias = "dict[str, NDArray[np.generic]]"
+_KIND = "LaplacePath"
 
 
 class LaplacePath:
     """Paths of n independent coordinates over an interval of levels. Secret; no field is printed.
 
-    Made by `sample_laplace_path` or `LaplacePath.from_arrays`. A path is constant between jumps, so its value is
+    Made by `sample_laplace_path` or `LaplacePath.from_bytes`. A path is constant between jumps, so its value is
     exact at every level of the interval.
     """
 
     __slots__ = ("_coarsest", "_finest", "_finest_values", "_jumps", "_sensitivity")
 
     def __init__(
-        self,
-        sensitivity: float,
-        coarsest: Fraction,
-        finest: Fraction,
-        finest_values: FloatArray,
-        jumps: Jumps,
+        self, sensitivity: float, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, jumps: Jumps
     ) -> None:
         """Jumps are sorted by coordinate, then from fine to coarse."""
         self._sensitivity, self._coarsest, self._finest = sensitivity, coarsest, finest
@@ -101,30 +96,17 @@ class LaplacePath:
             return self._joined(self._coarsest, target, finest_values, new)
         raise LevelOrderError(f"level {level_text(target)} is inside the interval already; evaluate the path there")
 
-    def to_arrays(self) -> Arrays:
-        """Return the path as named arrays, for `numpy.savez` or another file. Secret."""
-        return {
-            "sensitivity": np.array([self._sensitivity]),
-            "interval": np.array([str(self._coarsest), str(self._finest)]),
-            "finest_values": self._finest_values.copy(),
-            "coordinate": self._jumps.coordinate.copy(),
-            "levels": self._jumps.levels.copy(),
-            "values": self._jumps.values.copy(),
-        }
+    def to_bytes(self) -> bytes:
+        """Write the path; `from_bytes` reads it. Secret."""
+        header = {"sensitivity": self._sensitivity, "interval": [str(self._coarsest), str(self._finest)]}
+        return pack(_KIND, header, [self._finest_values, *self._jumps])
 
     @staticmethod
-    def from_arrays(arrays: Arrays) -> LaplacePath:
-        """Read what `to_arrays` returned; DataError if the arrays do not fit together."""
-        try:
-            low, high = (as_level(str(text)) for text in arrays["interval"])
-            sensitivity = float(arrays["sensitivity"][0])
-            finest_values = np.array(arrays["finest_values"], np.float64)
-            coordinate = np.array(arrays["coordinate"], np.int64)
-            levels, values = (np.array(arrays[name], np.float64) for name in ("levels", "values"))
-        except (KeyError, ValueError, TypeError, IndexError):
-            raise_alone(DataError("these arrays are no Laplace path: some are missing or of another kind"))
-        _require_path(finest_values.size, coordinate, levels, values, low, high)
-        return LaplacePath(sensitivity, low, high, finest_values, Jumps(coordinate, levels, values))
+    def from_bytes(content: bytes) -> LaplacePath:
+        """Read what `to_bytes` wrote; InputError or StoreDamagedError if these are other bytes."""
+        header, (finest_values, *jumps) = unpack(_KIND, content)
+        coarsest, finest = map(Fraction, header["interval"])
+        return LaplacePath(header["sensitivity"], coarsest, finest, finest_values, Jumps(*jumps))
 
     def _starts(self) -> IntArray:
         return np.searchsorted(self._jumps.coordinate, np.arange(len(self)))
@@ -176,18 +158,3 @@ def _interval(coarsest: Level, finest: Level) -> tuple[Fraction, Fraction]:
     if not low < high:
         raise LevelOrderError(f"coarsest must be below finest, got {coarsest!r} and {finest!r}")
     return low, high
-
-
-def _require_path(
-    size: int, coordinate: IntArray, levels: FloatArray, values: FloatArray, low: Fraction, high: Fraction
-) -> None:
-    step = np.diff(coordinate)
-    if (
-        size < 1
-        or not coordinate.size == levels.size == values.size
-        or not low < high
-        or (coordinate.size and (coordinate[0] < 0 or coordinate[-1] >= size or bool((step < 0).any())))
-        or bool(((np.diff(levels) > 0) & (step == 0)).any())
-        or bool(((levels < level_float(low)) | (levels > level_float(high))).any())
-    ):
-        raise DataError("these arrays are no Laplace path: they do not fit together")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from sparsehist import noise
-from sparsehist.dense.dense_release import DenseRelease, dense_release
-from sparsehist.dense.dense_state import DenseState, draw_and_publish, published, seal
+from sparsehist.dense.dense_release import DenseRelease, release_metadata
+from sparsehist.dense.dense_state import DenseState, draw_level, published, seal
 from sparsehist.dense.rounding import as_power_of_two
 from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.dense.tightening import bought_state, step_of
@@ -245,22 +245,15 @@ class MultipleRelease:
                 )
             state.family.statement(target)  # a family without a guarantee refuses before anything is drawn
             grid = step_of(state, target, self._step)
-            if target in state.offsets:
-                values = published(state, target, grid)
-            else:
+            if target not in state.offsets:
                 self._require_own_process()
-                state.offsets[target], values = draw_and_publish(state, target, grid, rng=generator())
-            return dense_release(
-                values,
-                state.family,
-                target,
-                grid=grid,
-                truth_step=state.truth_step,
-                rounding_charge=self._charge,
-                cap=self._cap,
+                state.offsets[target] = draw_level(state, target, rng=generator())
+            about = release_metadata(
+                state.family, target, state.size,
+                grid=grid, truth_step=state.truth_step, rounding_charge=self._charge, cap=self._cap,
                 lineage=(*self._ancestors, (self._path, str(target))),
-                kind=VectorRelease,
-            )
+            )  # fmt: skip
+            return VectorRelease(published(state, target, grid), state.family, target, about)
 
     def seal(self) -> None:
         """Erase the truth; every level up to the cap is still served.

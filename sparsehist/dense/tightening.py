@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.dense.dense_state import DenseState, draw_and_publish, whole_steps
+from sparsehist.dense.dense_state import DenseState, draw_level, published, whole_steps
 from sparsehist.dense.rounding import as_power_of_two, chunks, publication_step
 from sparsehist.dense.truth import require_categories
 from sparsehist.errors import DataError, LevelOrderError
@@ -23,14 +23,14 @@ from sparsehist.typing import ArrayLike, Generator
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
     """Make a state from the published values of one release; it is sealed at the level of the release."""
-    published = np.asarray(values)
-    if published.ndim != 1 or published.size == 0 or published.dtype.kind not in "iuf":
+    bought = np.asarray(values)
+    if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
         raise DataError("a release is a vector of numbers with at least one entry")
-    if not bool(np.isfinite(published).all()):
+    if not bool(np.isfinite(bought).all()):
         raise DataError("the values hold NaN or infinite numbers; a release has none")
     dtype = np.dtype(np.int64 if family.integer else np.float64)
-    anchor: NoiseArray = published.astype(dtype)
-    if family.integer and not bool((anchor == published).all()):
+    anchor: NoiseArray = bought.astype(dtype)
+    if family.integer and not bool((anchor == bought).all()):
         raise DataError(f"{type(family).__name__} releases whole numbers, and these are not")
     require_categories(anchor, family)
     offsets = np.zeros(anchor.size, dtype)
@@ -38,7 +38,7 @@ def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_
         step = as_power_of_two(truth_step, "truth_step")
         for part in chunks(anchor.size):
             whole_steps(anchor[part], step)
-            np.subtract(published[part], anchor[part], out=offsets[part])
+            np.subtract(bought[part], anchor[part], out=offsets[part])
     return DenseState(family, anchor, float(truth_step), {as_level(level): offsets}, sealed=True)
 
 
@@ -88,7 +88,8 @@ def tighten(
             f"got {level_text(want)}"
         )
     state = bought_state(values, family, have, truth_step=truth_step)
-    return draw_and_publish(state, want, step_of(state, want), rng=rng)[1]
+    state.offsets[want] = draw_level(state, want, rng=rng)
+    return published(state, want, step_of(state, want))
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:

@@ -230,3 +230,13 @@ def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
     assert error(chosen) < 0.9 * min(error(Optimised(workload)), error(Optimised(workload, 50, 100)))
     again = strategy_named(chosen.name, workload)
     assert np.array_equal(again.apply(np.eye(workload.n_cells)), chosen.apply(np.eye(workload.n_cells)))
+
+
+@pytest.mark.parametrize("name", ["spectral", "spectral(blend=4)", "square_root", "square_root(scaled=True)"])
+def test_variances_of_many_ranges_are_those_of_few(name):
+    """All ranges at once, from the covariance of prefix sums, agree with a transposed inverse per range."""
+    cells = 30
+    low, high = np.triu_indices(cells)
+    strategy = strategy_named(name, Ranges(cells, np.stack([low, high], axis=1)))
+    one_by_one = [strategy.range_variances(low[i : i + 1], high[i : i + 1])[0] for i in range(low.size)]
+    np.testing.assert_allclose(strategy.range_variances(low, high), one_by_one, rtol=1e-12)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
@@ -66,7 +66,7 @@ class Marginals(Workload):
             raise DeclarationError(f"marginals are a list or have a number of columns, k or up_to; {_EXAMPLES}")
         for value in (k, up_to):
             if value is not None and (type(value) is not int or value < 0):
-                raise DeclarationError(f"a marginal has 0 columns or more, got {value!r}; {_EXAMPLES}")
+                raise DeclarationError(f"a marginal has 0 columns or more, got {shown(value)}; {_EXAMPLES}")
         self._k, self._up_to, self._among, self._listed = k, up_to, among, listed
         self._names = names
         self._sizes = sizes
@@ -199,7 +199,7 @@ def _read_columns(
     if isinstance(columns, Mapping):
         return _read_sizes(list(columns.values())), tuple(map(str, columns)), None, None
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | np.ndarray):
-        raise DeclarationError(f"columns of marginals are a list, got {columns!r}; {_EXAMPLES}")
+        raise DeclarationError(f"columns of marginals are a list, got {shown(columns)}; {_EXAMPLES}")
     items = list(columns)
     if not items:
         raise DeclarationError(f"an empty list names no marginal, not even the total, which is [[]]; {_EXAMPLES}")
@@ -216,7 +216,7 @@ def _read_sizes(items: Sequence[object]) -> tuple[int, ...]:
     sizes = []
     for item in items:
         if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
-            raise DeclarationError(f"a column has one value or more, got a size of {item!r}; {_EXAMPLES}")
+            raise DeclarationError(f"a column has one value or more, got a size of {shown(item)}; {_EXAMPLES}")
         sizes.append(int(item))
     if not sizes:
         raise DeclarationError(f"marginals need at least one column; {_EXAMPLES}")
@@ -229,10 +229,10 @@ def _read_list(items: Sequence[Any]) -> list[tuple[Column, ...]]:
     read = []
     for item in items:
         if isinstance(item, str) or not isinstance(item, Sequence):
-            raise DeclarationError(f"a marginal is a list of columns, got {item!r}; {_EXAMPLES}")
+            raise DeclarationError(f"a marginal is a list of columns, got {shown(item)}; {_EXAMPLES}")
         for column in item:
             if isinstance(column, bool) or not isinstance(column, str | int):
-                raise DeclarationError(f"a column of a marginal is a name or a number, got {column!r}; {_EXAMPLES}")
+                raise DeclarationError(f"a column of a marginal is a name or a number, got {shown(column)}; {_EXAMPLES}")
         read.append(tuple(item))
     return read
 
@@ -248,7 +248,7 @@ def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[str] | int) ->
             place = known.get(column) if isinstance(column, str) else column
             if place is None or not 0 <= place < number:
                 there = f"columns 0 to {number - 1}" if isinstance(names, int) else f"columns {list(names)}"
-                raise DeclarationError(f"there is no column {column!r}; the domain has {there}")
+                raise DeclarationError(f"there is no column {shown(column)}; the domain has {there}")
             found.append(place)
         ascending = tuple(sorted(found))
         if len(set(found)) < len(found):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
@@ -253,7 +253,7 @@ LARGEST_LISTED = 4096
 def as_size(n: object, word: str) -> int:
     """Read a number of cells, from 1 to 2**31."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
-        raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {n!r}")
+        raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {shown(n)}")
     return int(n)
 
 
@@ -272,7 +272,7 @@ def _as_key(end: Any) -> int | str:
         return str(end.isoformat())
     if isinstance(end, int | np.integer) and not isinstance(end, bool):
         return int(end)
-    raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {end!r}")
+    raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {shown(end)}")
 
 
 def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
-from sparsehist.workload.queries.ranges import Prefix, Ranges
+from sparsehist.workload.queries.ranges import LARGEST_LISTED, Prefix, Ranges
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.strategies.strategy import Strategy
 
@@ -69,8 +69,17 @@ class Invertible(Strategy):
         return self.range_variances(np.zeros(n, np.int64), np.arange(n))
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        """Variance of the sums of cells low, …, high; shape (queries,)."""
+        """Variance of the sums of cells low, …, high; shape (queries,).
+
+        Of many ranges of few cells, from the covariance of all prefix sums.
+        """
         n = self.workload.n_cells
+        if n <= LARGEST_LISTED and low.size > n:
+            sums = np.zeros((n + 1, self.n_noise))
+            np.cumsum(self.to_cells(np.eye(self.n_noise)), axis=0, out=sums[1:])
+            covariance = sums @ sums.T
+            own = np.diag(covariance)
+            return np.asarray(own[high + 1] + own[low] - 2 * covariance[high + 1, low])
         step = max(1, _NUMBERS_AT_ONCE // n)
         variances = np.empty(low.size)
         for first in range(0, low.size, step):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import gram_of, l1_of_columns, squared_l2_of_gram
@@ -60,7 +60,7 @@ class Optimised(Invertible):
             )
         for word, value in (("power", power), ("share", share)):
             if type(value) is not int or not 0 <= value <= 100:
-                raise DeclarationError(f"optimised({word}=…) is a whole percentage up to 100, got {value!r}")
+                raise DeclarationError(f"optimised({word}=…) is a whole percentage up to 100, got {shown(value)}")
         super().__init__(workload)
         self.power, self.share = power, share
         self._gram = gram_of(workload)

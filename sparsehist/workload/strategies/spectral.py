@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.ranges import Prefix
 from sparsehist.workload.queries.workload import Workload
@@ -53,9 +53,9 @@ class Spectral(Invertible):
     def __init__(self, workload: Workload, *, blend: float = 0, window: int = 0) -> None:
         super().__init__(workload)
         if not (math.isfinite(blend) and 0 <= blend <= 2**31):
-            raise DeclarationError(f"blend is a number from 0 to 2**31, got {blend!r}")
+            raise DeclarationError(f"blend is a number from 0 to 2**31, got {shown(blend)}")
         if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < workload.n_cells:
-            raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {window!r}")
+            raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {shown(window)}")
         self.blend, self.window = blend, window
         self.kernel = (PrefixKernel if isinstance(workload, Prefix) else RangesKernel)(workload.n_cells)
 

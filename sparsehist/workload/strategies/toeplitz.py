@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy import fft
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import ROUND_UP, largest, squared_l2_by_rank
@@ -113,7 +113,7 @@ class Banded(SquareRoot):
     def __init__(self, workload: Workload, *, bands: int = 64) -> None:
         super().__init__(workload)
         if isinstance(bands, bool) or not isinstance(bands, int) or bands < 1:
-            raise DeclarationError(f"bands is a number of coefficients, at least 1, got {bands!r}")
+            raise DeclarationError(f"bands is a number of coefficients, at least 1, got {shown(bands)}")
         self.bands = min(bands, self._cells)
 
     @property

@@ -232,7 +232,7 @@ def _read_list(items: Sequence[Any]) -> list[tuple[Column, ...]]:
             raise DeclarationError(f"a marginal is a list of columns, got {shown(item)}; {_EXAMPLES}")
         for column in item:
             if isinstance(column, bool) or not isinstance(column, str | int):
-                raise DeclarationError(f"a column of a marginal is a name or a number, got {shown(column)}; {_EXAMPLES}")
+                raise DeclarationError(f"a marginal names columns or numbers them, got {shown(column)}; {_EXAMPLES}")
         read.append(tuple(item))
     return read
 

@@ -13,9 +13,8 @@ from unittest.mock import patch
 
 import polars as pl
 
-from sparsehist.release import cell_round
-from sparsehist.series import release
-from sparsehist.store import committing, opening, state
+from sparsehist.release import cell_round, releases
+from sparsehist.store import opening, state
 from sparsehist.store.database import Database
 from sparsehist.store.series_files import SeriesFiles
 
@@ -35,10 +34,10 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (cell_round, "draw_round", "draw"),
     (cell_round, "_draw_empty_keys", "keys of empty cells: draw"),
     (cell_round, "published_frame", "frame"),
-    (committing, "write_round", "round file: write"),
+    (state, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state, "raise_mark", "marks: write"),
-    (release, "publish", "public ledger"),
+    (releases, "publish", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),
 )

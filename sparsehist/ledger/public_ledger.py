@@ -67,7 +67,7 @@ def check_signing(target: Path, wanted: Mapping[str, Any], *, signed: bool) -> N
     For use before a release is made, which `publish` would refuse when it is made and paid for. `wanted` names its
     store, its series and itself; one that is listed as signed keeps its signature, and needs no key again.
     """
-    listed = listed_in_ledger(target.resolve().parent, wanted["store"])
+    listed = listed_in_ledger(target.resolve().parent, wanted["store"])["releases"]
     if all(("signature" in each) == signed for each in listed):
         return
     names = (wanted["series"], wanted["name"])

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
-from sparsehist.store.committing import insert_event
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import (
     FORMAT_VERSION,
@@ -29,6 +28,7 @@ from sparsehist.store.layout import (
 )
 from sparsehist.store.opening import check_is_newest, held, open_state, read_identity
 from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.rows import insert_event
 from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_published_generation
 
 
@@ -118,7 +118,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
         with database.transaction():
             generation += 1
             database.change("take_place", seen=identity.generation, identity=identity_of(path))
-            insert_event(database, now(), "adopt store", generation=generation)
+            insert_event(database, "adopt store", generation)
         # A process that dies before the home is set leaves a moved store: every opening raises both marks.
         for place in (path, home):
             if os.access(place.parent, os.W_OK):
@@ -171,16 +171,15 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
     database = Database(building, durable=durable, create=True)
     try:
         with database.transaction():
-            when = now()
             database.change(
                 "insert_store",
                 format_version=FORMAT_VERSION,
                 store_id=store_id,
                 identity=identity_of(building),
                 home=str(path),
-                created=when,
+                created=now(),
             )
-            insert_event(database, when, "create store", generation=0)
+            insert_event(database, "create store", 0)
         database.write_digest()
     finally:
         database.close()

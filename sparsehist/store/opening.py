@@ -26,7 +26,7 @@ from sparsehist.store.layout import (
 )
 from sparsehist.store.private_files import disk_errors
 from sparsehist.store.state import State, StoreIdentity
-from sparsehist.store.witnesses import LEDGER_NAME, mark_path, published_generation, read_mark
+from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path, read_mark
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def check_is_newest(path: Path, identity: StoreIdentity) -> None:
         overtaken = mark.generation == identity.generation and mark.identity != identity.identity
         seen[mark_path(place)] = mark.generation + overtaken
     seen |= {
-        directory / LEDGER_NAME: published_generation(directory, identity.store_id)
+        directory / LEDGER_NAME: listed_in_ledger(directory, identity.store_id)["generation"]
         for directory in identity.publications
     }
     witness, newest = max(seen.items(), key=lambda item: item[1])

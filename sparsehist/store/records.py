@@ -106,7 +106,7 @@ class SeriesRecord:
 
 
 class ReleaseRecord(NamedTuple):
-    """A committed release. All but `request` is public.
+    """A committed release; all but `request` is public.
 
     The threshold is the effective one, minus infinity for a workload; the generation is that of the store with this
     release in it.

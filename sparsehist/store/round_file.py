@@ -23,11 +23,11 @@ import numpy as np
 
 from sparsehist.errors import promise
 from sparsehist.store.private_files import altered, check_file, disk_errors, write_file
-from sparsehist.store.records import NoiseArray, RegisteredFile
+from sparsehist.store.records import NewRound, NoiseArray, RegisteredFile
+from sparsehist.store.support import plain
 from sparsehist.typing import AnyArray, IntArray, secret
 
 if TYPE_CHECKING:
-    import polars as pl
     import pyarrow as pa
 
 _HEAD, _KEYS = b"sparsehist round", "empty_keys"
@@ -71,30 +71,23 @@ def digest_of(metadata_text: str) -> str:
 def write_round(
     path: Path,
     head: RoundHead,
-    positions: IntArray,
-    counts: IntArray,
-    level_noise: NoiseArray | None,
+    record: NewRound,
     noise: Sequence[NoiseArray],
-    empty_keys: pl.DataFrame,
     *,
     durable: bool,
 ) -> RegisteredFile:
-    """Write a round file atomically; `noise` of the new cells in the order of the levels."""
-    import polars as pl
+    """Write the file of a round atomically; `noise` of its new cells in the order of the levels."""
     import pyarrow as pa
 
-    n_noise = head.n_past if head.spends else 0
-    by_level = np.concatenate(noise) if noise and head.n_new else np.empty(0)
-    past = np.empty(0) if level_noise is None else level_noise
-    sizes = [len(array) for array in (positions, counts, past, by_level)]
-    promise(sizes == [head.n_new, head.n_new, n_noise, head.n_levels * head.n_new], "a round of other sizes")
-    keys = pa.BufferOutputStream()
-    table = empty_keys.to_arrow(compat_level=pl.CompatLevel.oldest())  # the layout that every reader knows
+    by_level = np.concatenate(noise) if noise else np.empty(0)
+    past = np.empty(0) if record.level_noise is None else record.level_noise
+    promise(len(by_level) == head.n_levels * head.n_new, "noise of other levels than those of the path")
+    keys, table = pa.BufferOutputStream(), plain(record.empty_keys)
     with pa.ipc.new_stream(keys, table.schema) as writer:
         writer.write_table(table)
     columns = {
-        "positions": _as_list(positions, np.int64),
-        "counts": _as_list(counts, np.int64),
+        "positions": _as_list(record.positions, np.int64),
+        "counts": _as_list(record.counts, np.int64),
         "level_noise": _as_list(past, head.noise_dtype),
         "noise": _as_list(by_level, head.noise_dtype),
         _KEYS: pa.array([keys.getvalue().to_pybytes()], pa.large_binary()),

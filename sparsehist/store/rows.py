@@ -1,22 +1,24 @@
-"""Rows of the state as records, and the rounds of a noise path."""
+"""Rows of the state as records, events, and the rounds of a noise path."""
 
 from __future__ import annotations
 
+import getpass
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparsehist.errors import NotFoundError
+from sparsehist.errors import NotFoundError, present, promise
 from sparsehist.privacy.levels import as_level, level_text
-from sparsehist.store.database import Database
-from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord, Spot
+from sparsehist.store.database import Database, now
+from sparsehist.store.records import NewRound, PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord, Spot
 from sparsehist.store.round_file import RoundFile, RoundHead, digest_of
 from sparsehist.typing import secret
 
+_OF_EVENTS = ("series_id", "path_id", "level", "population", "release", "reason")
 _TIMES = {"first_release", "last_release", "dropped", "happened"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
 
@@ -63,6 +65,33 @@ def ledger_rows(database: Database) -> list[dict[str, Any]]:
 def event_rows(database: Database, *, limits: bool = False) -> list[dict[str, Any]]:
     """All events in order, or only those that declare a limit; times are UTC."""
     return _with_times(database.records("read_events", limits=limits))
+
+
+def insert_event(
+    database: Database,
+    what: str,
+    generation: int,
+    *,
+    who: str | None = None,
+    details: Mapping[str, Any] | None = None,
+    **of: Any,
+) -> None:
+    """Append an event; `of` are further columns."""
+    told = None if details is None else as_text(details)
+    said = {"generation": generation, "happened": now(), "who": who or _user(), "what": what, "details": told}
+    database.change("insert_event", **dict.fromkeys(_OF_EVENTS) | of, **said)
+
+
+def as_text(value: Mapping[str, Any]) -> str:
+    """JSON as the state keeps it."""
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
 
 
 def release_from_row(row: tuple[Any, ...]) -> ReleaseRecord:
@@ -127,6 +156,30 @@ class PathHistory:
     def n_tracked(self) -> int:
         """Cells tracked so far, or the size of a workload's state."""
         return self.rounds[-1].n_past + self.rounds[-1].n_new if self.rounds else 0
+
+    def next_round(self, record: NewRound, generation: int, metadata: str) -> tuple[list[Spot], RoundHead]:
+        """The levels with this round's, and the head of its file; a wrong record is a bug."""
+        spends = record.spot not in self.levels
+        levels = [*self.levels, *([record.spot] if spends else [])]
+        n_past, n_new = self.n_tracked, len(record.positions)
+        of_cells = self.kind == "cells"  # all noise of other paths is there from the first round on
+        if not of_cells and not self.rounds:
+            n_past = len(present(record.level_noise))
+        n_empty = int((record.positions == -1).sum())
+        promise(set(record.paths) == (set(levels) if of_cells else set()), "new cells without noise at every level")
+        promise(of_cells or n_new == 0, "new cells on a path that is not of cells")
+        promise(
+            {len(noise) for noise in record.paths.values()} <= {n_new} == {len(record.counts)},
+            "noise or counts of other cells than the new ones",
+        )
+        promise(spends == (record.level_noise is not None), "noise of a level that spends nothing, or none")
+        promise(record.level_noise is None or len(record.level_noise) == n_past, "noise of other tracked cells")
+        promise(record.empty_keys.height == n_empty, "empty cells without keys")
+        head = RoundHead(
+            generation, record.name, level_text(record.level), float(record.threshold), record.step,
+            digest_of(metadata), n_past, n_new, n_empty, len(levels), spends, self.integer_noise,
+        )  # fmt: skip
+        return levels, head
 
     def new_cells(self) -> Iterator[tuple[int, slice]]:
         """The rounds that tracked new cells, with the numbers of these."""

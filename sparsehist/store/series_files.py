@@ -2,9 +2,9 @@
 
 `counts` holds the keys sorted by count and, within a group of equal count, in uniformly random order: the tracked
 cells of a group are always its first ones, and the next to be tracked are the next in order. It is a sequence of
-Arrow record batches of `BATCH_ROWS` rows each. `support` holds the sorted hashes of the keys with their positions in
-`counts`. `index` holds the groups of equal count, and the end and checksum of each part of the other two; a part is
-compared with its checksum before it is read.
+Arrow record batches. `support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
+the groups of equal count and, of each part of the other two files, the end, the checksum and the first position or
+hash. A part is compared with its checksum before it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store.ordering import Positions, random_order, sort_with_positions, take
 from sparsehist.store.private_files import altered, atomic_file, check_file, disk_errors, verified, write_file
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.support import SortedHashes, hash_keys, plain
@@ -31,10 +30,12 @@ from sparsehist.typing import AnyArray, BoolArray, IntArray, WordArray, secret
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparsehist.store.private_files import HashedFile
+
 COUNTS, SUPPORT, INDEX = "counts", "support", "index"
-BATCH_ROWS = 1 << 14
-SUPPORT_ROWS = 1 << 12
+BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
+_FEW = 1 << 16
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
 """For each count, rising: the count, the position of its first key and the number of its keys."""
 Progress = Callable[[int], None]
@@ -62,9 +63,17 @@ def write_series_files(
         threads: See there.
         rng: Randomness of the order.
     """
-    order = _order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
+    order = order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
     return write_sorted(directory, pieces, salt=salt, durable=durable, progress=progress, threads=threads)
+
+
+def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
+    """Rows by rising count, without those that count 0, in uniformly random order where counts are equal."""
+    order = rng.permutation(np.flatnonzero(counts))
+    largest = counts.max(initial=0)
+    # Sixteen bits are sorted by radix, in a tenth of the time.
+    return order[np.argsort(counts[order].astype(np.uint16 if largest < _FEW else np.int64), kind="stable")]
 
 
 def write_sorted(
@@ -81,7 +90,8 @@ def write_sorted(
     Args:
         directory: Of the series; exists.
         pieces: At least one frame, perhaps empty, with columns key_0 … and count, without nulls; each key once. The
-            counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. Secret.
+            counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads
+            whole frames: 10,000 rows each are about right. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
         progress: Called with the number of rows written, now and then.
@@ -93,60 +103,41 @@ def write_sorted(
     Raises:
         StoreError: If the counts do not rise, or the disk refuses.
     """
-    groups, hashes = _Groups(), SortedHashes(directory)
     rest = iter(pieces)
     first = next(rest)
     schema = plain(first.clear()).schema
 
     def prepared(rows: pl.DataFrame) -> tuple[memoryview, IntArray, WordArray]:
         table = plain(rows)
-        (batch,) = table.cast(schema).combine_chunks().to_batches() or [None]
+        (batch,) = table.cast(schema).combine_chunks().to_batches()
         counts = rows[_COUNT].cast(pl.Int64).to_numpy()
         return memoryview(batch.serialize()), counts, hash_keys(rows.drop(_COUNT), salt, table)
 
-    with hashes, atomic_file(directory / COUNTS, durable=durable) as file:
-        counts_at = _Places()
-        frames = _of_equal_size(chain([first], rest))
+    groups = _Groups()
+    with SortedHashes(directory) as hashes, atomic_file(directory / COUNTS, durable=durable) as file:
+        counts_index = _PartWriter(file)
+        frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
-            file.write(content)
-            counts_at.add(content)
+            counts_index.write(content, groups.n_rows)
             groups.add(counts)
             hashes.add(of_keys)
             if progress is not None:
                 progress(groups.n_rows)
-        support_at, lowest = _Places(), []
         width = np.dtype(np.uint32 if groups.n_rows < 1 << 32 else np.uint64)
         with atomic_file(directory / SUPPORT, durable=durable) as support:
+            support_index = _PartWriter(support)
             for held, positions in hashes.in_order(SUPPORT_ROWS):
-                content = memoryview(held.tobytes() + positions.astype(width).tobytes())
-                support.write(content)
-                support_at.add(content)
-                lowest.append(held[0])
+                support_index.write(memoryview(held.tobytes() + positions.astype(width).tobytes()), held[0])
     sink = io.BytesIO()
     np.savez(
         sink,
         groups=groups.as_array(),
         schema=np.frombuffer(schema.serialize(), np.uint8),
-        counts=counts_at.as_array(),
-        support=support_at.as_array(),
-        lowest=np.array(lowest, np.uint64),
+        counts=counts_index.as_array(),
+        support=support_index.as_array(),
+        position_bytes=width.itemsize,
     )
-    index = write_file(directory / INDEX, sink.getbuffer(), durable=durable)
-    return [file.registered, support.registered, index]
-
-
-class _Places:
-    """Where the parts of a file end, and their checksums."""
-
-    def __init__(self) -> None:
-        self._ends, self._sums = [0], [0]
-
-    def add(self, content: memoryview) -> None:
-        self._ends.append(self._ends[-1] + content.nbytes)
-        self._sums.append(zlib.crc32(content))
-
-    def as_array(self) -> IntArray:
-        return np.array([self._ends, self._sums], np.int64)
+    return [file.registered, support.registered, write_file(directory / INDEX, sink.getbuffer(), durable=durable)]
 
 
 class _Groups:
@@ -157,46 +148,60 @@ class _Groups:
         self._last, self.n_rows = 0, 0
 
     def add(self, counts: IntArray) -> None:
-        before = np.concatenate([[self._last], counts[:-1]])[: len(counts)]
-        if (counts < before).any() or (counts < 1).any():
+        before = np.concatenate([[self._last], counts[:-1]])
+        if (counts < before).any() or counts[0] < 1:
             raise StoreError("the counts do not come in rising order; count again")
         begins = np.flatnonzero(counts > before)
         self._counts.append(counts[begins])
         self._starts.append(begins + self.n_rows)
-        self.n_rows += len(counts)
-        self._last = int(counts[-1]) if len(counts) else self._last
+        self._last, self.n_rows = int(counts[-1]), self.n_rows + len(counts)
 
     def as_array(self) -> IntArray:
         counts, starts = np.concatenate(self._counts), np.concatenate(self._starts)
         return np.stack([counts, starts, np.diff(starts, append=self.n_rows)])
 
 
-def _of_equal_size(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Cut frames into frames of `BATCH_ROWS` rows; the last one may have fewer, and none is empty."""
-    held: list[pl.DataFrame] = []
-    for piece in pieces:
-        held.append(piece)
-        if sum(map(len, held)) >= BATCH_ROWS:
-            rows = pl.concat(held)
-            whole = len(rows) - len(rows) % BATCH_ROWS
-            yield from rows[:whole].iter_slices(BATCH_ROWS)
-            held = [rows[whole:]]
-    if any(map(len, held)):
-        yield pl.concat(held)
+class _PartWriter:
+    """Writes the parts of a file; notes of each where it ends, its checksum and what comes first in it."""
+
+    def __init__(self, file: HashedFile) -> None:
+        self._file, self._parts = file, list[tuple[int, int, int]]()
+
+    def write(self, content: memoryview, first: int) -> None:
+        self._file.write(content)
+        self._parts.append((self._file.size, zlib.crc32(content), int(first)))
+
+    def as_array(self) -> WordArray:
+        return np.array(self._parts, np.uint64).reshape(-1, 3).T
 
 
-def _order_by_count(counts: IntArray, *, rng: np.random.Generator) -> Positions:
-    """Rows by rising count, those that count 0 left out, in uniformly random order where counts are equal."""
-    shuffled = random_order(len(counts), rng=rng)
-    words = take(counts, shuffled, np.empty(len(counts), dtype=np.uint64))
-    ordered, order = sort_with_positions(words, in_place=True)
-    order = order[int(np.searchsorted(ordered, 1)) :]
-    return take(shuffled, order, np.empty_like(order))
+class _Parts:
+    """The parts of a file, memory-mapped; each is compared with its checksum when it is first read."""
+
+    def __init__(self, path: Path, index: WordArray) -> None:
+        ends, self._sums, self.first = index
+        self.path, self._checked, self._bounds = path, set[int](), [0, *ends.tolist()]
+        with disk_errors(path), path.open("rb") as file:
+            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(ends) else b""
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def __getitem__(self, number: int) -> memoryview:
+        content = memoryview(self._mapped)[self._bounds[number] : self._bounds[number + 1]]
+        if number not in self._checked:
+            if not self._is_whole(number, content):
+                raise altered(self.path)
+            self._checked.add(number)
+        return content
+
+    def _is_whole(self, number: int, content: memoryview) -> bool:
+        return bool(zlib.crc32(content) == self._sums[number])
 
 
 @secret
 class SeriesFiles:
-    """Reads the files of a series, memory-mapped; each part is compared with its checksum before it is used.
+    """Reads the files of a series.
 
     Attributes:
         groups: Of equal count.
@@ -217,18 +222,34 @@ class SeriesFiles:
         self._columns = [name for name in self._schema.names if name != _COUNT]
         self._counts = _Parts(check_file(directory, registered[COUNTS]), index["counts"])
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
-        self._lowest, self._salt = index["lowest"], salt
+        self._position_bytes, self._salt = int(index["position_bytes"]), salt
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions, in the order of `positions`, sharing no memory with any other key."""
-        return pl.DataFrame(pl.from_arrow(self._take(np.asarray(positions, dtype=np.int64))))
+        import pyarrow as pa
+
+        positions = np.asarray(positions, dtype=np.int64)
+        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
+            raise altered(self._counts.path)
+        part = np.searchsorted(self._counts.first, positions.view(np.uint64), side="right") - 1
+        order = np.argsort(part, kind="stable")
+        starts = self._counts.first.view(np.int64)
+        found = [
+            self._batch(number, self._columns).take(_arrow(positions[order[some]] - starts[number]))
+            for number, some in _by_part(part[order])
+        ]
+        table = pa.Table.from_batches(found, schema=self._schema_of(self._columns))
+        return pl.DataFrame(pl.from_arrow(table.take(_arrow(np.argsort(order)))))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """The positions of keys in the counts; -1 for those without a count."""
         found = np.full(keys.height, -1, dtype=np.int64)
         keys = keys.select(self._columns)
         asked, position = self._candidates(hash_keys(keys, self._salt))
-        same = _equal(keys[asked], self.keys(position))
+        held = self.keys(position)
+        same = np.ones(len(asked), dtype=np.bool_)
+        for name in self._columns:
+            same &= (keys[name][asked] == held[name]).to_numpy()
         found[asked[same]] = position[same]
         return found
 
@@ -248,69 +269,35 @@ class SeriesFiles:
         import pyarrow as pa
 
         batches = (self._batch(number, columns) for number in range(len(self._counts)))
-        schema = pa.schema([self._schema.field(name) for name in columns])
-        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema=schema)))
+        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema=self._schema_of(columns))))
+
+    def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema([self._schema.field(name) for name in columns])
 
     def _batch(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         import pyarrow as pa
 
         return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema).select(list(columns))
 
-    def _take(self, positions: IntArray) -> pa.Table:
-        import pyarrow as pa
-
-        if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
-            raise altered(self._counts.path)
-        order = np.argsort(positions // BATCH_ROWS, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        parts = [
-            self._batch(number, self._columns).take(_arrow(positions[order[some]] - number * BATCH_ROWS))
-            for number, some in _by_part(positions[order] // BATCH_ROWS)
-        ]
-        schema = pa.schema([self._schema.field(name) for name in self._columns])
-        return pa.Table.from_batches(parts, schema=schema).take(_arrow(back))
-
     def _candidates(self, hashes: WordArray) -> tuple[IntArray, IntArray]:
         """Pairs of an index into `hashes` and a position whose key has that hash: all there are."""
         # Equal hashes may stand at the end of one part and at the beginning of those after it.
-        first = np.maximum(np.searchsorted(self._lowest, hashes, side="left") - 1, 0)
-        asked, part = _ranges(first, np.searchsorted(self._lowest, hashes, side="right"))
+        low = np.maximum(np.searchsorted(self._support.first, hashes, side="left") - 1, 0)
+        asked, part = _ranges(low, np.searchsorted(self._support.first, hashes, side="right"))
         order = np.argsort(part, kind="stable")
-        asked, found = asked[order], [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        asked, found = asked[order], [np.empty((2, 0), np.int64)]
         for number, some in _by_part(part[order]):
             content = self._support[number]
-            rows = min(SUPPORT_ROWS, self.n_nonzero - number * SUPPORT_ROWS)
+            rows = content.nbytes // (8 + self._position_bytes)
             held = np.frombuffer(content, np.uint64, rows)
-            positions = np.frombuffer(content, f"u{content.nbytes // rows - 8}", rows, 8 * rows)
+            positions = np.frombuffer(content, f"u{self._position_bytes}", rows, 8 * rows)
             low, high = (np.searchsorted(held, hashes[asked[some]], side=side) for side in ("left", "right"))
             at, place = _ranges(low, high)
-            found.append((asked[some][at], positions[place].astype(np.int64)))
-        return np.concatenate([one for one, _ in found]), np.concatenate([other for _, other in found])
-
-
-class _Parts:
-    """The parts of a file, memory-mapped; each is compared with its checksum when it is first read."""
-
-    def __init__(self, path: Path, places: IntArray) -> None:
-        self.path, self._checked = path, set[int]()
-        self._ends, self._sums = places
-        with disk_errors(path), path.open("rb") as file:
-            self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(self) else b""
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, number: int) -> memoryview:
-        content = memoryview(self._mapped)[self._ends[number] : self._ends[number + 1]]
-        if number not in self._checked:
-            if not self._is_whole(number, content):
-                raise altered(self.path)
-            self._checked.add(number)
-        return content
-
-    def _is_whole(self, number: int, content: memoryview) -> bool:
-        return bool(zlib.crc32(content) == self._sums[number + 1])
+            found.append(np.stack([asked[some][at], positions[place].astype(np.int64)]))
+        one, other = np.concatenate(found, axis=1)
+        return one, other
 
 
 def _ranges(low: AnyArray, high: AnyArray) -> tuple[IntArray, IntArray]:
@@ -334,10 +321,3 @@ def _arrow(values: IntArray) -> pa.Array:
     return pa.Array.from_buffers(
         pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))]
     )
-
-
-def _equal(left: pl.DataFrame, right: pl.DataFrame) -> BoolArray:
-    same = np.ones(left.height, dtype=np.bool_)
-    for one, other in zip(left.iter_columns(), right.iter_columns(), strict=True):
-        same &= (one == other).to_numpy()
-    return same

@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
@@ -17,9 +17,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.errors import NotFoundError, StoreError, StoreInUseError, StoreRolledBackError, promise
-from sparsehist.privacy.levels import as_level, level_text
-from sparsehist.store import committing
+from sparsehist.errors import (
+    NameTakenError,
+    NotFoundError,
+    StoreError,
+    StoreInUseError,
+    StoreRolledBackError,
+    promise,
+)
+from sparsehist.privacy.levels import as_level
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SET_ASIDE, SPILL, STATE
 from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
@@ -37,19 +43,24 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
+from sparsehist.store.round_file import write_round
 from sparsehist.store.rows import (
     PathHistory,
+    as_text,
     event_rows,
+    insert_event,
     ledger_rows,
     read_history,
     read_series,
     release_from_row,
 )
 from sparsehist.store.series_files import SeriesFiles
-from sparsehist.store.witnesses import Mark, published_rounds, raise_mark
+from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark
 from sparsehist.typing import FloatArray
 
 _log = logging.getLogger("sparsehist")
+_TOLD = ("unverified",)
+"""Fields of a declaration that the event of its series repeats."""
 
 
 @dataclass(frozen=True)
@@ -189,19 +200,83 @@ class State:
         if self.durable:
             for place in (directory, directory.parent):
                 sync_directory(place)
-        with self._committing("series %s created", record.name):
-            return committing.commit_series(self._database, directory, record, self.generation, now())
+        for file in record.files:
+            check_file(directory, file)
+        declaration, series_id = record.declaration, record.series_id
+        details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
+        said = {"who": record.who, "series_id": series_id, "details": details}
+        with self._changing("create series", f"series {record.name} created", **said) as event:
+            self._database.change("insert_population", name=declaration["population"], created=now())
+            unit = declaration.get("unit")
+            inserted = self._database.change(
+                "insert_series",
+                series_id=series_id,
+                name=record.name,
+                population=declaration["population"],
+                declaration=as_text(declaration),
+                salt=record.salt,
+                made_from=record.made_from,
+                created=now(),
+                unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
+                max_keys=declaration.get("max_keys"),
+                unverified=bool(declaration.get("unverified")),
+                source=declaration.get("source") or "",
+            )
+            if not inserted:
+                raise NameTakenError(f"a series {record.name!r} exists already")
+            self._register(series_id, record.files)
+            path = NewPath("cells", series_id, None, None, declaration["noise"], record.integer_noise)
+            ((path_id,),) = self._database.rows("insert_path", **asdict(path) | {"cap": declaration.get("cap")})
+            event["path_id"] = path_id
+        return int(path_id)
 
     def commit_round(self, record: NewRound) -> int:
         """Commit a round: afterwards, and only then, may it be published. Returns the new generation."""
-        path = record.path_id
-        if isinstance(path, NewPath):
-            directory = self.path / SERIES / path.series_id
-            history = PathHistory.new(directory, path.kind, integer_noise=path.integer_noise)
+        path_id = record.path_id
+        if isinstance(path_id, NewPath):
+            directory = self.path / SERIES / path_id.series_id
+            history = PathHistory.new(directory, path_id.kind, integer_noise=path_id.integer_noise)
         else:
-            history = self._history(path)
-        with self._committing("release %s at level %s committed", record.name, level_text(record.level)):
-            committing.commit_round(self._database, history, record, self.generation, now(), durable=self.durable)
+            history = self._history(path_id)
+        series_id = history.directory.name
+        if self._database.rows("read_release", series_id=series_id, name=record.name):
+            raise NameTakenError(f"a release {record.name!r} exists already")
+        for file in record.attachments:
+            check_file(history.directory, file)
+        metadata = as_text(record.metadata)
+        levels, head = history.next_round(record, self.generation + 1, metadata)
+        # The random part: a round that failed without saying whether it committed is never written over.
+        target = history.directory / f"round-{self.generation + 1}-{secrets.token_hex(4)}"
+        noise = [record.paths[level] for level in levels] if record.paths else []
+        written = write_round(target, head, record, noise, durable=self.durable)
+        columns = asdict(head) | {"metadata": metadata}
+        del columns["n_levels"], columns["integer_noise"]
+        said = {"series_id": series_id, "level": head.level, "who": record.who, "release": record.name}
+        told = f"release {record.name} at level {head.level} committed"
+        try:
+            with self._changing("release", told, **said) as event:
+                if isinstance(path_id, NewPath):
+                    ((path_id,),) = self._database.rows("insert_path", **asdict(path_id))
+                event["path_id"] = path_id
+                self._register(series_id, record.attachments, path_id)
+                self._database.change(
+                    "insert_release",
+                    **columns,
+                    series_id=series_id,
+                    path_id=path_id,
+                    request=as_text(record.request),
+                    round=record.metadata.get("round"),
+                    numerical_slack=record.metadata.get("numerical_slack") or 0.0,
+                    delta_infinity=record.metadata.get("delta_infinity") or 0.0,
+                    released=now(),
+                    file=written.name,
+                    size=written.size,
+                    digest=written.digest,
+                )
+        except StoreInUseError:
+            for name in (target.name, *(file.name for file in record.attachments)):
+                (history.directory / name).unlink(missing_ok=True)
+            raise
         return self.generation
 
     def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
@@ -209,7 +284,7 @@ class State:
         for file in step.files:
             check_file(record.directory, file)
         details = {"step": step.step + 1, "source": step.source}
-        with self._changing("append", record, who=step.who, path_id=record.path_id, details=details):
+        with self._of_series("append", record, who=step.who, path_id=record.path_id, details=details):
             inserted = self._database.change(
                 "insert_step",
                 series_id=record.series_id,
@@ -221,13 +296,13 @@ class State:
             )
             promise(inserted == 1, "a step that was appended before")
             self._database.change("raise_source", series_id=record.series_id, source=step.source)
-            committing.register_files(self._database, record.series_id, step.files, record.path_id)
+            self._register(record.series_id, step.files, record.path_id)
             self._erase_names(record, step.replaced)
         self._erase_files(record, step.replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase the files that show who counted."""
-        with self._changing("finish series", record, who=who):
+        with self._of_series("finish series", record, who=who):
             self._database.change("forget_digests", series_id=record.series_id)
             self._erase_names(record, erased)
         self._database.rows("write_anew")
@@ -255,7 +330,7 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        with self._changing("drop series", record, who=who, reason=reason):
+        with self._of_series("drop series", record, who=who, reason=reason):
             self._database.change("forget_series", series_id=record.series_id, dropped=now())
             for forget in ("forget_files", "forget_rounds", "forget_digests"):
                 self._database.change(forget, series_id=record.series_id)
@@ -301,7 +376,7 @@ class State:
 
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on."""
-        with self._changing(what, None, **said):
+        with self._changing(what, f"{what} done", **said):
             if said.get("population") is not None:
                 self._database.change("insert_population", name=said["population"], created=now())
 
@@ -309,12 +384,13 @@ class State:
         """Record a refusal, as far as the disk allows: the refusal itself must reach the caller."""
         _log.info("release %s refused", asked.get("release"))
         with suppress(StoreError), self._database.transaction():
-            committing.insert_event(self._database, now(), "refuse", generation=self.generation, **asked)
+            insert_event(self._database, "refuse", self.generation, **asked)
 
     def record_publication(self, directory: Path) -> None:
         """Remember a directory whose public ledger will list this store, before anything is published there."""
         known = {round_id for (round_id,) in self._database.rows("read_round_ids")}
-        if not published_rounds(directory, self.store_id) <= known:
+        listed = listed_in_ledger(directory, self.store_id)["releases"]
+        if not {made["round"] for made in listed} <= known:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows releases that store {self.path} does not know: it was "
                 "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
@@ -327,7 +403,7 @@ class State:
     def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
         """Record, once, that the log of a series may have changed."""
         if not record.accepted:
-            with self._changing("accept changed source", record, who=who):
+            with self._of_series("accept changed source", record, who=who):
                 self._database.change("accept_source", series_id=record.series_id)
 
     def raise_marks(self) -> None:
@@ -340,23 +416,29 @@ class State:
             raise_mark(self._identity.home, self.store_id, mark)
 
     @contextmanager
-    def _committing(self, told: str, *parts: object) -> Iterator[None]:
-        """A commit; afterwards the marks are raised, or the block fails: nothing may be published before."""
-        yield
+    def _changing(self, what: str, told: str, **said: Any) -> Iterator[dict[str, Any]]:
+        """A transaction in the next generation, with its event, to whose columns the block may add.
+
+        Afterwards the marks are raised, or this fails: nothing may be published before.
+        """
+        with self._database.transaction():
+            if not self._database.change("raise_generation", seen=self.generation):
+                raise StoreInUseError(
+                    "the store was changed by somebody else meanwhile; nothing was written, begin again"
+                )
+            yield said
+            insert_event(self._database, what, self.generation + 1, **said)
         self.generation += 1
         self._histories.clear()
         self.raise_marks()
-        _log.info(f"{told}, generation %d", *parts, self.generation)
+        _log.info("%s, generation %d", told, self.generation)
 
-    @contextmanager
-    def _changing(self, what: str, record: SeriesRecord | None, **said: Any) -> Iterator[None]:
-        """A transaction that changes a series or declares something, with its event."""
-        of = {} if record is None else {"series_id": record.series_id}
-        with (
-            self._committing("%s %s", what, "done" if record is None else f"of series {record.name} done"),
-            committing.changing(self._database, self.generation, now(), what, **of, **said),
-        ):
-            yield
+    def _of_series(self, what: str, record: SeriesRecord, **said: Any) -> AbstractContextManager[dict[str, Any]]:
+        return self._changing(what, f"{what} of series {record.name} done", series_id=record.series_id, **said)
+
+    def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
+        for file in files:
+            self._database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
 
     def _unchanged(self, path_id: int, n_tracked: int) -> PathHistory:
         history = self._history(path_id)

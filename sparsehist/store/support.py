@@ -23,7 +23,6 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import promise
-from sparsehist.store.ordering import sort_with_positions
 from sparsehist.store.private_files import disk_errors
 from sparsehist.typing import ByteArray, IntArray, WordArray
 
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 # Purposes of salts: the choice of a unit's keys, which a warehouse or cluster that counts gets to know; the order of
 # keys of equal count; the look-up of keys; and the rounding of noise. All but the first stay with the store.
 BOUNDING, ORDER, LOTS, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
-_HELD = 1 << 24
-_PART_BITS = 6
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
-_MASKS = [(1 << 8 * n) - 1 for n in range(_WORD + 1)]  # of n bytes
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
 _BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache of a core
+_PART_BITS = 6
+_HELD = 1 << 24  # rows
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
@@ -54,15 +53,12 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Hash every row.
+    """Hash every row; shape (n,).
 
     Args:
         keys: Columns of strings, bytes, integers, booleans or dates, without nulls.
         salt: Of the series.
         table: The result of `plain`, if it is at hand.
-
-    Returns:
-        Shape (n,).
     """
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
@@ -72,16 +68,16 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
         if column.dtype in {pl.String, pl.Binary}:
             _absorb_texts(state, table[column.name])
         else:
-            _absorb_numbers(state, column)
-    return _finish(state, seeds[1])
-
-
-def _absorb_numbers(state: WordArray, column: pl.Series) -> None:
-    physical = column.to_physical()
-    wide = pl.UInt64 if physical.dtype.is_unsigned_integer() else pl.Int64
-    words = physical.cast(wide).to_numpy().view(np.uint64)
-    _absorb(state, np.full(len(words), _WORD, dtype=np.uint64))
-    _absorb(state, words)
+            physical = column.to_physical()
+            dtype = pl.UInt64 if physical.dtype == pl.UInt64 else pl.Int64
+            _absorb(state, np.full(len(column), _WORD, dtype=np.uint64))
+            _absorb(state, physical.cast(dtype).to_numpy().view(np.uint64))
+    state ^= seeds[1]
+    for shift, factor in zip((30, 27), _FINISH, strict=True):
+        state ^= state >> np.uint64(shift)
+        state *= factor
+    state ^= state >> np.uint64(31)
+    return state
 
 
 def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
@@ -93,8 +89,7 @@ def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
         if data_buffer is not None:
             data[:-_WORD] = np.frombuffer(data_buffer, dtype=np.uint8)
         for low in range(0, len(chunk), _BLOCK):
-            block = slice(low, low + _BLOCK)
-            _absorb_block(own[block], offsets[low : low + _BLOCK + 1], data)
+            _absorb_block(own[low : low + _BLOCK], offsets[low : low + _BLOCK + 1], data)
 
 
 def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
@@ -113,9 +108,7 @@ def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
             start, remaining, part = start[live], remaining[live], state[rows]
         if len(start) == 0:
             return
-        word = words[start]
-        word &= np.array(_MASKS, dtype=np.uint64)[np.minimum(remaining, _WORD)]
-        _absorb(part, word)
+        _absorb(part, words[start] & _MASKS[np.minimum(remaining, _WORD)])
         start, remaining = start + _WORD, remaining - _WORD
 
 
@@ -125,22 +118,12 @@ def _absorb(state: WordArray, word: WordArray) -> None:
     state ^= state >> np.uint64(32)
 
 
-def _finish(state: WordArray, seed: np.uint64) -> WordArray:
-    state ^= seed
-    state ^= state >> np.uint64(30)
-    state *= _FINISH[0]
-    state ^= state >> np.uint64(27)
-    state *= _FINISH[1]
-    state ^= state >> np.uint64(31)
-    return state
-
-
 class SortedHashes:
-    """Sorts hashes with their positions; beyond `_HELD` of them, in temporary files by their highest bits."""
+    """Sorts hashes with their positions, in parts by their highest bits; beyond `_HELD` rows they wait in files."""
 
     def __init__(self, directory: Path) -> None:
-        """Temporary files are made in `directory`."""
-        self._directory, self._held, self._n_held, self._n = directory, list[WordArray](), 0, 0
+        self._directory, self._n, self._n_held = directory, 0, 0
+        self._held: list[list[WordArray]] = [[] for _ in range(1 << _PART_BITS)]
         self._files: list[BinaryIO] = []
 
     def __enter__(self) -> Self:
@@ -152,44 +135,35 @@ class SortedHashes:
 
     def add(self, hashes: WordArray) -> None:
         """Add the hashes of the next positions."""
-        self._held.append(hashes)
+        rows = np.stack([hashes, np.arange(self._n, self._n + len(hashes), dtype=np.uint64)], axis=1)
+        part = (hashes >> np.uint64(64 - _PART_BITS)).astype(np.uint8)
+        order = np.argsort(part, kind="stable")
+        ends = np.searchsorted(part[order], np.arange(1, len(self._held)))
+        for held, piece in zip(self._held, np.split(rows[order], ends), strict=True):
+            held.append(piece)
+        self._n += len(hashes)
         self._n_held += len(hashes)
-        if self._n_held >= _HELD:
+        if self._n_held > _HELD:
             self._spill()
 
     def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
-        """All hashes, rising, with their positions, `rows` at a time."""
-        left = (np.empty(0, np.uint64), np.empty(0, np.uint64))
-        for hashes, positions in self._parts():
-            ordered, order = sort_with_positions(hashes)
-            both = np.concatenate([left[0], ordered]), np.concatenate([left[1], positions[order]])
-            whole = len(both[0]) - len(both[0]) % rows
-            for low in range(0, whole, rows):
-                yield both[0][low : low + rows], both[1][low : low + rows]
-            left = both[0][whole:], both[1][whole:]
-        if len(left[0]):
-            yield left
-
-    def _parts(self) -> Iterator[tuple[WordArray, WordArray]]:
-        """Hashes and positions, part by part in the order of their highest bits."""
-        if not self._files:
-            yield np.concatenate([np.empty(0, np.uint64), *self._held]), np.arange(self._n_held, dtype=np.uint64)
-            return
-        self._spill()
-        for file in self._files:
-            file.seek(0)
-            yield tuple(np.frombuffer(file.read(), np.uint64).reshape(-1, 2).T.copy())  # type: ignore[misc]
+        """All hashes, rising, with their positions, at most `rows` at a time."""
+        for number in range(len(self._held)):
+            held, self._held[number] = self._held[number], []
+            if self._files:
+                self._files[number].seek(0)
+                held.append(np.frombuffer(self._files[number].read(), np.uint64).reshape(-1, 2))
+            part = np.concatenate(held) if held else np.empty((0, 2), np.uint64)
+            order = np.argsort(part[:, 0])
+            for low in range(0, len(order), rows):
+                piece = part[order[low : low + rows]]
+                yield piece[:, 0], piece[:, 1]
 
     def _spill(self) -> None:
-        if not self._files:
-            self._files = [tempfile.TemporaryFile(dir=self._directory) for _ in range(1 << _PART_BITS)]  # noqa: SIM115
-        hashes = np.concatenate([np.empty(0, np.uint64), *self._held])
-        rows = np.stack([hashes, np.arange(self._n, self._n + len(hashes), dtype=np.uint64)], axis=1)
-        part = hashes >> np.uint64(64 - _PART_BITS)
-        order = np.argsort(part, kind="stable")
-        bounds = np.searchsorted(part[order], np.arange((1 << _PART_BITS) + 1))
         with disk_errors(self._directory):
-            for number, file in enumerate(self._files):
-                file.write(rows[order[bounds[number] : bounds[number + 1]]].tobytes())
-        self._n += len(hashes)
-        self._held, self._n_held = [], 0
+            while len(self._files) < len(self._held):
+                self._files.append(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed on leaving
+            for file, held in zip(self._files, self._held, strict=True):
+                file.writelines(piece.data for piece in held)
+                held.clear()
+        self._n_held = 0

@@ -75,24 +75,40 @@ def _read_marks(path: Path) -> dict[str, Mark]:
         ) from None
 
 
+def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
+    """What the public ledger of a directory shows of a store: its newest generation and its releases, in order.
+
+    The generation is -1 where there is no ledger, or none that may be read.
+
+    Raises:
+        StoreError: If the file is not a ledger: it may have known of a newer generation.
+    """
+    try:
+        stores = _read_ledger(directory / LEDGER_NAME)
+    except PermissionError:
+        stores = {}
+    return dict(stores.get(store_id, {"generation": -1, "releases": []}))
+
+
 @contextmanager
 def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
     """The entries of a public ledger by store, to be changed in the block; written when the block ends."""
     path = directory / LEDGER_NAME
     with _locked(directory):
-        ledger = _read_ledger(path)
-        before = _as_text(ledger)
-        yield ledger["stores"]
-        if (text := _as_text(ledger)) != before or not path.exists():
+        with disk_errors(path):
+            stores = _read_ledger(path)
+        before = _as_text(stores)
+        yield stores
+        if (text := _as_text(stores)) != before or not path.exists():
             write_file(path, text.encode(), durable=True, mode=PUBLIC)
 
 
-def listed_in_ledger(directory: Path, store_id: str) -> list[dict[str, Any]]:
-    """The releases of a store in the public ledger of a directory, in order; empty if there is no ledger."""
-    listed: list[dict[str, Any]] = _read_ledger(directory / LEDGER_NAME)["stores"].get(store_id, {"releases": []})[
-        "releases"
-    ]
-    return listed
+def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
+    """Let a ledger that knows the store refuse every older copy of it."""
+    if listed_in_ledger(directory, store_id)["generation"] < 0:
+        return
+    with editing_ledger(directory) as stores:
+        stores[store_id]["generation"] = max(int(stores[store_id]["generation"]), generation)
 
 
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
@@ -103,86 +119,41 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
         )
 
 
-def published_generation(directory: Path, store_id: str) -> int:
-    """The newest generation of a store in the ledger of a directory; -1 if there is no ledger or it is private.
-
-    Raises:
-        StoreError: If the file is not a ledger: it may have known of a newer generation.
-    """
-    store = _known_of(directory, store_id)
-    return -1 if store is None else int(store["generation"])
-
-
-def published_rounds(directory: Path, store_id: str) -> set[str]:
-    """The rounds of a store in the ledger of a directory."""
-    store = _known_of(directory, store_id)
-    return set() if store is None else {release["round"] for release in store["releases"]}
-
-
-def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
-    """Let a ledger that knows the store refuse every older copy of it."""
-    if published_generation(directory, store_id) < 0:
-        return
-    with editing_ledger(directory) as stores:
-        stores[store_id]["generation"] = max(int(stores[store_id]["generation"]), generation)
-
-
-def _known_of(directory: Path, store_id: str) -> dict[str, Any] | None:
-    path = directory / LEDGER_NAME
-    try:
-        known: dict[str, Any] | None = _checked_ledger(path, read_json(path))["stores"].get(store_id)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
-    except (OSError, ValueError):
-        raise _no_ledger(path) from None
-    return known
-
-
-def _as_text(ledger: Mapping[str, Any]) -> str:
+def _as_text(stores: Mapping[str, Any]) -> str:
     """One line a release; `json.dumps` with an indent is a hundred times slower."""
     line = json.JSONEncoder(sort_keys=True).encode
-    stores = ",\n".join(
+    texts = ",\n".join(
         f'{line(store_id)}: {{"generation": {store["generation"]}, '
         + (f'"chain": {line(store["chain"])}, ' if "chain" in store else "")
         + '"releases": [\n'
         + ",\n".join(map(line, store["releases"]))
         + "\n]}"
-        for store_id, store in sorted(ledger["stores"].items())
+        for store_id, store in sorted(stores.items())
     )
-    return f'{{"format": {_FORMAT}, "stores": {{\n{stores}\n}}}}\n'
+    return f'{{"format": {_FORMAT}, "stores": {{\n{texts}\n}}}}\n'
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
+    """The entries of a ledger by store; empty if there is none, PermissionError if it may not be read."""
     try:
-        return _checked_ledger(path, read_json(path))
-    except FileNotFoundError:
-        return {"format": _FORMAT, "stores": {}}
-    except PermissionError as problem:
-        with disk_errors(path):
-            raise problem from None
-    except (OSError, ValueError):
-        raise _no_ledger(path) from None
-
-
-def _checked_ledger(path: Path, ledger: Any) -> dict[str, Any]:
-    try:
+        ledger = read_json(path)
+        stores: dict[str, Any] = ledger["stores"]
         readable = ledger["format"] == _FORMAT and all(
             isinstance(store["generation"], int)
             and all(
-                isinstance(release["round"], str) and isinstance(release["generation"], int)
-                for release in store["releases"]
+                isinstance(made["round"], str) and isinstance(made["generation"], int) for made in store["releases"]
             )
-            for store in ledger["stores"].values()
+            for store in stores.values()
         )
-    except (KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except PermissionError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         readable = False
     if not readable:
-        raise _no_ledger(path)
-    return dict(ledger)
-
-
-def _no_ledger(path: Path) -> StoreError:
-    return StoreError(f"{path} is not a public ledger of this version; move it away or publish elsewhere")
+        raise StoreError(f"{path} is not a public ledger of this version; move it away or publish elsewhere")
+    return stores
 
 
 @contextmanager

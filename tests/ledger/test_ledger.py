@@ -269,7 +269,7 @@ def test_a_refusal_reaches_the_caller_even_where_it_cannot_be_recorded(store, mo
     def full(*_, **__):
         raise StoreError("full")
 
-    monkeypatch.setattr("sparsehist.store.committing.insert_event", full)
+    monkeypatch.setattr("sparsehist.store.state.insert_event", full)
     with pytest.raises(CapExceededError):
         series.release("a", level=1, threshold=50)
 

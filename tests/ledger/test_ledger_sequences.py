@@ -18,7 +18,7 @@ import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError, StoreError
 from sparsehist.ledger.ledger import Ledger, Spending, check_release
-from sparsehist.store import NewPath, NewRound, State, committing
+from sparsehist.store import NewPath, NewRound, State, state
 from tests.ledger.ledger_beside import (
     DELTA,
     PURE,
@@ -335,22 +335,23 @@ class faulty:  # noqa: N801  reads as the word it is
         self.moment, self.patch = moment, pytest.MonkeyPatch()
 
     def __enter__(self) -> None:
+        changing, insert_event = State._changing, state.insert_event
+
         @contextmanager
-        def dies_after(_: State, *__: object) -> Iterator[None]:
-            yield
+        def dies_after(opened: State, *told: object, **said: object) -> Iterator[object]:
+            with changing(opened, *told, **said) as event:
+                yield event
             raise DiedError
 
+        def die_at_release(database, what, generation, **more):
+            if what == "release":
+                raise DiedError
+            insert_event(database, what, generation, **more)
+
         if self.moment == "after":
-            self.patch.setattr(State, "_committing", dies_after)
+            self.patch.setattr(State, "_changing", dies_after)
         if self.moment == "before":
-            kept = committing.insert_event
-
-            def die_at_release(database, when, what, **more):
-                if what == "release":
-                    raise DiedError
-                kept(database, when, what, **more)
-
-            self.patch.setattr(committing, "insert_event", die_at_release)
+            self.patch.setattr(state, "insert_event", die_at_release)
 
     def __exit__(self, *_: object) -> None:
         self.patch.undo()

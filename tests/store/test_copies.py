@@ -266,7 +266,7 @@ def killed_while_committing(world: World) -> None:
             raise KeyboardInterrupt
 
         with world.patch.context() as patch:
-            patch.setattr("sparsehist.store.committing.insert_event", dies)
+            patch.setattr("sparsehist.store.state.insert_event", dies)
             world.use()
     world.use()
     world.restore(world.root / "kept" / "store", world.store)
@@ -537,8 +537,8 @@ def after_a_crash_before_the_mark(world: World) -> None:
 def after_a_crash_in_a_transaction(world: World) -> None:
     """After a crash in a transaction."""
     killed = (
-        "import os, sys, sparsehist as sh; from sparsehist.store import committing\n"
-        "committing.insert_event = lambda *_, **__: os.kill(os.getpid(), 9)\n"
+        "import os, sys, sparsehist as sh; from sparsehist.store import state\n"
+        "state.insert_event = lambda *_, **__: os.kill(os.getpid(), 9)\n"
         "sh.open(sys.argv[1]).set_budget('default', rho=5)"
     )
     subprocess.run([sys.executable, "-c", killed, world.store], check=False, timeout=60)

@@ -132,7 +132,7 @@ def test_order_within_a_group_is_uniform(tmp_path):
     counts = counted["count"].to_numpy()
     n = 4800
     rng = seeded(11)
-    seen = Counter(tuple(series_files._order_by_count(counts, rng=rng)[:4].tolist()) for _ in range(n))
+    seen = Counter(tuple(series_files.order_by_count(counts, rng=rng)[:4].tolist()) for _ in range(n))
     assert len(seen) == 24
     assert_consistent(stats.power_divergence(list(seen.values()), lambda_=0).pvalue, "the order within a group")
     turns = Counter(tuple(np.roll([1, 2, 3, 4], rng.integers(4)).tolist()) for _ in range(n))
@@ -144,7 +144,7 @@ def test_order_within_a_group_is_uniform(tmp_path):
 def test_order_is_by_count_for_counts_of_any_size(largest):
     """The sort by digits orders counts below, at and beyond each digit."""
     counts = seeded(5).integers(1, largest, 3000, endpoint=True)
-    order = series_files._order_by_count(counts, rng=seeded(6))
+    order = series_files.order_by_count(counts, rng=seeded(6))
     assert sorted(order.tolist()) == list(range(3000))
     assert np.all(np.diff(counts[order]) >= 0)
 

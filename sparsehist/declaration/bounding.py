@@ -11,9 +11,9 @@ from sparsehist.noise.family import Norm
 from sparsehist.text_form import Notation
 from sparsehist.typing import IntArray
 
-UNITS_PER_COUNT = 64
-"""Weighted counts are whole numbers of 64ths."""
-
+_PARTS = 64
+"""Weighted counts are whole numbers of 64ths, unless declared otherwise."""
+_MOST_PARTS = 1024
 _KEYS_PER_MAX_KEYS = 64
 """Default of most_keys over max_keys: weights then go down to 1/8 in L2 and 1/64 in L1."""
 
@@ -55,6 +55,8 @@ class Share:
         most_keys: Keys to which a unit is cut before its weight is computed; 64 times max_keys by default. The
             thresholds of an open domain rise with it.
         portable: As for `Keep`, where a unit has more than most_keys keys.
+        parts: Weights are rounded down to multiples of 1/parts, a power of two from 2 to 1024. Fewer parts are
+            faster, more lose less of small weights.
 
     Example:
         >>> str(Share()), str(Share(most_keys=100))
@@ -63,6 +65,7 @@ class Share:
 
     most_keys: int | None = None
     portable: bool = False
+    parts: int = _PARTS
 
     def __post_init__(self) -> None:
         whole = isinstance(self.most_keys, int) and not isinstance(self.most_keys, bool)
@@ -71,10 +74,16 @@ class Share:
                 f"most_keys must be a whole number, got {shown(self.most_keys)}", parameter="bounding"
             )
         _check_portable(self.portable)
+        is_power = isinstance(self.parts, int) and self.parts > 1 and self.parts & (self.parts - 1) == 0
+        if not is_power or self.parts > _MOST_PARTS:
+            raise DeclarationError(
+                f"parts must be a power of two from 2 to {_MOST_PARTS}, got {shown(self.parts)}", parameter="bounding"
+            )
 
     def __str__(self) -> str:
         told = [f"most_keys={self.most_keys}"] if self.most_keys is not None else []
         told += ["portable=True"] if self.portable else []
+        told += [f"parts={self.parts}"] if self.parts != _PARTS else []
         return f"share({', '.join(told)})" if told else "share"
 
     def for_units_of(self, max_keys: int) -> Share:
@@ -107,7 +116,7 @@ class Shares:
     """The weights of units under `Share`. Public parameters.
 
     A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) for noise measured in L2 and min(1, l/m)
-    in L1, rounded down to a multiple of 1/64. So w·√m is at most √l, or w·m at most l, and the noise is that of
+    in L1, rounded down to a multiple of 1/parts. So w·√m is at most √l, or w·m at most l, and the noise is that of
     max_keys = l. A unit with more than `most_keys` keys is cut to that many first.
 
     Example:
@@ -118,17 +127,18 @@ class Shares:
     max_keys: int
     most_keys: int
     norm: Norm
+    parts: int = _PARTS
 
     def __post_init__(self) -> None:
         if self.most_keys < self.max_keys:
             raise DeclarationError(
                 f"most_keys={self.most_keys} is less than max_keys={self.max_keys}", parameter="bounding"
             )
-        largest = self.max_keys * UNITS_PER_COUNT ** (2 if self.norm == "l2" else 1)
+        largest = self.max_keys * self.parts ** (2 if self.norm == "l2" else 1)
         if self.most_keys > largest:
             raise DeclarationError(
                 f"most_keys={self.most_keys} is too large: beyond {largest} keys the weight of each, a multiple of "
-                f"1/{UNITS_PER_COUNT}, would be 0",
+                f"1/{self.parts}, would be 0",
                 parameter="bounding",
             )
 
@@ -137,29 +147,29 @@ class Shares:
         share = "sqrt(max_keys/keys)" if self.norm == "l2" else "max_keys/keys"
         return (
             f"a unit with more than {self.max_keys} keys counts at each of its keys (at most {self.most_keys}) with "
-            f"the weight {share}, rounded down to a multiple of 1/{UNITS_PER_COUNT}"
+            f"the weight {share}, rounded down to a multiple of 1/{self.parts}"
         )
 
     def weights(self, keys: object) -> IntArray:
-        """Return the weights, in 64ths, of units with these numbers of keys (1 to most_keys); same shape."""
+        """Return the weights, in parts of a count, of units with these numbers of keys (1 to most_keys); same shape."""
         m = np.asarray(keys, np.int64)
         if self.norm == "l1":
-            return np.minimum(UNITS_PER_COUNT * self.max_keys // m, UNITS_PER_COUNT)
-        # floor √(64² l/m) from the whole part of what is under the root: both have the same whole root
-        square = UNITS_PER_COUNT**2 * self.max_keys // m
+            return np.minimum(self.parts * self.max_keys // m, self.parts)
+        # floor √(parts² l/m) from the whole part of what is under the root: both have the same whole root
+        square = self.parts**2 * self.max_keys // m
         root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
         root -= root * root > square
         root += (root + 1) * (root + 1) <= square
-        return np.minimum(root, UNITS_PER_COUNT)
+        return np.minimum(root, self.parts)
 
     def most_at(self) -> list[tuple[int, int]]:
-        """List every weight that occurs, falling, in 64ths, with the largest number of keys that has it."""
+        """List every weight that occurs, falling, in parts of a count, with the largest number of keys that has it."""
         found = []
         keys = 1
         while keys <= self.most_keys:
             weight = int(self.weights(keys))
-            square = UNITS_PER_COUNT**2 * self.max_keys
-            last = square // weight**2 if self.norm == "l2" else UNITS_PER_COUNT * self.max_keys // weight
+            square = self.parts**2 * self.max_keys
+            last = square // weight**2 if self.norm == "l2" else self.parts * self.max_keys // weight
             keys = min(last, self.most_keys)
             found.append((weight, keys))
             keys += 1

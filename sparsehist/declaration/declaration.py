@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from sparsehist.declaration.bounding import UNITS_PER_COUNT, Keep, Share, Shares, bounding_of
+from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
 from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.noise import checked_noise
 from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
@@ -298,12 +298,12 @@ class Declaration:
         """The weights of units with many keys; None unless units share."""
         if self.most_keys is None:
             return None
-        return Shares(self.max_keys, self.most_keys, present(sensitivity_norm(self.family)))
+        return Shares(self.max_keys, self.most_keys, present(sensitivity_norm(self.family)), self.unit_of_counts)
 
     @property
     def unit_of_counts(self) -> int:
         """Parts that a count is divided into: true counts, and noise as it is drawn, are in these."""
-        return 1 if self.most_keys is None else UNITS_PER_COUNT
+        return self.bounding.parts if isinstance(self.bounding, Share) else 1
 
     @property
     def family_in_units(self) -> Family:
@@ -311,7 +311,7 @@ class Declaration:
         family = self.family
         if self.most_keys is None:
             return family
-        return replace(family, sensitivity=family.sensitivity * UNITS_PER_COUNT)  # type: ignore[type-var, attr-defined]
+        return replace(family, sensitivity=family.sensitivity * self.unit_of_counts)  # type: ignore[type-var, attr-defined]
 
     @property
     def touched(self) -> list[tuple[int, int]]:

@@ -37,9 +37,11 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 def weight(keys: int, shares: Shares) -> int:
     """By whole numbers alone."""
     if keys <= shares.max_keys:
-        return 64
+        return shares.parts
     kept = min(keys, shares.most_keys)
-    return math.isqrt(64**2 * shares.max_keys // kept) if shares.norm == "l2" else 64 * shares.max_keys // kept
+    if shares.norm == "l2":
+        return math.isqrt(shares.parts**2 * shares.max_keys // kept)
+    return shares.parts * shares.max_keys // kept
 
 
 def log_of(sizes: dict[int, int]) -> pl.DataFrame:
@@ -66,15 +68,17 @@ def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:
 
 @pytest.mark.parametrize("norm", NORMS.values())
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
-def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys):
+@pytest.mark.parametrize("parts", [64, 256])
+def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
     """Over units of 1 to 1,000 keys, rounding included; a weight rounded up would add more."""
-    shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm)
+    shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm, parts)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
         w = weight(keys, shares)
         assert int(shares.weights(keys)) == w > 0
-        assert keys * w**2 <= max_keys * 64**2 if norm == "l2" else keys * w <= max_keys * 64
-        too_much.append(keys * (w + 1) ** 2 > max_keys * 64**2 if norm == "l2" else keys * (w + 1) > max_keys * 64)
+        power = 2 if norm == "l2" else 1
+        assert keys * w**power <= max_keys * parts**power
+        too_much.append(keys * (w + 1) ** power > max_keys * parts**power)
     assert all(too_much[max_keys - 1 :])
     by_weight: dict[int, int] = {}
     for keys in range(1, shares.most_keys + 1):

@@ -151,7 +151,7 @@ class Shares:
         )
 
     def weights(self, keys: object) -> IntArray:
-        """Return the weights, in parts of a count, of units with these numbers of keys (1 to most_keys); same shape."""
+        """Return the weights, in parts of a count, of units with so many keys (1 to most_keys); same shape."""
         m = np.asarray(keys, np.int64)
         if self.norm == "l1":
             return np.minimum(self.parts * self.max_keys // m, self.parts)
@@ -163,7 +163,7 @@ class Shares:
         return np.minimum(root, self.parts)
 
     def most_at(self) -> list[tuple[int, int]]:
-        """List every weight that occurs, falling, in parts of a count, with the largest number of keys that has it."""
+        """List every weight, falling, in parts of a count, with the largest number of keys that has it."""
         found = []
         keys = 1
         while keys <= self.most_keys:

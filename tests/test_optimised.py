@@ -15,14 +15,11 @@ CORE = [
 ]
 
 BROKEN_PROMISES = """
-from fractions import Fraction
-
 from sparsehist import entropy, noise
 from sparsehist.domain import Integers
 from sparsehist.domain.free_cells import draw_free
 from sparsehist.errors import LawError, of_kind, present, promise
 from sparsehist.histogram import draw_exceeding
-from sparsehist.noise.exact_table import ExponentialDecay
 
 assert False, "assertions are on, so that this shows nothing"
 
@@ -43,7 +40,6 @@ def more_than_there_are():
 for breaks in (
     reversed_order,
     more_than_there_are,
-    lambda: ExponentialDecay(Fraction(-1)),
     lambda: promise(0, "nothing"),
     lambda: present(None),
     lambda: of_kind(1, str),

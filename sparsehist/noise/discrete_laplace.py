@@ -15,23 +15,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
 
 from sparsehist.errors import LevelError
-from sparsehist.noise.exact_geometric import Branch, bernoulli, chunks, draw, geometric, prepare
-from sparsehist.noise.exact_table import ONE, ExponentialDecay, Real
+from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, coins, decay, draw, fair_coins
 from sparsehist.noise.family import Bridged, Norm, Three, checked_sensitivity
-from sparsehist.noise.integer_tails import in_order_of
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, NDArray
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, NDArray
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
-
-# Rates nearer than this are one rate to any double; a quotient by less would overflow.
-_NEAREST = 1e-290
 
 
 @dataclass(frozen=True)
@@ -99,40 +95,32 @@ class DiscreteLaplace(Bridged):
         return f"{level_text(epsilon)}-DP (pure differential privacy, exactly, on integers); implies {rho:.6g}-zCDP"
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        return draw(_two_sided(self.rate(level)), size, rng=rng)
-
-    def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Exactly; between near levels most entries stay as they are."""
-        return super().coarsen(_integers(fine), fine_level, level, rng=rng)
-
-    def carry(self, values: NDArray[np.generic], start: Level, end: Level, *, rng: Generator) -> IntArray:
-        """Coarsening adds one exact bridge per column; refining is in doubles."""
-        return super().carry(_integers(values), start, end, rng=rng)
+        return _with_signs(draw(_size(self.rate(level)), size, rng=rng), rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
-        return draw(_bridge(self.rate(fine), self.rate(coarse)), size, rng=rng)
+        """0 with probability v_fine / v_coarse, else coarse noise; between near levels it is mostly 0."""
+        return _with_signs(draw(_bridge_size(self.rate(fine), self.rate(coarse)), size, rng=rng), rng=rng)
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        return _refined(_integers(coarse), self.rate(known), self.rate(target), rng=rng)
+        step = _refining(self.rate(known), self.rate(target))
+        return _refined(_integers(coarse), *step, Uniforms(len(coarse), rng=rng))
 
     def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+        """The fine noise, or with some probability that and a draw of the lower step's noise given the distance."""
         left, middle, right = map(self.rate, levels)
-        noise = _integers(fine).copy()
+        noise = np.array(fine, np.int64)
         distance = _integers(coarse) - noise
-        moved = bernoulli(_moved_if_apart(left, middle, right), distance.size, rng=rng)
+        if_apart, if_together = _moving(left, middle, right)
+        moved = coins(if_apart, distance.size, rng=rng)
         together = np.flatnonzero(distance == 0)
-        moved[together] = bernoulli(_moved_if_together(left, middle, right), together.size, rng=rng)
+        moved[together] = coins(if_together, together.size, rng=rng)
         where = np.flatnonzero(moved)
-        noise[where] += _refined(distance[where], left, middle, rng=rng)
+        noise[where] += _refined(distance[where], *_refining(left, middle), Uniforms(where.size, rng=rng))
         return noise
 
     def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """Invert the cdf of the step at one uniform per column; the coins of `refine` would reverse orders."""
-        columns = values.shape[-1]
-        upper = np.less(rng.random(columns), 0.5)
-        log_share = np.subtract(-math.log(2), rng.standard_exponential(columns))
-        refined = _refined_at(values, self.rate(known), self.rate(target), log_share, upper=upper)
-        return in_order_of(values, refined)
+        step, uniforms = _refining(self.rate(known), self.rate(target)), Uniforms(values.shape[-1], rng=rng)
+        return np.stack([_refined(_integers(row), *step, uniforms) for row in values])
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         rate = float(self.rate(level))
@@ -159,7 +147,7 @@ class DiscreteLaplace(Bridged):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         least = np.broadcast_to(_clipped(np.floor(np.asarray(threshold, np.float64))) + 1, size)
         # From 0 on the law has no memory; below, at least half of all draws qualify.
-        noise = np.maximum(least, 0) + geometric(self.rate(level), size, rng=rng)
+        noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
             noise[pending] = self.sample(pending.size, level, rng=rng)
@@ -167,91 +155,75 @@ class DiscreteLaplace(Bridged):
         return noise
 
 
-def _two_sided(rate: Fraction, weight: Real = ONE) -> tuple[Branch, Branch]:
-    """The law itself: at least 0 with probability 1/(1+a), and then geometric; else -1 minus the same."""
-    a = ExponentialDecay(rate)
-    return Branch(weight / (ONE + a), 0, 1, rate), Branch(weight * a / (ONE + a), -1, -1, rate)
+@lru_cache(maxsize=256)
+def _size(rate: Fraction) -> Tail:
+    """|Z|: P[|Z| > k] = 2a / (1+a) a^k."""
+    return Tail(lambda: 2 * decay(rate) / (1 + decay(rate)), rate)
 
 
-def _bridge(fine: Fraction, coarse: Fraction) -> tuple[Branch, ...]:
-    """What coarse noise has on top of fine: 0 with probability v_fine / v_coarse, else the coarse law."""
-    stay = _stay(fine, coarse)
-    return (Branch(stay, 0), *_two_sided(coarse, ONE - stay))
+@lru_cache(maxsize=256)
+def _geometric(rate: Fraction) -> Tail:
+    """P[G > k] = a^(k+1)."""
+    return Tail(lambda: decay(rate), rate)
 
 
-def _stay(fine: Fraction, coarse: Fraction) -> Real:
+@lru_cache(maxsize=256)
+def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
+    """|coarse noise - fine noise|."""
+    return Tail(lambda: (1 - _stay(fine, coarse)) * 2 * decay(coarse) / (1 + decay(coarse)), coarse)
+
+
+def _stay(fine: Fraction, coarse: Fraction) -> Interval:
     """v_fine / v_coarse, with v = 2a/(1-a)^2."""
-    share = (ONE - ExponentialDecay(coarse)) / (ONE - ExponentialDecay(fine))
-    return ExponentialDecay(fine - coarse) * share * share
+    return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
-def _refined(coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, *, rng: Generator) -> IntArray:
-    """Fine noise y given coarse noise x, whose weights are a_fine^|y| a_coarse^|x-y|.
+@lru_cache(maxsize=256)
+def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
+    """Fine noise y given coarse noise x >= 0, whose weights are a_fine^|y| a_coarse^|x-y|: its two tails.
 
-    For x >= 0 and r = a_fine / a_coarse: y is below 0 with a probability free of x. Otherwise let J be geometric
-    with ratio r: J <= x has the weights of 0 <= y <= x without the bridge's atom. What is left, of probability
-    r^(x+1), is y = x or y = x + 1 + a geometric variable, in proportions free of x. So x enters by one comparison.
+    P[y > k] = (1 - below) r^(k+1) for 0 <= k < x and below * r^x * (a_fine a_coarse)^k for y > x + k, and
+    P[y < -k] = below * (a_fine a_coarse)^k, with r = a_fine / a_coarse.
     """
-    beyond = _beyond(coarse_rate, fine_rate)
-    prepared, result = prepare(_landing(coarse_rate, fine_rate)), np.empty(coarse.size, np.int64)
-    for part in chunks(coarse.size):
-        known, drawn = coarse[part], result[part]
-        sign = known >> 63
-        size = (known ^ sign) - sign
-        prepared.fill(drawn, rng=rng)
-        past = np.flatnonzero(drawn > size)
-        drawn[past] = size[past] + draw(beyond, past.size, rng=rng)
-        drawn ^= sign
-        drawn -= sign
-    return result
+
+    def below() -> Interval:
+        joint, square = decay(coarse + fine), decay(2 * fine)
+        return (joint - square) / (1 - square)
+
+    def inside() -> Interval:
+        return (1 - decay(coarse + fine)) / (1 - decay(2 * fine)) * decay(fine - coarse)
+
+    return Tail(inside, fine - coarse), Tail(below, coarse + fine, fine - coarse)
 
 
-def _landing(coarse: Fraction, fine: Fraction) -> tuple[Branch, Branch]:
-    """J, or a value below 0."""
-    joint, square = ExponentialDecay(coarse + fine), ExponentialDecay(2 * fine)
-    below = (joint - square) / (ONE - square)
-    return Branch(ONE - below, 0, 1, fine - coarse), Branch(below, -1, -1, coarse + fine)
+def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
+    """Invert P[y > k] at one uniform number for each x, or at its complement for x < 0: y never falls as x rises."""
+    flipped, size = coarse < 0, np.abs(coarse)
+    drawn = uniforms.count(inside, flipped=flipped, most=size)
+    past = np.flatnonzero(drawn == size)
+    drawn[past] += uniforms.count(outside, at=past, flipped=flipped[past], power=size[past])
+    behind = np.flatnonzero(drawn == 0)
+    drawn[behind] -= uniforms.count(outside, at=behind, flipped=~flipped[behind])
+    return np.where(flipped, -drawn, drawn)
 
 
-def _beyond(coarse: Fraction, fine: Fraction) -> tuple[Branch, Branch]:
-    """y - x, when J is above x."""
-    at_rest = (ONE - ExponentialDecay(2 * coarse)) / (ONE - ExponentialDecay(coarse + fine))
-    return Branch(at_rest, 0), Branch(ONE - at_rest, 1, 1, coarse + fine)
+@lru_cache(maxsize=256)
+def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
+    """P[middle noise differs in law from fine noise] where coarse and fine noise differ, and where they agree."""
+
+    def if_apart() -> Interval:
+        return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))
+
+    def if_together() -> Interval:
+        at_zero, stay = (1 - decay(coarse)) / (1 + decay(coarse)), _stay(fine, coarse)
+        return (1 - _stay(fine, middle)) * at_zero / (stay + (1 - stay) * at_zero)
+
+    return Tail(if_apart), Tail(if_together)
 
 
-def _moved_if_apart(coarse: Fraction, middle: Fraction, fine: Fraction) -> Real:
-    """P[middle noise differs in law from fine noise, given that coarse and fine noise differ]."""
-    return (ONE - _stay(fine, middle)) / (ONE - _stay(fine, coarse))
-
-
-def _moved_if_together(coarse: Fraction, middle: Fraction, fine: Fraction) -> Real:
-    """The same, given that coarse and fine noise are equal."""
-    at_zero, stay = (ONE - ExponentialDecay(coarse)) / (ONE + ExponentialDecay(coarse)), _stay(fine, coarse)
-    return (ONE - _stay(fine, middle)) * at_zero / (stay + (ONE - stay) * at_zero)
-
-
-def _refined_at(
-    coarse: IntArray, coarse_rate: Fraction, fine_rate: Fraction, log_share: FloatArray, *, upper: BoolArray
-) -> IntArray:
-    """Invert the distribution function of `_refined` where its upper or lower tail is e^log_share <= 1/2."""
-    apart, joint = max(float(fine_rate - coarse_rate), _NEAREST), float(coarse_rate + fine_rate)
-    log_norm = math.log(-math.expm1(-2 * float(fine_rate)))
-    log_below = math.log(-math.expm1(-apart)) - joint - log_norm
-    log_inside = math.log(-math.expm1(-joint)) - log_norm
-    size = np.abs(coarse)
-    log_beyond = log_below - size * apart
-    # Seen from |x|: the upper tail of x < 0 is the lower tail of -x.
-    inside = np.ceil((log_inside - log_share) / apart) - 1
-    outside = np.maximum(np.ceil((log_beyond - log_share) / joint), 0)
-    high = np.where(inside < size, np.maximum(inside, 0), size + outside)
-    landed = np.maximum((np.exp(log_share) - math.exp(log_below)) / math.exp(log_inside), 0)
-    low = np.where(
-        log_share <= log_below,
-        -1 - np.floor((log_below - log_share) / joint),
-        np.clip(np.ceil(-np.log1p(-landed) / apart) - 1, 0, size),
-    )
-    magnitude = _clipped(np.where(upper ^ (coarse < 0), high, low))
-    return np.where(coarse < 0, -magnitude, magnitude)
+def _with_signs(sizes: IntArray, *, rng: Generator) -> IntArray:
+    np.negative(sizes, out=sizes, where=fair_coins(sizes.size, rng=rng))
+    return sizes
 
 
 def _integers(noise: NDArray[np.generic]) -> IntArray:

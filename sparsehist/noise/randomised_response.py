@@ -12,6 +12,7 @@ docs/mathematics.md, "Lossless randomised response".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -19,14 +20,13 @@ from typing import ClassVar
 import numpy as np
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
-from sparsehist.noise.exact_geometric import Branch, Prepared, chunks, prepare
-from sparsehist.noise.exact_table import ONE, Enclosure, ExponentialDecay, Real
+from sparsehist.noise.exact_draws import Interval, Tail, coins, decay
 from sparsehist.noise.family import DenseFamily, checked_sensitivity, coarser, finer, inside
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# Finer laws change an answer with a probability below e^-4000, which the tables of coins need not hold.
+# Finer laws change an answer with a probability below e^-4000: never.
 _FASTEST = 4000
 
 
@@ -35,8 +35,7 @@ class RandomisedResponse(DenseFamily):
     """Randomised response: a release at level epsilon is epsilon-DP for who *changes* up to `sensitivity` answers.
 
     The number of answers is public, and neighbours differ in what one person answered, not in who took part. Entries
-    of a vector are categories 0 … k-1; noise is added modulo k. All draws are exact: random words are compared with
-    integers, and no float decides an outcome.
+    of a vector are categories 0 … k-1; noise is added modulo k. All draws are exact.
 
     It serves dense vectors (`sparsehist.MultipleRelease`); a sparse series refuses it, as on Z_k no order is kept.
 
@@ -102,18 +101,14 @@ class RandomisedResponse(DenseFamily):
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
-        at_zero = ONE / self._total(level)
-        noise = _odds(at_zero, ONE - at_zero).draw(size, rng=rng)
-        changed = np.flatnonzero(noise)
-        noise[changed] = rng.integers(1, self.categories, changed.size)
-        return noise
+        return self._moved(np.zeros(size, np.int64), self._changed(self.rate(level)), rng=rng)
 
     def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
         coarser(level, fine_level)
         noise = self._read(fine).copy()
-        odds = _odds(self._ratio(fine_level, level), self._replaced(fine_level, level))
-        replaced = np.flatnonzero(odds.draw(noise.size, rng=rng))
-        noise[replaced] = rng.integers(0, self.categories, replaced.size)
+        replaced = Tail(lambda: 1 - self._ratio(self.rate(fine_level), self.rate(level)))
+        where = np.flatnonzero(coins(replaced, noise.size, rng=rng))
+        noise[where] = rng.integers(0, self.categories, where.size)
         return noise
 
     def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
@@ -123,19 +118,11 @@ class RandomisedResponse(DenseFamily):
         z = x, and of the others.
         """
         finer(level, coarse_level)
-        known, noise = self._read(coarse), np.empty(len(coarse), np.int64)
-        unmoved, *moved = self._refined(coarse_level, level)
-        if_zero, if_not = _odds(unmoved, ONE - unmoved), self._odds_of_one(*moved)
-        for part in chunks(known.size):
-            at_zero = known[part] == 0
-            drawn = np.zeros(at_zero.size, np.int64)
-            rest = np.flatnonzero(at_zero)
-            rest = rest[if_zero.draw(rest.size, rng=rng) == 1]
-            drawn[rest] = rng.integers(1, self.categories, rest.size)
-            where = np.flatnonzero(~at_zero)
-            ends = known[part][where]
-            drawn[where] = self._one_of(np.zeros_like(ends), ends, if_not, rng=rng)
-            noise[part] = drawn
+        known, rates = self._read(coarse), (self.rate(coarse_level), self.rate(level))
+        noise, away = np.zeros_like(known), np.flatnonzero(known)
+        here = np.flatnonzero(known == 0)
+        noise[here] = self._moved(noise[here], Tail(lambda: 1 - self._refined(*rates)[0]), rng=rng)
+        noise[away] = self._one_of(noise[away], known[away], lambda: self._refined(*rates)[1:], rng=rng)
         return noise
 
     def between(
@@ -149,96 +136,75 @@ class RandomisedResponse(DenseFamily):
         rng: Generator,
     ) -> IntArray:
         inside(coarse_level, level, fine_level)
-        start, end, noise = self._read(fine), self._read(coarse), np.empty(len(fine), np.int64)
-        together, *apart = self._inserted(coarse_level, level, fine_level)
-        if_agreed, if_not = _odds(together, ONE - together), self._odds_of_one(*apart)
-        for part in chunks(start.size):
-            ends_agree = start[part] == end[part]
-            drawn = start[part].copy()
-            left = np.flatnonzero(ends_agree)
-            left = left[if_agreed.draw(left.size, rng=rng) == 1]
-            drawn[left] = self._wrapped(drawn[left] + rng.integers(1, self.categories, left.size))
-            where = np.flatnonzero(~ends_agree)
-            drawn[where] = self._one_of(drawn[where], end[part][where], if_not, rng=rng)
-            noise[part] = drawn
+        rates = self.rate(coarse_level), self.rate(level), self.rate(fine_level)
+        noise, end = self._read(fine).copy(), self._read(coarse)
+        agree, apart = np.flatnonzero(noise == end), np.flatnonzero(noise != end)
+        noise[agree] = self._moved(noise[agree], Tail(lambda: 1 - self._inserted(*rates)[0]), rng=rng)
+        noise[apart] = self._one_of(noise[apart], end[apart], lambda: self._inserted(*rates)[1:], rng=rng)
         return noise
 
-    def _total(self, level: Level) -> Real:
+    # Probabilities, enclosed at the working precision.
+
+    def _total(self, rate: Fraction) -> Interval:
         """1 / P[Z = 0]."""
-        return ONE + _Whole(self.categories - 1) * ExponentialDecay(self.rate(level))
+        return 1 + (self.categories - 1) * decay(rate)
 
-    def _ratio(self, fine: Level, coarse: Level) -> Real:
+    def _changed(self, rate: Fraction) -> Tail:
+        """P[Z is not 0]."""
+        return Tail(lambda: (self.categories - 1) * decay(rate) / self._total(rate))
+
+    def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
         """kappa_coarse / kappa_fine."""
-        lost = (ONE - ExponentialDecay(self.rate(coarse))) / (ONE - ExponentialDecay(self.rate(fine)))
-        return lost * self._total(fine) / self._total(coarse)
+        return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
-    def _replaced(self, fine: Level, coarse: Level) -> Real:
-        return ONE - self._ratio(fine, coarse)
-
-    def _step(self, fine: Level, coarse: Level) -> tuple[Real, Real]:
+    def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
         """P[coarse = fine] and P[coarse = any one other value]."""
-        other = self._replaced(fine, coarse) / _Whole(self.categories)
-        return self._ratio(fine, coarse) + other, other
+        ratio = self._ratio(fine, coarse)
+        other = (1 - ratio) / self.categories
+        return ratio + other, other
 
-    def _refined(self, coarse: Level, fine: Level) -> tuple[Real, Real, Real]:
+    def _refined(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
         """P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
-        a_fine, a_coarse = ExponentialDecay(self.rate(fine)), ExponentialDecay(self.rate(coarse))
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
-        return share * same, share * other / a_coarse, share * a_fine * same / a_coarse
+        return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
-    def _inserted(self, coarse: Level, middle: Level, fine: Level) -> tuple[Real, Real, Real]:
+    def _inserted(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
         """P[middle = both] where the ends agree; P[middle = fine] and P[middle = coarse] where they do not."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below
-        agree_total = agree + _Whole(self.categories - 1) * other_above * other_below
+        agree_total = agree + (self.categories - 1) * other_above * other_below
         at_fine, at_coarse = same_above * other_below, other_above * same_below
-        total = at_fine + at_coarse + _Whole(self.categories - 2) * other_above * other_below
+        total = at_fine + at_coarse + (self.categories - 2) * other_above * other_below
         return agree / agree_total, at_fine / total, at_coarse / total
 
-    def _odds_of_one(self, at_first: Real, at_second: Real) -> Prepared:
-        """0 for the first of two values, 1 for the second, 2 for the rest if there is one."""
-        if self.categories == 2:
-            return _odds(at_first, ONE - at_first)
-        return _odds(at_first, at_second, ONE - at_first - at_second)
+    def _moved(self, values: IntArray, chance: Tail, *, rng: Generator) -> IntArray:
+        """Replace values, with this probability, by a uniform one of the others."""
+        steps = np.zeros_like(values)
+        where = np.flatnonzero(coins(chance, values.size, rng=rng))
+        steps[where] = rng.integers(1, self.categories, where.size)
+        return (values + steps) % self.categories
 
-    def _one_of(self, first: IntArray, second: IntArray, odds: Prepared, *, rng: Generator) -> IntArray:
+    def _one_of(
+        self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, Interval]], *, rng: Generator
+    ) -> IntArray:
         """The first value, the second (another), or a uniform one of the rest."""
-        choice = odds.draw(first.size, rng=rng)
-        chosen = np.where(choice == 0, first, second)
+        chosen = first.copy()
+        left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
+        chosen[left] = second[left]
         if self.categories == 2:
             return chosen
-        where = np.flatnonzero(choice == 2)
+        at_second = Tail(lambda: chances()[1] / (1 - chances()[0]))
+        left = left[~coins(at_second, left.size, rng=rng)]
         # Counted from the first value, the rest are 1 … k-1 without the second's distance.
-        begin = first[where]
-        apart = second[where] - begin
-        apart += self.categories * (apart < 0)
-        steps = rng.integers(1, self.categories - 1, where.size)
-        chosen[where] = self._wrapped(begin + steps + (steps >= apart))
+        apart = (second[left] - first[left]) % self.categories
+        steps = rng.integers(1, self.categories - 1, left.size)
+        chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
-
-    def _wrapped(self, values: IntArray) -> IntArray:
-        """Modulo k, of values below 2k."""
-        return values - self.categories * (values >= self.categories)
 
     def _read(self, noise: NDArray[np.generic]) -> IntArray:
         whole = np.asarray(noise).astype(np.int64, copy=False)
         if whole.size and not 0 <= int(whole.min()) <= int(whole.max()) < self.categories:
             raise DataError(f"noise of randomised response lies in 0 … {self.categories - 1}, and this does not")
         return whole
-
-
-@dataclass(frozen=True)
-class _Whole(Real):
-    """A whole number among the formulas."""
-
-    value: int
-
-    def enclose(self, bits: int) -> Enclosure:
-        return Enclosure(self.value << bits, self.value << bits, bits)
-
-
-def _odds(*weights: Real) -> Prepared:
-    """Draws 0 … m-1 with exactly these odds, which add up to 1."""
-    return prepare(tuple(Branch(weight, value) for value, weight in enumerate(weights)))

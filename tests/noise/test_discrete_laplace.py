@@ -14,10 +14,9 @@ from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import DenseReleases, release_dense
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise import Family, discrete_laplace, exact_geometric, exact_table
+from sparsehist.noise import Family, discrete_laplace, exact_draws
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.noise.exact_geometric import Branch, Extent
-from sparsehist.noise.exact_table import Reading, Real
+from sparsehist.noise.exact_draws import Interval, Tail, enclose
 from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, two_sample_outcomes
 
@@ -87,18 +86,12 @@ def test_three_levels_in_any_order_have_their_joint_law(order: tuple[Fraction, .
     assert_consistent(joint_test(*drawn), f"order {order}")
 
 
-@pytest.mark.parametrize("order", list(permutations(LEVELS))[::2])
-@pytest.mark.parametrize(
-    ("reading", "extent", "draws"),
-    [(Reading(), Extent(Fraction(2), 1, 1), DRAWS), (Reading(2, 4), Extent(Fraction(1), 1, 2), 20_000)],
-)
-def test_the_joint_law_is_the_same_at_every_stage(
-    monkeypatch: pytest.MonkeyPatch, order: tuple[Fraction, ...], reading: Reading, extent: Extent, draws: int
-) -> None:
-    """Tables of four bits, laws cut into digits, tails begun anew: all of them are the same law."""
-    monkeypatch.setattr(exact_table, "READING", reading)
-    monkeypatch.setattr(exact_geometric, "EXTENT", extent)
-    assert_consistent(joint_test(*paths(order, 42, draws)), f"order {order}, {reading}, {extent}")
+def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without trust in doubles, every draw is settled by interval arithmetic: the same law."""
+    monkeypatch.setattr(exact_draws, "_ROOM", 1e300)
+    coarse, middle, fine = LEVELS
+    assert_consistent(joint_test(*paths((middle, fine, coarse), 42, 1_500)))
+    assert_consistent(joint_test(*paths((fine, coarse, middle), 43, 1_500)))
 
 
 def printed_between(coarse: np.ndarray, fine: np.ndarray, seed: int) -> np.ndarray:
@@ -127,42 +120,37 @@ def test_wrong_joint_laws_are_rejected() -> None:
     assert_detected(joint_test(coarse, printed_between(coarse, fine, 46), fine), "Lemma F.5 as printed")
 
 
-def test_probabilities_rounded_to_the_bits_of_a_table_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the further words are for: without them, tables of four bits give another law."""
-    monkeypatch.setattr(exact_table, "READING", Reading(2, 4))
-    monkeypatch.setattr(
-        exact_table.Table,
-        "_settle_one",
-        lambda table, word, *, rng: int(np.searchsorted(table.words, word, "right")),
-    )
-    assert_detected(joint_test(*paths(LEVELS, 48, 20_000)), "rounded probabilities")
+def value(number: Interval) -> mpmath.mpf:
+    """The middle of an enclosure to sixty digits."""
+    low, high = (mpmath.mp.make_mpf(end) for end in number._mpi_)
+    assert high - low < mpmath.mpf(10) ** -60
+    return (low + high) / 2
 
 
-def value(number: Real) -> mpmath.mpf:
-    """A formula to 150 bits."""
-    low, high, bits = number.enclose(200)
-    assert high - low < 1 << 40
-    return mpmath.ldexp(mpmath.mpf(low + high) / 2, -bits)
+def exceeds(tail: Tail, k: int, power: int = 0) -> mpmath.mpf:
+    """P[N > k] of a tail, to sixty digits."""
+    weight = value(enclose(tail.weight, 250))
+    return weight * mpmath.exp(-power * value_of(tail.shrink) - k * value_of(tail.rate))
 
 
-def mixture_pmf(branches: tuple[Branch, ...], x: int) -> mpmath.mpf:
-    """P[x] of a mixture of geometric laws, from its declaration."""
-    total = mpmath.mpf(0)
-    for branch in branches:
-        height = (x - branch.start) * branch.step
-        if branch.rate is None:
-            total += value(branch.weight) * (height == 0)
-        elif height >= 0:
-            decay = mpmath.exp(-mpmath.mpf(branch.rate.numerator) / branch.rate.denominator)
-            total += value(branch.weight) * (1 - decay) * decay**height
-    return total
+def sized_pmf(tail: Tail, x: int) -> mpmath.mpf:
+    """P[x] of a tail's number with a random sign."""
+    size = abs(x)
+    mass = (exceeds(tail, size - 1) if size else mpmath.mpf(1)) - exceeds(tail, size)
+    return mass if x == 0 else mass / 2
 
 
 def refine_pmf(x: int, y: int, coarse: Fraction, fine: Fraction) -> mpmath.mpf:
-    """P[y | x] of the declared steps for x >= 0: land at or below x, or else go beyond."""
-    landing, beyond = discrete_laplace._landing(coarse, fine), discrete_laplace._beyond(coarse, fine)
-    past = mpmath.exp(-(x + 1) * value_of(fine - coarse)) * value(landing[0].weight)
-    return (mixture_pmf(landing, y) if y <= x else mpmath.mpf(0)) + past * mixture_pmf(beyond, y - x)
+    """P[y | x] of the declared step for x >= 0."""
+    inside, outside = discrete_laplace._refining(coarse, fine)
+
+    def above(k: int) -> mpmath.mpf:
+        """P[fine noise > k]."""
+        if k < 0:
+            return 1 - exceeds(outside, -k - 1)
+        return exceeds(inside, k) if k < x else exceeds(outside, k - x, x)
+
+    return above(y - 1) - above(y)
 
 
 def value_of(rate: Fraction) -> mpmath.mpf:
@@ -186,7 +174,7 @@ def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fi
     with mpmath.workdps(45):
         a, b = mpmath.exp(-value_of(fine)), mpmath.exp(-value_of(coarse))
         for x in range(-6, 7):
-            declared = mixture_pmf(discrete_laplace._bridge(fine, coarse), x)
+            declared = sized_pmf(discrete_laplace._bridge_size(fine, coarse), x)
             assert mpmath.almosteq(declared, exact_bridge(fine, coarse, x), rel_eps=mpmath.mpf(10) ** -40)
         for x in (0, 1, 4):
             total = (1 - b) / (1 + b) * b**x
@@ -201,8 +189,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
     """P[middle = fine + b | coarse - fine = k], as the code mixes it, against Bayes' rule, for k = 0 and others."""
     middle = (coarse + 2 * fine) / 3
     with mpmath.workdps(45):
-        apart = value(discrete_laplace._moved_if_apart(coarse, middle, fine))
-        together = value(discrete_laplace._moved_if_together(coarse, middle, fine))
+        apart, together = (exceeds(coin, 0) for coin in discrete_laplace._moving(coarse, middle, fine))
         for k, moved in ((0, together), (1, apart), (5, apart)):
             for b in range(-2, 8):
                 bayes = exact_bridge(fine, middle, b) * exact_bridge(middle, coarse, k - b)
@@ -214,7 +201,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 def test_reference_values_of_the_mathematics() -> None:
     """The bridge's atom from e^-2 to e^-1, and refining 3 from epsilon 1/2 to 1, to twenty digits."""
     with mpmath.workdps(30):
-        atom = value(discrete_laplace._stay(Fraction(2), Fraction(1)))
+        atom = value(enclose(lambda: discrete_laplace._stay(Fraction(2), Fraction(1)), 250))
         assert mpmath.almosteq(atom, mpmath.mpf("0.19661193324148185254"), rel_eps=1e-19)
         for y, expected in ((3, "0.17781852763756817454"), (0, "0.35351790983185944389")):
             chance = refine_pmf(3, y, Fraction(1, 2), Fraction(1))
@@ -262,23 +249,6 @@ def test_carry_keeps_every_order(target: str) -> None:
     assert (np.diff(carried, axis=0) >= 0).all()
     shuffled = entropy.seeded(53).permutation(rows)
     assert np.array_equal(FAMILY.carry(shuffled, "0.5", target, rng=entropy.seeded(52)), carried[shuffled[:, 0] + 40])
-
-
-def test_the_inversion_keeps_orders_by_itself() -> None:
-    """The mending of orders after rounding has nothing to do at ordinary levels."""
-    rng = entropy.seeded(54)
-    rows = np.arange(-60, 61)[:, None] + np.zeros((1, 20_000), np.int64)
-    share, upper = -math.log(2) - rng.standard_exponential(20_000), rng.random(20_000) < 0.5
-    for coarse, fine in RATES:
-        carried = discrete_laplace._refined_at(rows, coarse, fine, share, upper=upper)
-        assert (np.diff(carried, axis=0) >= 0).all()
-
-
-def test_shared_coins_reverse_orders() -> None:
-    """Negative control: refining two rows with the same coins lets the lower one overtake in many columns."""
-    low = FAMILY.sample(DRAWS, "0.5", rng=entropy.seeded(55))
-    first, second = (FAMILY.refine(row, "0.5", "0.7", rng=entropy.seeded(56)) for row in (low, low + 1))
-    assert (first > second).mean() > 0.01
 
 
 def test_near_levels_mostly_share_their_noise() -> None:

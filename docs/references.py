@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 from sparsehist.cli.app import app
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters, sql_words
+from sparsehist.guarantee import language
 from sparsehist.release.creation import create
 from sparsehist.series.series_handle import Series
 from sparsehist.sqlfront import heads
@@ -119,6 +120,37 @@ def sql() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def query_language() -> str:
+    """What a query of a series may do, as a section of docs/sql.md."""
+    allowed = "\n".join(f"- **{part}**: {what}." for part, what in language.ALLOWED.items())
+    functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
+    aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
+    same: dict[str, list[str]] = {}
+    for name, other in language.SAME.items():
+        same.setdefault(other, []).append(name)
+    instead = [(_words(" ".join([name, *same.get(name, [])])), how) for name, how in language.INSTEAD.items()]
+    refused = [(f"`{what}`", how) for what, how in language.REFUSED.items()]
+    parts = [
+        f"{_MADE}",
+        allowed,
+        _table(("functions of one row", "names"), functions),
+        _table(("aggregates", "names"), aggregates),
+        "All else is refused, with the sentence that says how to write it:",
+        _table(("refused", "why, and what to write"), [*refused, *instead]),
+    ]
+    return "\n\n".join(parts)
+
+
+def sql_page() -> str:
+    """docs/sql.md with its section on queries as the code has it."""
+    before, title, after = (DOCS / "sql.md").read_text(encoding="utf-8").partition("## What a query may do\n")
+    return f"{before}{title}\n{query_language()}\n\n## {after.partition(chr(10) + '## ')[2]}"
+
+
+def _words(names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names.split()).replace("|", "\\|")
+
+
 def _code(syntax: str) -> str:
     """The words of a statement in code spans, the words between them as they are."""
     return ", ".join(f"`{part}`" for part in re.split(r", (?=SHOW|PLAN)", syntax))
@@ -149,12 +181,16 @@ def _arguments(function: Any) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in items}
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, str, str]]) -> str:
-    lines = [head, ("---",) * len(head), *((*row[:2], _escaped(row[2])) for row in rows)]
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *((*row[:-1], _escaped(row[-1])) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-PAGES = {DOCS / "command_reference.md": command_line, DOCS / "sql_reference.md": sql}
+PAGES = {
+    DOCS / "command_reference.md": command_line,
+    DOCS / "sql_reference.md": sql,
+    DOCS / "sql.md": sql_page,
+}
 
 if __name__ == "__main__":
     for page, text in PAGES.items():

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
     from sparsehist.counting import Counts, Files, Query, check_log
+    from sparsehist.counting.queries import check_query
     from sparsehist.counting.with_sql import CountingSql, counting_sql
     from sparsehist.dense.multiple_release import MultipleRelease
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
-    from sparsehist.guarantee.check import check_query
     from sparsehist.ledger.signatures import make_keys
     from sparsehist.privacy.guarantees import EpsilonDelta
     from sparsehist.release.creation import create
@@ -108,7 +108,7 @@ _HOME = {
     "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
     "sparsehist.counting.with_sql": ("CountingSql", "counting_sql"),
     "sparsehist.domain": ("Catalogue", "Dates", "Domain", "Hash64", "Integers", "Open", "Product", "Strings"),
-    "sparsehist.guarantee.check": ("check_query",),
+    "sparsehist.counting.queries": ("check_query",),
     "sparsehist.release.creation": ("create",),
     "sparsehist.dense.multiple_release": ("MultipleRelease",),
     "sparsehist.ledger.signatures": ("make_keys",),

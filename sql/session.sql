@@ -60,40 +60,16 @@ from information_schema.tables
 order by name;
 
 
--- name: session_table
--- The numbers of a table, which stay its own when it is renamed or hidden.
--- in:  $database, $schema, $name of a table
--- out: one row if it is there: database_oid, table_oid, path of the database's file
-select
-    tables.database_oid,
-    tables.table_oid,
-    databases.path
-from duckdb_tables() as tables
-inner join duckdb_databases() as databases using (database_oid)
-where tables.database_name = $database and tables.schema_name = $schema and tables.table_name = $name;
+-- name: session_view
+-- The number of a frame that was handed over, which another view of its name does not have.
+-- in:  $name, in lower case
+-- out: one row if it is there: view_oid
+select view_oid
+from duckdb_views()
+where database_name = 'temp' and lower(view_name) = $name;
 
 
--- name: session_numbers
--- The numbers of all tables.
--- out: database_oid, table_oid, table_name, path of the database's file
-select
-    tables.database_oid,
-    tables.table_oid,
-    tables.table_name,
-    databases.path
-from duckdb_tables() as tables
-inner join duckdb_databases() as databases using (database_oid);
-
-
--- name: session_home
--- The directory that ~ stands for in a path; empty for the system's.
--- out: one row: home
-select current_setting('home_directory') as home;
-
-
--- name: session_files
--- The files that a path or a pattern means.
--- in:  $path
--- out: file
-select file
-from glob($path);
+-- name: session_variables
+-- Variables of a connection.
+-- out: name
+select name from duckdb_variables();

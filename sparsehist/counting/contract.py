@@ -17,6 +17,8 @@ from sparsehist.typing import IndexArray, NDArray
 if TYPE_CHECKING:
     import numpy as np
 
+    from sparsehist.guarantee.closed import Closed
+
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
 KEY_TYPES = ("date", "integer", "text")
@@ -24,13 +26,14 @@ KEY_TYPES = ("date", "integer", "text")
 
 @dataclass(frozen=True)
 class Query:
-    """A log given as the result of a SQL query, run by DuckDB.
+    """A log given as the result of a SQL query, which a fresh DuckDB runs on its named sources alone.
 
     Attributes:
-        sql: One SELECT statement.
-        connection: DuckDB connection to run it on; a fresh one in memory if None.
+        sql: One SELECT statement; docs/sql.md says what it may do.
+        tables: What it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files, too.
+        public: The same for what holds nothing of any unit; a file that stands in `sql` is public by its path here.
         parameters: Values for $name.
-        public_tables: Tables and files it reads that hold nothing of any unit, by the names it reads them by.
+        unverified: Do not check that it keeps units apart; ledger, metadata and report say so.
 
     Example:
         >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
@@ -38,12 +41,26 @@ class Query:
     """
 
     sql: str
-    connection: Any = None
+    tables: Mapping[str, object] = field(default_factory=dict, repr=False)
+    public: Mapping[str, object] = field(default_factory=dict, repr=False)
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)
-    public_tables: Sequence[str] = ()
+    unverified: bool = False
 
     def __repr__(self) -> str:
         return f"Query({without_credentials(self.sql)!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class ClosedQuery(Query):
+    """A query whose sources, files and types are fixed, as it was checked and as it is read."""
+
+    world: Closed | None = None
+
+    @property
+    def is_checked(self) -> bool:
+        """Return whether it was checked, and reads nothing that somebody made in a session."""
+        world = self.world
+        return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
 
 @dataclass(frozen=True)
@@ -73,10 +90,6 @@ class Files:
             raise DeclarationError(f"delimiter must be one ASCII character, not {self.delimiter!r}")
         if isinstance(self.hive, str) or not all(isinstance(name, str) and name for name in self.hive):
             raise DeclarationError(f"hive must be a list of columns, not {self.hive!r}")
-
-
-class CheckedQuery(Query):
-    """A query that was found to keep units apart, on its connection as it is now."""
 
 
 @dataclass(frozen=True)

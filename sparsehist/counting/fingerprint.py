@@ -22,20 +22,19 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist.counting.contract import Counts, Files, Query
+from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
 from sparsehist.counting.lakes import bare, is_remote, open_table, seen
 from sparsehist.counting.sources import (
-    ENGINE_FAILURES,
     SPARK_LABEL,
     Log,
+    as_closed,
     engine_errors,
     open_log,
     source_files,
     source_table,
 )
 from sparsehist.counting.spark_sources import hashed_rows
-from sparsehist.errors import DataError, GuaranteeError
-from sparsehist.store.statements import statement
+from sparsehist.errors import DataError
 
 _BLOCK = 1 << 22
 _ROWS_AT_ONCE = 1 << 22
@@ -79,6 +78,8 @@ class Trace:
     """Takes the fingerprint of the columns of a source that are read, while it is counted; a new key if None."""
 
     def __init__(self, source: object, columns: Sequence[str], key: str | None = None) -> None:
+        if isinstance(source, Query) and not isinstance(source, ClosedQuery):
+            source = as_closed(source)
         self._columns = tuple(columns)
         self._key = key or secrets.token_hex(16)
         self._source = source.frame if isinstance(source, Counts) else source
@@ -237,7 +238,7 @@ def _normal(query: Query) -> str:
     return json.dumps(
         [
             words,
-            sorted(query.public_tables),
+            sorted(query.public),
             sorted((name, repr(value)) for name, value in (query.parameters or {}).items()),
         ]
     )
@@ -245,42 +246,10 @@ def _normal(query: Query) -> str:
 
 def _files(source: object) -> list[str] | None:
     """The files of a source; None where its rows have to be looked at."""
-    if isinstance(source, Query):
-        import duckdb
-
-        try:
-            return _files_of_query(source)
-        except (GuaranteeError, duckdb.Error, *ENGINE_FAILURES):
-            return None
+    if isinstance(source, ClosedQuery) and source.world is not None and not source.unverified:
+        every = source.world.sources.values()
+        return source.world.files() if every and all(one.files for one in every) else None
     return source_files(source)
-
-
-def _files_of_query(query: Query) -> list[str] | None:
-    """The files of a query that reads nothing else, and whose functions give the same for the same rows."""
-    import duckdb
-
-    from sparsehist.guarantee.extensions import INSTALL_NOTHING, installing_nothing
-    from sparsehist.guarantee.functions import steady
-    from sparsehist.guarantee.plan import plan
-    from sparsehist.guarantee.trees import nodes
-
-    connection = query.connection or duckdb.connect(":memory:", config=INSTALL_NOTHING)
-    with installing_nothing(connection):
-        planned = plan(query.sql, connection, parameters=query.parameters or {})
-    sources = [*planned.tables.values(), *planned.standing.values()]
-    called = [(node.get("qname") or {}).get("path") for node in nodes(planned.root)]
-    known = all(str(path[-1]).lower() in steady() for path in called if path)
-    if not known or not sources or any(one.kind != "files" or not one.path for one in sources):
-        return None
-    if any(connection.execute(statement(name)).fetchall() for name in ("guarantee_views", "guarantee_macros")):
-        return None
-    paths = [path for one in sources for path in one.path]
-    files = [
-        str(file)
-        for path in paths
-        for (file,) in connection.execute(statement("session_files"), {"path": path}).fetchall()
-    ]
-    return files if files and all(Path(file).is_file() for file in files) else None
 
 
 def _file_digest(file: str, columns: Sequence[str] | None) -> str:

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,23 +28,23 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from sparsehist.counting.contract import Files, Query
+from sparsehist.counting.contract import ClosedQuery, Files, Query
 from sparsehist.counting.lakes import CREDENTIALS, bare, is_remote, is_table, listed, open_table
 from sparsehist.counting.spark_sources import dtypes_of, is_spark_frame
 from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DataError, DeclarationError, NotFoundError, SparsehistError, raise_alone
+from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError, SparsehistError, raise_alone
 from sparsehist.guarantee.extensions import (
-    INSTALL_NOTHING,
     LACKING,
-    draw_no_progress,
-    installing_nothing,
     lacks_extension,
     unseen,
 )
 
 if TYPE_CHECKING:
     import duckdb
+
+    from sparsehist.guarantee.closed import Closed
+    from sparsehist.guarantee.statement import Lookup, Source
 
 Kind = Literal["parquet", "csv", "json", "frame", "lazy", "stream", "spark"]
 SUFFIXES: dict[str, Kind] = {
@@ -262,8 +263,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
             return Log("lazy", (), source, dict(source.collect_schema()), "the lazy frame")
     if isinstance(source, Query):
         with engine_errors(QUERY_LABEL):
-            return _open_relation(_run(source), columns, QUERY_LABEL)
-    if _is_relation(source):
+            return _open_relation(closed(source).relation(), columns, QUERY_LABEL)
+    if is_relation(source):
         with engine_errors("the relation"):
             return _open_relation(source, columns, "the relation")  # type: ignore[arg-type]
     if is_spark_frame(source):
@@ -346,25 +347,52 @@ def _looks_like_sql(path: str) -> bool:
     return re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE) is not None
 
 
-def _is_relation(source: object) -> bool:
+def is_relation(source: object) -> bool:
     """Whether a source is a relation of DuckDB, which nobody can have who has not imported it."""
     return type(source).__module__.startswith(("duckdb", "_duckdb")) and type(source).__name__ == "DuckDBPyRelation"
 
 
-def _run(query: Query) -> duckdb.DuckDBPyRelation:
-    """Turn a query into a relation, which is executed when it is read."""
-    import duckdb
+def closed(query: Query, lookup: Lookup | None = None) -> Closed:
+    """Rewrite a query over its sources; refuses a name that is none. Nothing of the query is run.
 
-    connection = query.connection
-    if connection is None:
-        connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
-        draw_no_progress(connection)
-    statements = connection.extract_statements(query.sql)
-    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
-        raise DeclarationError("a Query must hold one SELECT statement")
-    with installing_nothing(connection):
-        relation: duckdb.DuckDBPyRelation = connection.sql(query.sql, params=dict(query.parameters or {}) or None)
-    return relation
+    Args:
+        query: The query.
+        lookup: What further names in FROM stand for.
+    """
+    if isinstance(query, ClosedQuery) and query.world is not None:
+        return query.world
+    from sparsehist.guarantee.closed import close  # and with it DuckDB, which a file does not need
+    from sparsehist.guarantee.statement import Source, folded
+
+    given = {
+        folded(name): Source(name, public=public, opens=partial(_opened, name, table))
+        for public, tables in ((False, query.tables), (True, query.public))
+        for name, table in tables.items()
+    }
+
+    def source_of(path: tuple[str, ...]) -> Source | None:
+        found = lookup(path) if lookup is not None else None
+        return given.get(".".join(path)) if found is None else found
+
+    return close(
+        query.sql, source_of, query.parameters or {}, public_files=query.public, restricted=not query.unverified
+    )
+
+
+def as_closed(query: Query, lookup: Lookup | None = None) -> ClosedQuery:
+    """Return a query with its sources, files and types as they are now; `lookup` is as for `closed`."""
+    world = closed(query, lookup)
+    return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
+
+
+def _opened(name: str, table: object) -> object:
+    """Return a source as DuckDB takes it; its error names it."""
+    try:
+        return as_table(table)
+    except SparsehistError as problem:
+        raise_alone(type(problem)(f"tables={{{name!r}: …}}: {problem}"))
+    except Exception:  # noqa: BLE001  whatever an engine says may quote the data
+        raise_alone(InputError(f"tables={{{name!r}: …}} cannot be read"))
 
 
 def _open_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:

@@ -1,1 +1,1 @@
-"""Whether a query keeps units apart: each unit's rows depend on its own rows and on public tables alone."""
+"""Check that a query keeps units apart, and run it in a closed world: its named sources and nothing else."""

@@ -1,168 +1,904 @@
-"""A query may not break the guarantee.
+"""Check the plan of a query: the rows of each unit must be a function of that unit's own rows and of public tables.
 
-A series protects units: taking all rows of one unit away changes what that unit contributes, and nothing else. So in
-the log a query makes, **the rows of each unit must be a function of that unit's own input rows and of public tables,
-and a unit without input rows must have none**. `check_planned` lets through only what it can show to be so.
+The plan is the one DuckDB's binder makes, before it is optimized, over one view per source; names and types are
+those of the run. `Liveness` notes which columns are used above each operator, `Check` follows whose rows each one
+holds. Every private source has a unit in each row; a join makes the units of two sources one only where the columns
+that name them are equal. Only listed operators, fields and functions pass, so what a later DuckDB adds is refused.
 
-It follows the plan DuckDB's binder makes (`plan`), operator by operator (`operators`). Every private table has a unit
-in each of its rows; a join makes the units of two tables one only where the plan compares the columns that name them,
-and groups, windows, DISTINCT, EXCEPT and the like have to keep those columns. The unit has to come through unchanged,
-or by a cast that keeps all values apart: any other function of it may merge two units, or split one in two.
-
-What is taken on trust: that the tables not declared public hold their unit in the column of that name; that ties in a
-public table, where they decide, are decided alike; that files of rows are well formed. An engine's error (a failed
-cast, a sum that overflows) tells that some row caused it.
+On trust are that private sources hold the unit in the column of that name, and that an engine's error (a failed
+cast) tells that some row caused it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
-import duckdb
+from sparsehist.guarantee import language
+from sparsehist.guarantee.statement import Node, Rewritten, folded
 
-from sparsehist.errors import GuaranteeError, InputError, StatementError, raise_alone
-from sparsehist.guarantee.extensions import INSTALL_NOTHING, LACKING, installing_nothing, lacks_extension, unseen
-from sparsehist.guarantee.operators import NO_UNIT, UNITS_MEET, OfOnePlan, Protected
-from sparsehist.guarantee.plan import Origins, Planned, Source, plan
-
-
-def check_query(
-    query: str,
-    *,
-    unit: str | Sequence[str],
-    key: str | Sequence[str] = (),
-    connection: duckdb.DuckDBPyConnection | None = None,
-    tables: Mapping[str, object] | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    public_tables: Collection[str] = (),
-) -> None:
-    """Refuse a query unless each unit's rows depend on that unit's own rows and on public tables alone.
-
-    Nothing of the query is run: DuckDB only plans it, with the views, macros and types the connection has.
-
-    Args:
-        query: One SELECT.
-        unit: Column of the result that names the unit, or several that do together.
-        key: Key columns of the result; checked to be there if given.
-        connection: Where it is to run; a new one if None.
-        tables: Frames and Arrow tables it sees, by name, if no connection is given.
-        parameters: Values for $name.
-        public_tables: Names of tables, as the query may write them, and of files that hold nothing of any unit.
-
-    Raises:
-        GuaranteeError: If it may depend on other rows; the message says where, why and what would be right.
-        StatementError: If DuckDB cannot plan it.
-
-    Example:
-        >>> import polars as pl
-        >>> log = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
-        >>> check_query("select user_id, query from log where query <> ''", unit="user_id", tables={"log": log})
-        >>> check_query("select user_id, query from log limit 10", unit="user_id", tables={"log": log})
-        Traceback (most recent call last):
-        ...
-        sparsehist.errors.GuaranteeError: line 1, column 38: LIMIT and OFFSET count the rows of all units; ...
+TIED = (
+    "rows that tie in ORDER BY are taken in any order, which depends on other units; add columns to the ORDER BY "
+    "that tell the rows apart (floating-point numbers and intervals do not: cast them to a decimal), or use rank()"
+)
+CORRELATED = (
+    "a query in parentheses may not look at the row outside, nor be asked for one of several rows; write it as a "
+    "join with a query that has the unit in its GROUP BY"
+)
+_EXPRESSION = "expression_class type alias query_location query_location_length return_type"
+_CALL = "qname children arguments function_data has_serialize"
+_EXPRESSIONS = {
+    "BOUND_REF": "index",
+    "BOUND_CONSTANT": "value",
+    "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments positional_arguments",
+    "BOUND_CASE": "case_checks else_expr",
+    "BOUND_CONJUNCTION": "children",
+    "BOUND_OPERATOR": "children",
+    "BOUND_LAMBDA": "lambda_expr parameter_count parameter_names",
+    "BOUND_UNNEST": "child",
+    "BOUND_AGGREGATE": f"{_CALL} aggregate_type filter order_bys state_export",
+    "BOUND_WINDOW": f"{_CALL} partitions orders start end start_expr end_expr exclude_clause filters distinct "
+    "ignore_nulls arg_orders sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary "
+    "sql_range_end_boundary state_export",
+}
+_ROW_OPERATORS = frozenset(
     """
-    with ExitStack() as stack:
-        if connection is None:
-            connection = stack.enter_context(duckdb.connect(":memory:", config={"threads": 1, **INSTALL_NOTHING}))
-            connection.execute("set python_enable_replacements = false")
-            for name, table in (tables or {}).items():
-                try:
-                    connection.register(name, table)
-                except duckdb.Error:
-                    said = f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"
-                    raise_alone(InputError(said))
-        try:
-            with installing_nothing(connection):
-                planned = plan(query, connection, parameters=parameters)
-                public = PublicSources(public_tables, connection)
-        except duckdb.Error as problem:
-            if lacks_extension(problem):
-                raise_alone(StatementError(LACKING))
-            kind = type(problem).__name__.removesuffix("Exception")
-            why = f"try it in DuckDB on its own{unseen(problem)}"
-            raise_alone(StatementError(f"DuckDB cannot plan the query ({kind}): {why}"))
-        check_planned(planned, unit=unit, key=key, public=public)
+    BOUND_REF VALUE_CONSTANT BOUND_FUNCTION OPERATOR_CAST CASE_EXPR CONJUNCTION_AND CONJUNCTION_OR LAMBDA BOUND_UNNEST
+    COMPARE_EQUAL COMPARE_NOTEQUAL COMPARE_LESSTHAN COMPARE_GREATERTHAN COMPARE_LESSTHANOREQUALTO
+    COMPARE_GREATERTHANOREQUALTO COMPARE_DISTINCT_FROM COMPARE_NOT_DISTINCT_FROM COMPARE_IN COMPARE_NOT_IN
+    COMPARE_BETWEEN OPERATOR_NOT OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL OPERATOR_COALESCE OPERATOR_NULLIF
+    OPERATOR_TRY ARRAY_EXTRACT ARRAY_SLICE STRUCT_EXTRACT ARRAY_CONSTRUCTOR
+    """.split()
+)
+_JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map delim_flipped predicate"
+_OPERATORS = {
+    "PROJECTION": "table_index expressions",
+    "GET": "table_index returned_types names projection_ids table_filters arguments qname has_serialize "
+    "function_data parameters named_parameters input_table_types input_table_names projected_input "
+    "column_indexes extra_info ordinality_idx source_ordinality table_filters_by_projection has_pushed_projection",
+    "FILTER": "expressions projection_map",
+    "COMPARISON_JOIN": _JOIN,
+    "ANY_JOIN": f"{_JOIN} condition",
+    "CROSS_PRODUCT": "",
+    "AGGREGATE_AND_GROUP_BY": "expressions groups grouping_sets grouping_functions group_index aggregate_index "
+    "groupings_index distinct_validity",
+    "WINDOW": "expressions window_index",
+    "DISTINCT": "distinct_type distinct_targets order_by",
+    "UNION": "table_index column_count setop_all allow_out_of_order",
+    "ORDER_BY": "orders projection_map",
+    "UNNEST": "unnest_index expressions",
+    "MATERIALIZED_CTE": "table_index column_count ctename materialize",
+    "CTE_REF": "table_index cte_index chunk_types bound_columns is_recurring",
+    "EXPRESSION_GET": "table_index expr_types expressions",
+    "DUMMY_SCAN": "table_index",
+}
+_EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+_LATERAL = "__duckdb_delim_"
 
 
-class PublicSources:
-    """Which tables and files were declared public; a name is looked up as a query on the connection would."""
-
-    def __init__(
-        self, names: Collection[str], connection: duckdb.DuckDBPyConnection, origins: Origins | None = None
-    ) -> None:
-        self._names = frozenset(names)
-        self._folded = frozenset(name.lower() for name in names)
-        self.views = {name: made for name in names if (made := _view(name, connection, origins)) is not None}
-        self._paths = {path for made in self.views.values() for path in _paths(made)}
-
-    def __call__(self, source: Source) -> bool:
-        """Whether this one was."""
-        if source.kind == "files":
-            return bool(source.path) and set(source.path) <= self._names
-        if source.kind == "frame":
-            return source.name.lower() in self._folded
-        return source.public or source.path in self._paths
+# Reading a plan
 
 
-def _quoted(name: str) -> str:
-    return ".".join('"' + part.strip('"').replace('"', '""') + '"' for part in name.split("."))
+def kind_of(node: Node) -> str:
+    """Return the kind of an operator."""
+    return str(node.get("type", "")).removeprefix("LOGICAL_")
 
 
-def _view(name: str, connection: duckdb.DuckDBPyConnection, origins: Origins | None) -> Planned | None:
-    """The query behind a name, if there is a table or view of it."""
-    try:
-        return plan(f"select * from {_quoted(name)}", connection, origins=origins)  # noqa: S608  names are quoted
-    except (duckdb.Error, GuaranteeError):
-        return None
+def type_of(expression: Node) -> Any:
+    """Return the type of an expression."""
+    if expression["expression_class"] == "BOUND_CONSTANT":
+        return expression.get("value", {}).get("type")
+    return (
+        {"id": "BOOLEAN"} if expression["expression_class"] == "BOUND_CONJUNCTION" else expression.get("return_type")
+    )
 
 
-def _paths(planned: Planned) -> tuple[tuple[str, ...], ...]:
-    """The table a name means; none for a view, which is followed."""
-    return tuple(planned.tables) if planned.root["children"][0]["type"] == "LOGICAL_GET" else ()
+def function_of(node: Node) -> str:
+    """Return the name of a function or aggregate."""
+    return str((node.get("qname") or {}).get("path", [""])[-1]).lower()
 
 
-def check_planned(
-    planned: Planned, *, unit: str | Sequence[str], key: str | Sequence[str] = (), public: PublicSources
+def place_of(expression: Node) -> int | None:
+    """Return which column of the operator below an expression is; None if it is more than a column."""
+    return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
+
+
+def parts(part: object) -> Iterator[Node]:
+    """Yield the expressions right below an expression; a lambda's body has columns of its own and is left out."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if isinstance(value, dict) and "expression_class" in value:
+            if key != "lambda_expr":
+                yield value
+        elif key not in ("function_data", "return_type", "qname"):
+            yield from parts(value)
+
+
+def refs(*expressions: Node) -> set[int]:
+    """Return the columns that expressions use."""
+    found: set[int] = set()
+    for one in expressions:
+        at = place_of(one)
+        found |= {at} if at is not None else refs(*parts(one))
+    return found
+
+
+def orders_of(expression: Node) -> list[Node]:
+    """Return what an aggregate or window orders by."""
+    given = (expression.get("order_bys") or {}).get("orders", ())
+    return [
+        order["expression"] for order in (*expression.get("orders", ()), *given, *expression.get("arg_orders", ()))
+    ]
+
+
+def conjuncts(expressions: Iterable[Node]) -> list[Node]:
+    """Return the conditions that all have to be true."""
+    found = []
+    for one in expressions:
+        found += conjuncts(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]
+    return found
+
+
+def _shape(part: object) -> str:
+    """Return an expression without its place, so that two can be compared."""
+
+    def bare(part: object) -> object:
+        if isinstance(part, list):
+            return [bare(one) for one in part]
+        hidden = ("alias", "query_location", "query_location_length")
+        return {key: bare(one) for key, one in part.items() if key not in hidden} if isinstance(part, dict) else part
+
+    return json.dumps(bare(part), sort_keys=True)
+
+
+class Plan:
+    """A plan of known operators, and which of its columns are used above each."""
+
+    def __init__(self, query: Rewritten, root: Node) -> None:
+        self.query = query
+        self._live: dict[int, set[int]] = {}
+        self.ctes: dict[int, Node] = {}
+        self._known(root)
+        self._mark(root, set(range(self.width(root))))
+
+    def live(self, node: Node) -> set[int]:
+        """Return the columns of an operator that are used above it."""
+        return self._live.get(id(node), set())
+
+    def _known(self, node: Node) -> None:
+        kind = kind_of(node)
+        fields = frozenset(f"type children {_OPERATORS.get(kind, '')}".split())
+        beside = [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
+        if kind not in _OPERATORS or beside:
+            what = (beside[0] if kind in _OPERATORS else kind).replace("_", " ").lower()
+            if kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET"):
+                self.query.refuse(None, CORRELATED)
+            self.query.refuse(node, f"{what} is not in the language of docs/sql.md; write it in a plainer way")
+        if kind == "MATERIALIZED_CTE":
+            self.ctes[int(node["table_index"])] = node["children"][0]
+        for child in node.get("children", ()):
+            self._known(child)
+
+    def width(self, node: Node) -> int:
+        """Return how many columns an operator gives."""
+        kind, children = kind_of(node), node.get("children", ())
+        own = {"PROJECTION": "expressions", "EXPRESSION_GET": "expr_types", "CTE_REF": "chunk_types"}
+        if kind in own:
+            return len(node.get(own[kind], ()))
+        if kind == "GET":
+            return len(node.get("column_indexes", ())) + len(node.get("projected_input", ()))
+        if kind == "AGGREGATE_AND_GROUP_BY":
+            return len(node.get("groups", ())) + len(node.get("expressions", ()))
+        if kind in ("WINDOW", "UNNEST"):
+            return self.width(children[0]) + len(node.get("expressions", ()))
+        if kind in ("FILTER", "ORDER_BY"):
+            return len(node.get("projection_map", ())) or self.width(children[0])
+        if kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
+            return len(self.outputs(node))
+        return self.width(children[1 if kind == "MATERIALIZED_CTE" else 0]) if children else 1
+
+    def outputs(self, node: Node) -> list[tuple[int, int]]:
+        """Return the columns of a join: of which side, and which; the mark of IN is of side 2."""
+        left, right = (self.width(child) for child in node["children"])
+        kept = [(0, at) for at in node.get("left_projection_map") or range(left)]
+        if (how := node.get("join_type", "INNER")) in ("SEMI", "ANTI", "MARK"):
+            return [*kept, (2, 0)] if how == "MARK" else kept
+        return [*kept, *((1, at) for at in node.get("right_projection_map") or range(right))]
+
+    def _mark(self, node: Node, live: set[int]) -> None:  # noqa: C901  one rule for each operator
+        """Note the columns of an operator that are used above, and go on below."""
+        known = self._live.setdefault(id(node), set())
+        known |= live
+        kind, children = kind_of(node), node.get("children", ())
+        given = node.get("expressions", [])
+        below = [set(live) for _ in children]
+        if kind == "PROJECTION":
+            below = [refs(*(given[at] for at in live))]
+        elif kind == "FILTER":
+            kept = node.get("projection_map") or range(self.width(children[0]))
+            below = [{kept[at] for at in live} | refs(*given)]
+        elif kind == "ORDER_BY":  # without LIMIT, the order of rows says nothing
+            kept = node.get("projection_map") or range(self.width(children[0]))
+            below = [{kept[at] for at in live}]
+        elif kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
+            first, outputs = self.width(children[0]), self.outputs(node)
+            both = refs(*whole_conditions(node))
+            below = [{at for side, at in (outputs[place] for place in live) if side == number} for number in (0, 1)]
+            below[0] |= refs(*(one["left"] for one in paired_conditions(node))) | {at for at in both if at < first}
+            below[1] |= refs(*(one["right"] for one in paired_conditions(node)))
+            below[1] |= {at - first for at in both if at >= first}
+        elif kind == "AGGREGATE_AND_GROUP_BY":
+            groups = node.get("groups", [])
+            below = [refs(*groups, *(one for at, one in enumerate(given) if at + len(groups) in live))]
+        elif kind in ("WINDOW", "UNNEST"):
+            first = self.width(children[0])
+            used = [one for at, one in enumerate(given) if at + first in live or kind == "UNNEST"]
+            below = [{at for at in live if at < first} | refs(*used)]
+        elif kind == "DISTINCT":
+            below = [live | refs(*node.get("distinct_targets", ()))]
+        elif kind == "UNION" and not node.get("setop_all"):
+            below = [set(range(self.width(node))) for _ in children]
+        elif kind == "CTE_REF" and int(node["cte_index"]) in self.ctes:
+            self._mark(self.ctes[int(node["cte_index"])], live)
+        elif kind == "MATERIALIZED_CTE":
+            lateral = str(node.get("ctename", "")).startswith(_LATERAL)
+            below = [set(range(self.width(children[0])))] if lateral else [set(), live]
+        for child, used_there in zip(children, below, strict=False):
+            self._mark(child, used_there)
+
+
+def paired_conditions(node: Node) -> list[Node]:
+    """Return the conditions of a join that compare its two sides."""
+    return [one for one in node.get("conditions", ()) if "right" in one]
+
+
+def whole_conditions(node: Node) -> list[Node]:
+    """Return the conditions of a join on the columns of both sides."""
+    single = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
+    return [*single, *(node[name] for name in ("condition", "predicate") if node.get(name))]
+
+
+# Whose rows
+
+
+class Slot:
+    """Whose rows a private source holds; `parts` columns name the unit."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+
+@dataclass(frozen=True)
+class Name:
+    """That a column is one part of the unit of a slot; `casts` tell how it is written."""
+
+    slot: Slot
+    part: int
+    casts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a relation; `only` says how alone it may be used: as a "condition" of WHERE, or in "unnest"."""
+
+    kind: Any = None
+    name: Name | None = None
+    only: str = ""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Columns, and whose rows they are: a relation without slots is public, one with two is a join of two units.
+
+    Attributes:
+        columns: Its columns.
+        slots: Whose rows they are.
+        unique: Columns that tell all rows apart, if some are known to.
+    """
+
+    columns: tuple[Column, ...]
+    slots: frozenset[Slot] = frozenset()
+    unique: frozenset[int] | None = None
+
+    def is_named_by(self, places: Iterable[int | None]) -> bool:
+        """Return whether columns name the one unit of its rows in full."""
+        if len(self.slots) != 1:
+            return not self.slots
+        (slot,) = self.slots
+        held = [self.columns[at].name for at in places if at is not None]
+        return len({name.part for name in held if name is not None and name.slot is slot}) == slot.parts
+
+    def with_equal(self, pairs: Sequence[tuple[Column, Column]]) -> Relation:
+        """Return the same, with slots made one whose units are equal in every row."""
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        for one in self.slots:
+            for other in self.slots - {one}:
+                if _are_equal(one, other, both):
+                    into = {other: one}
+                    return self.merged(into).with_equal([(_merged(a, into), _merged(b, into)) for a, b in pairs])
+        return self
+
+    def merged(self, into: dict[Slot, Slot]) -> Relation:
+        """Return the same, with slots replaced."""
+        columns = tuple(_merged(column, into) for column in self.columns)
+        return replace(self, columns=columns, slots=frozenset(into.get(slot, slot) for slot in self.slots))
+
+    def taking(self, places: Sequence[int | None], columns: Iterable[Column]) -> Relation:
+        """Return a relation of other columns, of which some are the columns at these places."""
+        new = {old: at for at, old in enumerate(places) if old is not None}
+        kept = self.unique is not None and self.unique <= new.keys()
+        unique = frozenset(new[old] for old in self.unique or ()) if kept else None
+        return Relation(tuple(columns), self.slots, unique)
+
+
+def _merged(column: Column, into: dict[Slot, Slot]) -> Column:
+    if column.name is None or column.name.slot not in into:
+        return column
+    return replace(column, name=replace(column.name, slot=into[column.name.slot]))
+
+
+def _are_equal(one: Slot, other: Slot, pairs: Sequence[tuple[Column, Column]]) -> bool:
+    names = [(a.name, b.name) for a, b in pairs if a.name is not None and b.name is not None]
+    same = {a.part for a, b in names if (a.slot, b.slot) == (one, other) and (a.part, a.casts) == (b.part, b.casts)}
+    return len(same) == one.parts
+
+
+def check_plan(
+    query: Rewritten, root: Node, columns: Sequence[str], units: tuple[str, ...], keys: tuple[str, ...]
 ) -> None:
-    """Refuse a planned query unless each unit's rows depend on that unit's own rows and on public tables alone."""
-    units = (unit,) if isinstance(unit, str) else tuple(unit)
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    _check_columns(planned, (*units, *keys))
-    places = [planned.columns.index(name) for name in units]
-    plain = OfOnePlan(planned, Protected(tuple((name,) for name in units), public))
-    named = [(name, *plain.names_at_source(at)) for name, at in zip(units, places, strict=True)]
-    asked = Protected(tuple(named), public)
-    for name, made in public.views.items():
-        if not OfOnePlan(made, asked).result().public:
-            planned.refuse(None, f"{name} was declared public, but it is made from private tables")
-    result = OfOnePlan(planned, asked).result()
-    if result.public:
-        planned.refuse(
-            None, f"no private table is read: name one that holds {', '.join(units)}, or do not declare it public"
+    """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
+    for name in (*units, *keys):
+        if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
+            query.refuse(None, f"the result must have one column {name}; its columns are {', '.join(columns)}")
+    Check(query, root, columns, units).run()
+
+
+class Check:
+    """One plan that is checked for units of these names."""
+
+    def __init__(self, query: Rewritten, root: Node, columns: Sequence[str], units: tuple[str, ...]) -> None:
+        self.query, self._root, self._units = query, root, units
+        self._places = [list(columns).index(name) for name in units]
+        self._plan = Plan(query, root)
+        self._names = [
+            {folded(unit)} | self._names_below(root, at) for unit, at in zip(units, self._places, strict=True)
+        ]
+        self._kinds: dict[int, str] = {}
+        self._ctes: dict[int, Relation] = {}
+        self._unit = ", ".join(units)
+
+    def run(self) -> None:
+        """Follow the plan, and look at what comes out."""
+        result = self._relation(self._root)
+        if not result.slots:
+            self.query.refuse(
+                None, f"no private table is read: name one that holds {self._unit}, or do not declare it public"
+            )
+        if len(result.slots) > 1:
+            self._units_meet(None)
+        for part, (unit, at) in enumerate(zip(self._units, self._places, strict=True)):
+            name = result.columns[at].name
+            if name is None or name.part != part or name.slot not in result.slots:
+                self.query.refuse(
+                    None,
+                    f"{unit} must be the column {unit} of a private table, unchanged or cast so that all values stay "
+                    "apart: another function of it may merge or split units",
+                )
+        self._check_usable(None, result.columns)
+
+    def _names_below(self, node: Node, at: int) -> set[str]:
+        """Return the names that a column of the result has in the sources it is taken from."""
+        kind, children = kind_of(node), node.get("children", ())
+        if kind == "GET" and at < len(node.get("column_indexes", ())):
+            return {folded(node["names"][int(node["column_indexes"][at].get("index", 0))])}
+        if kind in ("PROJECTION", "AGGREGATE_AND_GROUP_BY"):
+            given = node.get("expressions" if kind == "PROJECTION" else "groups", [])
+            copied = (
+                refs(given[at]) if at < len(given) and given[at]["type"] in ("BOUND_REF", "OPERATOR_CAST") else ()
+            )
+            return {name for place in copied for name in self._names_below(children[0], place)}
+        if kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
+            side, place = self._plan.outputs(node)[at]
+            return self._names_below(children[side], place) if side < 2 else set()
+        if kind in ("FILTER", "ORDER_BY"):
+            return self._names_below(children[0], list(node.get("projection_map") or range(at + 1))[at])
+        if kind == "CTE_REF" and int(node["cte_index"]) in self._plan.ctes:
+            return self._names_below(self._plan.ctes[int(node["cte_index"])], at)
+        if kind == "UNION":
+            return {name for child in children for name in self._names_below(child, at)}
+        below = children[1 if kind == "MATERIALIZED_CTE" else 0] if children else None
+        return self._names_below(below, at) if below is not None and at < self._plan.width(below) else set()
+
+    # Operators
+
+    def _relation(self, node: Node) -> Relation:
+        made: Relation = getattr(self, f"_{kind_of(node).lower()}")(node)
+        return made
+
+    def _below(self, node: Node, at: int = 0) -> Relation:
+        return self._relation(node["children"][at])
+
+    def _units_meet(self, node: object) -> NoReturn:
+        self.query.refuse(
+            node,
+            "rows of different units meet in a join; join on the unit, "
+            f"{' AND '.join(f'a.{name} = b.{name}' for name in self._units)}, or declare one of the tables public",
         )
-    if len(result.slots) > 1:
-        planned.refuse(None, UNITS_MEET.format(units[0]))
-    if result.slot.values:
-        planned.refuse(None, NO_UNIT)
-    for part, (name, at) in enumerate(zip(units, places, strict=True)):
-        named_by = result.columns[at].name
-        if named_by is None or named_by.part != part or named_by.slot is not result.slot:
-            planned.refuse(
-                None,
-                f"{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
-                "apart: another function of it may merge or split units",
+
+    def _gathers(self, node: object, relation: Relation, what: str, remedy: str) -> NoReturn:
+        if len(relation.slots) > 1:
+            self._units_meet(node)
+        self.query.refuse(node, f"{what} rows of several units; {remedy}")
+
+    def _projection(self, node: Node) -> Relation:
+        below, live = self._below(node), self._plan.live(node)
+        columns = [
+            self._column(below, one) if at in live else Column(type_of(one), self._name(below, one))
+            for at, one in enumerate(node["expressions"])
+        ]
+        return below.taking(list(map(place_of, node["expressions"])), columns)
+
+    def _column(self, below: Relation, expression: Node) -> Column:
+        at = place_of(expression)
+        if at is not None:
+            return below.columns[at]
+        self._check(below.columns, expression)
+        return Column(type_of(expression), self._name(below, expression))
+
+    def _name(self, below: Relation, expression: Node) -> Name | None:
+        """Return what part of the unit an expression is, unchanged or by casts that keep all values apart."""
+        at = place_of(expression)
+        if at is not None:
+            return below.columns[at].name
+        if expression["type"] != "OPERATOR_CAST" or (expression.get("function_data") or {}).get("try_cast"):
+            return None
+        if function_of(expression) != "__cast":
+            return None
+        (inside,) = expression["children"]
+        name, cast = self._name(below, inside), language.injective_cast(type_of(inside), type_of(expression))
+        if name is None or cast is None:
+            return None
+        return replace(name, casts=(*name.casts, cast)) if cast else name
+
+    def _get(self, node: Node) -> Relation:
+        if function_of(node) in ("range", "generate_series") and not node.get("children"):
+            return Relation(tuple(Column({"id": "BIGINT"}) for _ in range(self._plan.width(node))))
+        path = (node.get("function_data") or {}).get("qualified_name", {}).get("path", ())
+        source = self.query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
+        plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
+        if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
+            self.query.refuse(node, f"{function_of(node)}(…) is no source in a series' query")
+        slot, names = Slot(len(self._units)), list(map(folded, node["names"]))
+        units = (
+            {}
+            if source.public
+            else {self._unit_of(node, source.name, names, part): part for part in range(slot.parts)}
+        )
+        columns = []
+        for given in node["column_indexes"]:
+            at = int(given.get("index", len(names)))
+            if at >= len(names):
+                self.query.refuse(node, f"{source.name} has no such column")
+            kind = node["returned_types"][at]
+            named = at in units and self._is_unit(node, source.name, units[at], kind)
+            columns.append(Column(kind, Name(slot, units[at]) if named else None))
+        return Relation(tuple(columns), frozenset() if source.public else frozenset({slot}))
+
+    def _unit_of(self, node: Node, source: str, names: list[str], part: int) -> int | None:
+        """Return which column of a source is a part of the unit: the one of its name, or the one that becomes it."""
+        if folded(self._units[part]) in names:
+            return names.index(folded(self._units[part]))
+        found = [at for at, name in enumerate(names) if name in self._names[part]]
+        if len(found) > 1:
+            self.query.refuse(
+                node, f"which column of {source} is {self._units[part]} cannot be told; rename it there"
             )
-    if any(column.number is not None or column.if_true for column in result.columns):
-        planned.refuse(None, "a column of the result depends on the rows of all units")
+        return found[0] if found else None
+
+    def _is_unit(self, node: Node, source: str, part: int, kind: Any) -> bool:
+        """Refuse units of several types: two of one type may equal one of the other. False for no type of a unit."""
+        found = language.unit_kind(kind)
+        if not found:
+            return False
+        if self._kinds.setdefault(part, found) != found:
+            self.query.refuse(
+                node,
+                f"{self._units[part]} is {found.lower()} in {source} and {self._kinds[part].lower()} in another "
+                "table; store it in one type",
+            )
+        return True
+
+    def _dummy_scan(self, node: Node) -> Relation:
+        return Relation(tuple(Column() for _ in range(self._plan.width(node))))
+
+    def _expression_get(self, node: Node) -> Relation:
+        below = self._below(node)
+        for row in node["expressions"]:
+            for one in row:
+                self._check(below.columns, one)
+        return Relation(tuple(map(Column, node["expr_types"])), below.slots)
+
+    def _filter(self, node: Node) -> Relation:
+        below = self._below(node)
+        given = conjuncts(node["expressions"])
+        for one in given:
+            at = place_of(one)
+            if at is None or below.columns[at].only != "condition":
+                self._check(below.columns, one)
+        equal = [one["children"] for one in given if one["type"] in _EQUAL]
+        found = below.with_equal([(self._column(below, one), self._column(below, other)) for one, other in equal])
+        kept = node.get("projection_map") or range(len(found.columns))
+        return found.taking(kept, (found.columns[at] for at in kept))
+
+    def _order_by(self, node: Node) -> Relation:
+        below = self._below(node)
+        for order in node["orders"]:
+            self._check(below.columns, order["expression"])
+        kept = node.get("projection_map") or range(len(below.columns))
+        return Relation(tuple(below.columns[at] for at in kept), below.slots)
+
+    def _comparison_join(self, node: Node) -> Relation:
+        how = str(node.get("join_type", "INNER"))
+        if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
+            self.query.refuse(None, CORRELATED)
+        left, right = self._below(node), self._below(node, 1)
+        given = paired_conditions(node)
+        for one in given:
+            self._check(left.columns, one["left"])
+            self._check(right.columns, one["right"])
+        for one in whole_conditions(node):
+            self._check((*left.columns, *right.columns), one)
+        pairs = [
+            (self._column(left, one["left"]), self._column(right, one["right"]))
+            for one in given if one.get("comparison") in _EQUAL
+        ]  # fmt: skip
+        joined = Relation((*left.columns, *right.columns), left.slots | right.slots)
+        both = joined.with_equal(pairs)
+        if how != "INNER":
+            both = self._merge_right(left, right, pairs)
+            if not both.slots <= left.slots:
+                self.query.refuse(
+                    [one["left"] for one in given],
+                    "whether a row has a partner here depends on rows of other units; compare the unit of both "
+                    f"tables, {' AND '.join(f'a.{name} = b.{name}' for name in self._units)}, or declare the second "
+                    "one public",
+                )
+        if right.slots and how == "MARK":
+            mark = Column({"id": "BOOLEAN"}, only="condition")
+        else:
+            mark = Column({"id": "BOOLEAN"})
+        columns = []
+        for side, at in self._plan.outputs(node):
+            held = mark if side == 2 else both.columns[at + side * len(left.columns)]
+            columns.append(replace(held, name=None) if side == 1 and how == "LEFT" else held)
+        return Relation(tuple(columns), both.slots)
+
+    _any_join = _cross_product = _comparison_join
+
+    @staticmethod
+    def _merge_right(left: Relation, right: Relation, pairs: list[tuple[Column, Column]]) -> Relation:
+        """Return both sides with slots of the right made those of the left they equal: only partners are compared."""
+        same = {other: one for other in right.slots for one in left.slots if _are_equal(one, other, pairs)}
+        merged = right.merged(same)
+        return Relation((*left.columns, *merged.columns), left.slots | merged.slots)
+
+    def _aggregate_and_group_by(self, node: Node) -> Relation:
+        groups, computed, live = node.get("groups", []), node.get("expressions", []), self._plan.live(node)
+        below = self._below(node)
+        if len(node.get("grouping_sets", ())) > 1 or node.get("grouping_functions"):
+            self.query.refuse(node, "grouping sets; write UNION ALL of one GROUP BY with the unit for each")
+        if below.slots and not below.is_named_by(map(place_of, groups)):
+            self._gathers(computed or groups or node, below, "this gathers", f"add {self._unit} to GROUP BY")
+        grouped = [self._column(below, group) for group in groups]
+        self._check_usable(node, grouped)
+        for at, group in enumerate(groups):
+            if at in live:
+                self._check_alike(group, type_of(group), "GROUP BY")
+        fixed = {
+            place for group in groups if (place := place_of(group)) is not None and language.is_alike(type_of(group))
+        }
+        made = [
+            self._aggregate(one, below, fixed) if at + len(groups) in live else Column(type_of(one))
+            for at, one in enumerate(computed)
+        ]
+        alike = all(language.is_alike(type_of(group)) for group in groups)
+        return Relation((*grouped, *made), below.slots, frozenset(range(len(groups))) if alike else None)
+
+    def _aggregate(  # noqa: C901, PLR0912  one rule for each kind of aggregate
+        self, one: Node, below: Relation, fixed: set[int], *, window: bool = False
+    ) -> Column:
+        """Check that an aggregate is the same in whatever order its rows come; `fixed` columns are equal in all."""
+        name, kind = function_of(one), type_of(one)
+        self._check_fields(one)
+        if one.get("state_export", "NONE") != "NONE" or not language.is_known(kind):
+            self.query.refuse(one, "the state of an aggregate is not in the language of docs/sql.md")
+        for part in parts(one):
+            self._check(below.columns, part)
+        arguments = [part for part in one.get("children", ()) if refs(part)]
+        if not below.slots and name in language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star"}:
+            return Column(kind)
+        distinct = one.get("aggregate_type") == "DISTINCT" or bool(one.get("distinct"))
+        if name in language.ORDERLESS or name in ("count_star", "sum_no_overflow"):
+            if not name.startswith(("count", "bool_", "bit_")):
+                for part in arguments:
+                    self._check_alike(one, type_of(part), name)
+        elif name in language.ADDING:
+            if not all(language.adds_exactly(type_of(part)) for part in arguments):
+                self.query.refuse(
+                    one,
+                    f"the last digits of a floating-point {name} depend on the order of all rows; cast what is "
+                    f"added: {name}(x::decimal(18, 3))",
+                )
+        elif name in language.ORDERED and not window:
+            orders = orders_of(one)
+            if refs(*arguments) <= fixed:
+                return Column(kind)
+            if not orders and name in ("list", "array_agg"):
+                if distinct:
+                    self._check_alike(one, type_of(arguments[0]), name)
+                return Column(kind, only="unnest")
+            told = {_shape(order) for order in orders}
+            ordered = self._ordered(orders, below) | fixed
+            if not orders:
+                self.query.refuse(
+                    one,
+                    f"{name} takes rows in the order they come, which depends on other units; order them, as in "
+                    f"{name}(x ORDER BY ts, x), or use min or max",
+                )
+            for part in arguments:
+                if not (refs(part) <= ordered or (_shape(part) in told and language.is_alike(type_of(part)))):
+                    self.query.refuse(one, TIED)
+        else:
+            self.query.refuse(one, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
+        return Column(kind)
+
+    def _window(self, node: Node) -> Relation:
+        below, first = self._below(node), self._plan.width(node["children"][0])
+        live = self._plan.live(node)
+        windows = [one for at, one in enumerate(node["expressions"]) if at + first in live]
+        for one in windows:
+            self._check_fields(one)
+            for part in parts(one):
+                self._check(below.columns, part)
+            if one["type"] == "WINDOW_AGGREGATE":
+                self._aggregate(one, below, set(), window=True)
+            elif one["type"] not in language.RANKS | language.PLACES or one.get("arg_orders"):
+                self.query.refuse(one, "this window function is not in the language of docs/sql.md")
+            if below.slots and not below.is_named_by(map(place_of, one.get("partitions", ()))):
+                self._gathers(one, below, "the window looks at", f"write OVER (PARTITION BY {self._unit} …)")
+        self._check_ties({at for at in live if at < first}, windows, below)
+        made = [Column(type_of(one)) for one in node["expressions"]]
+        return Relation((*below.columns, *made), below.slots, below.unique)
+
+    def _check_ties(self, used: set[int], windows: list[Node], below: Relation) -> None:
+        """Refuse windows that pick rows by place, unless ties are alike in all that is used of them.
+
+        Two orders are refused: of rows that are alike in all, each may number them its own way.
+        """
+        placing = [one for one in windows if one["type"] in language.PLACES or (
+            one["type"] not in language.RANKS and (
+                "_ROWS" in f"{one.get('start')} {one.get('end')}"
+                or one.get("exclude_clause", "NO_OTHER") != "NO_OTHER"
+            ))]  # fmt: skip
+        if not placing:
+            return
+        if len({_shape([one.get("partitions"), one.get("orders")]) for one in placing}) > 1:
+            self.query.refuse(
+                placing[-1],
+                "two windows in two orders may pair rows that tie in any way; use one order, or compute the second "
+                "window in a query around the first",
+            )
+        for one in windows:
+            used = used | refs(
+                *parts({key: value for key, value in one.items() if key not in ("partitions", "orders")})
+            )
+        told = [*placing[0].get("partitions", ()), *orders_of(placing[0])]
+        ordered = self._ordered(told, below)
+        if not used <= ordered and not (below.unique is not None and below.unique <= ordered):
+            self.query.refuse(placing[0], TIED)
+
+    @staticmethod
+    def _ordered(orders: list[Node], below: Relation) -> set[int]:
+        """Return the columns whose values an order tells apart; a struct stands for its columns."""
+        flat = [part for one in orders for part in (one["children"] if function_of(one) == "struct_pack" else [one])]
+        return {at for one in flat if (at := place_of(one)) is not None and language.is_alike(below.columns[at].kind)}
+
+    def _distinct(self, node: Node) -> Relation:
+        below, live = self._below(node), self._plan.live(node)
+        targets = list(map(place_of, node.get("distinct_targets", ())))
+        if below.slots and not below.is_named_by(targets):
+            self._gathers(node, below, "DISTINCT merges", f"select {self._unit} too")
+        if node.get("distinct_type") != "DISTINCT" and not live <= set(targets):
+            self.query.refuse(
+                node.get("distinct_targets"),
+                "DISTINCT ON keeps whichever row comes first; write QUALIFY row_number() OVER (PARTITION BY "
+                f"{self._unit}, … ORDER BY …) = 1",
+            )
+        for at in live:
+            self._check_alike(node, below.columns[at].kind, "DISTINCT")
+        self._check_usable(node, below.columns)
+        return below
+
+    def _union(self, node: Node) -> Relation:
+        sides = [self._below(node, at) for at in range(len(node["children"]))]
+        for side in sides:
+            self._check_usable(node, side.columns)
+            if len(side.slots) > 1:
+                self._units_meet(node)
+        columns = [Column(column.kind) for column in sides[0].columns]
+        if not any(side.slots for side in sides):
+            return Relation(tuple(columns))
+        if not all(side.slots for side in sides):
+            self.query.refuse(node, "a union of rows of units with public rows, which belong to nobody")
+        slot = Slot(len(self._units))
+        for at, column in enumerate(columns):
+            names = {None if (name := side.columns[at].name) is None else (name.part, name.casts) for side in sides}
+            if len(names) == 1 and (same := names.pop()) is not None:
+                columns[at] = replace(column, name=Name(slot, *same))
+        made = Relation(tuple(columns), frozenset({slot}))
+        if not made.is_named_by(range(len(columns))):
+            self.query.refuse(node, f"{self._unit} must stand in one place in all parts of a union, in one type")
+        if not node.get("setop_all"):
+            for column in columns:
+                self._check_alike(node, column.kind, "UNION")
+        return made
+
+    def _unnest(self, node: Node) -> Relation:
+        below = self._below(node)
+        several = len(node["expressions"]) > 1
+        for one in node["expressions"]:
+            inside = one["child"]
+            at = place_of(inside)
+            if at is None or several or below.columns[at].only != "unnest":
+                self._check(below.columns, inside)
+        made = tuple(Column(type_of(one)) for one in node["expressions"])
+        return Relation((*below.columns, *made), below.slots)
+
+    def _materialized_cte(self, node: Node) -> Relation:
+        if str(node.get("ctename", "")).startswith(_LATERAL):
+            return self._lateral(node)
+        self._ctes[int(node["table_index"])] = self._below(node)
+        return self._below(node, 1)
+
+    def _cte_ref(self, node: Node) -> Relation:
+        if int(node["cte_index"]) not in self._ctes or node.get("is_recurring"):
+            self.query.refuse(node, "recursion is not in the language of docs/sql.md")
+        made = self._ctes[int(node["cte_index"])]
+        return made.merged({slot: Slot(slot.parts) for slot in made.slots})  # rows of two references are two units
+
+    def _lateral(self, node: Node) -> Relation:
+        """Follow `FROM log, unnest(log.tags)`: the one part of FROM that may look at the row beside it.
+
+        DuckDB numbers the rows, or takes the distinct values that unnest is given, and joins the rows with what comes
+        of each by that number or value. Every other plan of this kind is a correlated query, and refused.
+        """
+        try:
+            kept, outer = node["children"]
+            (inner,) = outer["children"]
+            distinct, again = inner["children"]
+            (seen,), (join,) = distinct["children"], again["children"]
+            left, call = join["children"]
+            (given,) = call["children"]
+            (taken,) = given["children"]
+        except (KeyError, ValueError):
+            self._refuse_correlated()
+        found = " ".join(map(kind_of, (kept, outer, inner, distinct, again, seen, join, left, call, given, taken)))
+        ctes = [int(one["cte_index"]) for one in (seen, left, taken) if "cte_index" in one]
+        plain = (
+            found == "PROJECTION PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY PROJECTION CTE_REF "
+            "COMPARISON_JOIN CTE_REF GET PROJECTION CTE_REF"
+            and ctes == [int(node["table_index"])] * 2 + [int(inner["table_index"])]
+            and str(inner.get("ctename", "")).startswith(_LATERAL)
+            and function_of(call) == "unnest" and not distinct.get("expressions") and not whole_conditions(join)
+            and str(join["join_type"]) in ("INNER", "LEFT")
+            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in paired_conditions(join))
+        )  # fmt: skip
+        if not plain:
+            self._refuse_correlated()
+        window = kept["children"][0]
+        numbered = kind_of(window) == "WINDOW" and window["expressions"][0].get("alias") == "limit_rownum"
+        rows = self._relation(window["children"][0] if numbered else window)
+        if numbered:
+            rows = replace(rows, columns=(*rows.columns, Column({"id": "BIGINT"}, only="number")))
+        rows = replace(rows, columns=tuple(self._column(rows, one) for one in kept["expressions"]))
+        values = [rows.columns[at] if (at := place_of(one)) is not None else Column() for one in distinct["groups"]]
+        if not any(value.only == "number" for value in values):
+            for value in values:
+                self._check_alike(None, value.kind, "unnest")
+        for one in given["expressions"]:
+            self._check([replace(value, only="") for value in values], _placed(one))
+        types = call["returned_types"]
+        made = [
+            rows.columns[at] if side == 0 else Column(types[at] if at < len(types) else None)
+            for side, at in self._plan.outputs(join)
+        ]
+        for projection in (again, outer):
+            made = [self._column(Relation(tuple(made)), one) for one in projection["expressions"]]
+        return Relation(tuple(made), rows.slots)
+
+    def _refuse_correlated(self) -> NoReturn:
+        self.query.refuse(None, CORRELATED)
+
+    # Expressions
+
+    def _check_usable(self, node: object, columns: Iterable[Column]) -> None:
+        """Refuse columns that may only be a condition, or be taken apart by unnest."""
+        for column in columns:
+            if column.only == "condition":
+                self.query.refuse(
+                    node,
+                    "whether this is false or null depends on the rows of all units; use it as a condition of its "
+                    "own in WHERE, or write a SEMI JOIN or ANTI JOIN",
+                )
+            if column.only == "number":
+                self._refuse_correlated()
+            if column.only == "unnest":
+                self.query.refuse(
+                    node,
+                    "a list in the order its rows come depends on other units; order it, as in list(x ORDER BY x), "
+                    "or take it apart at once with unnest",
+                )
+
+    def _check_alike(self, where: object, kind: Any, what: str) -> None:
+        if not language.is_alike(kind):
+            self.query.refuse(
+                where,
+                "which of several values that are equal but not alike (0.0 and -0.0, 1 month and 30 days) "
+                f"{what} keeps depends on other units; cast to a decimal, a whole number or text",
+            )
+
+    def _check_fields(self, expression: Node) -> None:
+        kind = expression["expression_class"]
+        fields = frozenset(f"{_EXPRESSION} {_EXPRESSIONS.get(kind, '')}".split())
+        beside = [key for key, value in expression.items() if value not in (None, [], {}) and key not in fields]
+        if kind not in _EXPRESSIONS or beside:
+            what = str(beside[0] if kind in _EXPRESSIONS else expression["type"]).replace("_", " ").lower()
+            self.query.refuse(expression, f"{what} is not in the language of docs/sql.md; write it in a plainer way")
+
+    def _check(self, columns: Sequence[Column] | None, expression: Node) -> None:
+        """Refuse an expression that looks at more than its row; inside a lambda `columns` is None."""
+        self._check_fields(expression)
+        at = place_of(expression)
+        if at is not None:
+            if columns is not None:
+                self._check_usable(expression, [columns[at]])
+            return
+        kind, name = str(expression["type"]), function_of(expression)
+        if kind not in _ROW_OPERATORS:
+            self.query.refuse(expression, f"{kind.replace('_', ' ').lower()} looks at more than one row")
+        if not language.is_known(type_of(expression)):
+            self.query.refuse(
+                expression,
+                f"the type {language.name_of(type_of(expression)).lower()} is not in the language; cast to text",
+            )
+        if expression["expression_class"] == "BOUND_FUNCTION":
+            self._check_function(expression, name)
+        if kind == "LAMBDA":
+            self._check(None, expression["lambda_expr"])
+        for part in parts(expression):
+            self._check(columns, part)
+
+    def _check_function(self, expression: Node, name: str) -> None:
+        if name in ("list_aggr", "list_aggregate"):
+            asked = expression["children"][1].get("value", {}).get("value")
+            if str(asked).lower() not in language.LIST_AGGREGATES:
+                self.query.refuse(expression, f"{asked} of a list is not in the language; unnest it and aggregate")
+        elif name not in language.SCALARS:
+            self.query.refuse(
+                expression, f"{name} is not in the language of a series' query; {language.instead_of(name)}"
+            )
 
 
-def _check_columns(planned: Planned, names: Sequence[str]) -> None:
-    """Refuse a result that lacks a column, or has two of a name."""
-    for name in names:
-        if sum(column.lower() == name.lower() for column in planned.columns) != 1 or name not in planned.columns:
-            planned.refuse(
-                None, f"the result must have one column {name}; its columns are {', '.join(planned.columns)}"
-            )
+def _placed(expression: Node) -> Node:
+    """Return an expression over the columns of its table, with their places in the place of their names."""
+    if expression["expression_class"] == "BOUND_COLUMN_REF":
+        kept = {key: value for key, value in expression.items() if key not in ("binding", "depth")}
+        return {
+            **kept,
+            "expression_class": "BOUND_REF",
+            "type": "BOUND_REF",
+            "index": expression["binding"]["column_index"],
+        }
+    inside = [_placed(one) for one in expression.get("children", ())]
+    return {**expression, "children": inside} if inside else expression

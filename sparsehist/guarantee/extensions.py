@@ -53,4 +53,4 @@ def unseen(problem: BaseException) -> str:
     """What may be wrong where DuckDB does not find a table, for the end of an error."""
     if type(problem).__name__ != "CatalogException":
         return ""
-    return "; tables and variables of your program are not seen: give connection= with the connection that has them"
+    return "; tables and variables of your program are not seen: give the tables in tables="

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import count_keys
-from sparsehist.counting.contract import CheckedQuery, Choice, Counts, Files, Query
+from sparsehist.counting.contract import Choice, ClosedQuery, Counts, Files, Query
 from sparsehist.counting.count import list_pairs
 from sparsehist.counting.fingerprint import Fingerprint, Trace
 from sparsehist.counting.lakes import is_table
@@ -170,8 +170,10 @@ def counting_of(source: object, declaration: Declaration) -> Declaration:
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
     if isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source):
         return declaration
-    checked = isinstance(source, Query) and not declaration.unverified
-    return replace(declaration, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
+    unverified = declaration.unverified or (isinstance(source, Query) and source.unverified)
+    of_session = isinstance(source, ClosedQuery) and not source.is_checked
+    checked = isinstance(source, Query) and not unverified and not of_session
+    return replace(declaration, unverified=unverified, source=CHECKED_QUERY if checked else UNCHECKED_SOURCE)
 
 
 class UnitBound(Protocol):
@@ -223,7 +225,7 @@ def counted_into(
                     spill = spills.enter_context(spill_directory(state.spill))
             if record is not None:
                 return _reused(home, record, asked, wait)
-            check_source(asked.source, declaration)
+            asked = replace(asked, source=checked_source(asked.source, declaration))
             # The store is not held meanwhile: others may release.
             written = spill / "series"
             new = _counted(home, asked, written, bound, report, durable=state.durable, **how)
@@ -287,15 +289,14 @@ def _counted(
     return _new_series(declaration, counted.engine, salt, files, source_text, asked.who)
 
 
-def check_source(source: object, declaration: Declaration) -> None:
-    """Refuse a query that does not keep units apart, unless it was checked or declared to go unchecked."""
-    if isinstance(source, Query) and not isinstance(source, CheckedQuery) and not declaration.unverified:
-        from sparsehist.guarantee.check import check_query  # and with it DuckDB, which a file does not need
+def checked_source(source: object, declaration: Declaration) -> object:
+    """Return a source as it is to be counted; refuses a query that does not keep units apart, unless unverified."""
+    if not isinstance(source, Query):
+        return source
+    from sparsehist.counting.queries import checked  # and with it DuckDB, which a file does not need
 
-        check_query(
-            source.sql, unit=declaration.unit or (), key=declaration.key, connection=source.connection,
-            parameters=source.parameters, public_tables=source.public_tables,
-        )  # fmt: skip
+    query = replace(source, unverified=source.unverified or declaration.unverified)
+    return checked(query, declaration.unit or (), declaration.key)
 
 
 def _check(state: State, declared: Declaration) -> None:

@@ -36,7 +36,7 @@ from sparsehist.noise import family_named
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.creation import NewLog, check_source, counted_into, create
+from sparsehist.release.creation import NewLog, checked_source, counted_into, create
 from sparsehist.release.releases import Release
 from sparsehist.release.spending import cell_release, cells_of
 from sparsehist.release.stored_declaration import declare
@@ -256,7 +256,7 @@ def _profile(
     **counted: Any,
 ) -> pl.DataFrame:
     """Each unit with its classes, by distinct keys and by keys among the largest; units without any are left out."""
-    check_source(source, first)
+    source = checked_source(source, first)
     with ExitStack() as spills:
         with home._hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))

@@ -25,7 +25,7 @@ from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.creation import NewLog, check_source, counted_into, counting_of
+from sparsehist.release.creation import NewLog, checked_source, counted_into, counting_of
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, finite_or_none
 from sparsehist.release.spending import cells_of
 from sparsehist.release.stored_declaration import check_alike, declaration_of, declare
@@ -361,7 +361,7 @@ def _rows_of(
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
     if isinstance(source, Counts):
         raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
-    check_source(source, declaration)
+    source = checked_source(source, declaration)
     unit = declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key, time))
     log = open_log(source, [*columns])

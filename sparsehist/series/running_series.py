@@ -20,7 +20,7 @@ from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import running_round
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.creation import check_source, counting_of
+from sparsehist.release.creation import checked_source, counting_of
 from sparsehist.release.metadata import level_asked
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels, plan_of
 from sparsehist.release.releases import Release
@@ -111,7 +111,7 @@ class RunningSeries(StoredSeries):
             with self._hold(wait) as (state, record):
                 self._check_is_next(state, record, step)
                 spill = spills.enter_context(spill_directory(state.spill))
-            check_source(source, declaration)
+            source = checked_source(source, declaration)
             # The store is not held meanwhile: others may release.
             pairs = list_pairs(
                 source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,

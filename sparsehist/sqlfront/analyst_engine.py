@@ -25,7 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from sparsehist.errors import NotAllowedError, SparsehistError, StatementError, raise_alone
-from sparsehist.guarantee.trees import Node, entries, nodes
+from sparsehist.guarantee.statement import Node, nodes
 
 HEAD = struct.Struct(">cQ")
 """Before each message: what it is, and its length in bytes."""
@@ -118,7 +118,9 @@ def _check(query: str, engine: Engine) -> None:
         raise NotAllowedError(
             f"only a plain query can be checked: {tree.get('error_message', 'this is not one')}; {_MAY}"
         )
-    named = {str(entry["key"]).casefold() for part in nodes(tree) for entry in entries(part)}
+    named = {
+        str(entry["key"]).casefold() for part in nodes(tree) for entry in (part.get("cte_map") or {}).get("map", [])
+    }
     for part in nodes(tree):
         _check_part(part, named, engine.has)
 

@@ -1,111 +1,34 @@
 """A whole script, read and checked before any of it runs.
 
-Its own tables and views are made without rows and taken back, so that its queries can be checked.
+The query of a series is checked in full unless a statement above it may make what it reads; then its words are
+checked, and the rest when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 from sqlglot import TokenType
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SparsehistError, StatementError
-from sparsehist.guarantee.plan import Place
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.releases import check_target
-from sparsehist.sqlfront.declaring import Declared, check_series_query, declared, declared_for_step
+from sparsehist.sqlfront.declaring import Declared, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.heads import Counted, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
-from sparsehist.sqlfront.lineage import Lineage, numbered
-from sparsehist.sqlfront.reading import NO_VALUE, bindable, meant, read_head
-from sparsehist.sqlfront.script import Piece, pieces, plain, pointed
+from sparsehist.sqlfront.reading import NO_VALUE, meant, read_head
+from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
-_MADE = frozenset({"CREATE", "DROP"})
 _ASKED = ("threshold", "false_keys", "delta", "workload", "strategy", "step", "what")
-_OF_ROWS = frozenset({"TYPE", "INDEX", "UNIQUE", "SECRET", "SEQUENCE"})
-
-
-class Rehearsal:
-    """What a script will have made when its next statement runs; a context manager.
-
-    Tables are made without rows, in a transaction that is rolled back. What cannot be tried like that (files,
-    settings, attached databases, an open transaction) makes the rest `unsure`: its queries are checked when they run.
-    """
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        lineage: Lineage,
-        parameters: Mapping[str, Any],
-        *,
-        in_transaction: bool,
-    ) -> None:
-        self.connection = connection
-        self.lineage = self._before = lineage
-        self.parameters = {name: bindable(value) for name, value in parameters.items()}
-        self._in_transaction = in_transaction
-        self._begun = self.unsure = False
-        self._made: list[Piece] = []
-
-    def __enter__(self) -> Self:
-        """Return the rehearsal."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Take back all that was made."""
-        if self._begun:
-            self.connection.rollback()
-
-    def run(self, piece: Piece, names: Collection[str]) -> None:
-        """Make what a statement of DuckDB would make, without rows."""
-        kind = self.connection.extract_statements(piece.text)[0].type.name
-        if self.unsure or kind in _NOTHING_DONE:
-            return
-        words = [plain(token, piece.script).upper() for token in piece.tokens]
-        if kind not in _MADE or _OF_ROWS & set(words[:5]) or self._in_transaction or names:
-            self.unsure = True
-            return
-        try:
-            self._make(piece)
-            self._made.append(piece)
-        except duckdb.CatalogException:  # it will fail, as when there is a table of that name, and so leave nothing
-            self._again()
-        except duckdb.Error:
-            self.unsure = True
-
-    def _make(self, piece: Piece) -> None:
-        if not self._begun:
-            self.connection.begin()
-            self._begun = True
-        there = set(numbered(self.connection))
-        self.lineage, made = self.lineage.before(piece, self.connection, {})
-        # The comment that may end a statement would hide what stands behind it.
-        self.connection.execute(f"{piece.text}\n{'with no data' if made is not None else ''}")
-        self.lineage = self.lineage.after(made, there, self.connection)
-
-    def _again(self) -> None:
-        """Make all anew that could be made: an error ends a transaction."""
-        self.connection.rollback()
-        self._begun, self.lineage = False, self._before
-        for piece in self._made:
-            self._make(piece)
-
-    def check(self, checks: Callable[[], object]) -> None:
-        """Check a query, unless what it reads is not known or not there yet."""
-        try:
-            if not self.unsure:
-                checks()
-        except duckdb.Error:
-            return
 
 
 @dataclass(frozen=True)
@@ -123,22 +46,23 @@ class Known:
 
     Attributes:
         series: Names of the series; None where there is no store to ask.
-        lineage: What tables and views were made from.
+        check_query: Checks the query of a series; with False, its words alone, as its tables are not there yet.
         store: Directory of the store, which no release is written into.
         check_name: Refuses a release whose name stands for another request in the store.
         made: The releases of the script so far, by series and name.
         dropped: Series the script drops.
         declared: Series that go on, as they stand or will; None for others, as far as they are known.
+        settled: Whether no statement so far makes tables, files or settings that a later query may read.
     """
 
     series: set[str] | None
-    lineage: Lineage = field(default_factory=Lineage)
+    check_query: Callable[[Piece, Counted, Declared, bool], object]
     store: Path | None = None
-    in_transaction: bool = False
     check_name: Callable[[MakeRelease], None] = lambda _: None
     made: dict[tuple[str, str], MakeRelease] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     declared: dict[str, Declaration | None] = field(default_factory=dict)
+    settled: bool = True
 
 
 def checked(
@@ -153,18 +77,18 @@ def checked(
     except StatementError as problem:
         return [], [Problem(0, 1, problem)]
     statements, problems = [], []
-    with Rehearsal(connection, known.lineage, parameters, in_transaction=known.in_transaction) as rehearsal:
-        for piece in found:
-            try:
-                head = read_head(piece, parameters)
-                if head is None:
-                    rehearsal.run(piece, check_plain(piece, parameters, connection))
-                else:
-                    _check_head(piece, head, known, rehearsal)
-                statements.append(Statement(piece, head))
-            except SparsehistError as problem:
-                problems.append(Problem(piece.number, piece.line, problem))
-                _go_on(piece, known)
+    for piece in found:
+        try:
+            head = read_head(piece, parameters)
+            if head is None:
+                check_plain(piece, parameters, connection)
+                known.settled &= connection.extract_statements(piece.text)[0].type.name in _NOTHING_DONE
+            else:
+                _check_head(piece, head, known, connection)
+            statements.append(Statement(piece, head))
+        except SparsehistError as problem:
+            problems.append(Problem(piece.number, piece.line, problem))
+            _go_on(piece, known)
     return statements, problems
 
 
@@ -214,10 +138,10 @@ def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *,
     return list(found)
 
 
-def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) -> None:
+def _check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
     """Check a statement of our own; an error shows the place."""
     if isinstance(head, Counted):
-        _check_counted(piece, head, known, rehearsal)
+        _check_counted(piece, head, known, connection)
     elif isinstance(head, DropSeries):
         if not head.if_exists:
             _check_known(piece, head.name, head.place, known)
@@ -230,22 +154,23 @@ def _check_head(piece: Piece, head: Head, known: Known, rehearsal: Rehearsal) ->
     else:
         _check_known(piece, head.series, head.places["series"], known)
         _check_release(piece, head, known)
+        known.settled &= head.only_plan
 
 
-def _check_counted(piece: Piece, head: Counted, known: Known, rehearsal: Rehearsal) -> None:
+def _check_counted(piece: Piece, head: Counted, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
     """Check what declares a series or appends to it, with its query."""
     if not isinstance(head, CreateSeries):
         _check_known(piece, head.name, head.name_place, known)
     elif known.series is not None and head.name in known.series and not head.reuse:
         raise piece.error(f"there is a series {head.name} already: IF NOT EXISTS keeps it", head.name_place)
-    wanted = check_counted(piece, head, known.declared.get(head.name), rehearsal.connection)
+    kept = known.series is not None and head.name in known.series and isinstance(head, CreateSeries)
+    wanted = check_counted(piece, head, known.declared.get(head.name), connection)
     if isinstance(head, CreateSeries) and wanted is not None:
         known.declared[head.name] = wanted.declaration
         if known.series is not None:
             known.series.add(head.name)
     if head.query and wanted is not None:
-        seen = (rehearsal.lineage, rehearsal.connection, rehearsal.parameters)
-        rehearsal.check(lambda: check_series_query(piece, head, wanted, *seen))
+        known.check_query(piece, head, wanted, known.settled and not kept)
 
 
 def _check_show(piece: Piece, head: Show, known: Known) -> None:

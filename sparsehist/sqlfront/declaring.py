@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import duckdb
-
+from sparsehist.counting.contract import ClosedQuery, Query
+from sparsehist.counting.queries import checked
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, parameters, sql_words
 from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
-from sparsehist.guarantee.check import PublicSources, check_planned
-from sparsehist.guarantee.plan import Place, plan
+from sparsehist.guarantee.statement import Lookup, check_words
 from sparsehist.sqlfront.heads import Counted, CreateSeries
-from sparsehist.sqlfront.lineage import Lineage
-from sparsehist.sqlfront.script import Piece, asked_for, pointed
+from sparsehist.sqlfront.script import Piece, Place, pointed
 
 # What CREATE SERIES takes besides the parameters of the declaration.
 _OWN_OPTIONS = {"public_tables"}
@@ -109,34 +107,29 @@ def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
     return head.options[min(found)[1]].place if found else head.name_place
 
 
-_BLIND = "the statement in line {} may have changed what the query reads"
-_UNLESS = "; say unverified = true if each unit's rows depend on that unit alone"
+def checked_query(
+    piece: Piece, head: Counted, wanted: Declared, query: Query, lookup: Lookup, *, settled: bool
+) -> ClosedQuery | None:
+    """Return the query of a series as it is to be run, or refuse it; errors show the place.
 
-
-def check_series_query(
-    piece: Piece,
-    head: Counted,
-    wanted: Declared,
-    lineage: Lineage,
-    connection: duckdb.DuckDBPyConnection,
-    parameters: Mapping[str, Any],
-) -> None:
-    """Refuse a query that may break the guarantee, unless the series is unverified; errors show the place."""
-    if wanted.declaration.unverified:
-        return
+    Args:
+        piece: The statement.
+        head: What it says.
+        wanted: The declaration that the query must satisfy.
+        query: The query, with its tables.
+        lookup: What further names in FROM stand for.
+        settled: Whether all that it reads is there; if not, its words alone are checked, and None is returned.
+    """
     place = head.query_place
-
-    def refused(reason: str, where: Place) -> GuaranteeError:
-        message = pointed(reason, piece.script, where)
-        return GuaranteeError(message, reason=reason, start=where.start, end=where.end)
-
-    if lineage.blind:
-        raise refused(_BLIND.format(lineage.blind) + _UNLESS, place)
     try:
-        origins = lineage.origins(connection)
-        planned = plan(head.query, connection, parameters=asked_for(head.query, parameters), origins=origins)
-        public = PublicSources(wanted.public_tables, connection, origins)
-        check_planned(planned, unit=wanted.declaration.unit or (), key=wanted.declaration.key, public=public)
+        if not settled:
+            if not query.unverified:
+                check_words(query.sql, query.parameters or {})
+            return None
+        return checked(query, wanted.declaration.unit or (), wanted.declaration.key, lookup)
     except GuaranteeError as problem:
         where = Place(place.start + problem.start, place.start + problem.end)
-        raise_alone(refused(problem.reason, where))
+        message = pointed(problem.reason, piece.script, where)
+        raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
+    except SparsehistError as problem:
+        raise_alone(type(problem)(pointed(str(problem), piece.script, place)))

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsehist.guarantee.plan import Place
-from sparsehist.sqlfront.script import Piece
+from sparsehist.sqlfront.script import Piece, Place
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from typing import Any
 from sqlglot import Token, TokenType
 
 from sparsehist.errors import DeclarationError, StatementError
-from sparsehist.guarantee.plan import Place
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Option, Show
-from sparsehist.sqlfront.script import Piece, is_word, spelled
+from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
 RESERVED = frozenset(
     """

@@ -146,7 +146,7 @@ def has_table(connection: duckdb.DuckDBPyConnection, series: str, release: str) 
 def has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a variable is set, or it cannot be told."""
     try:
-        return bool(connection.execute(statement("guarantee_variables")).fetchall())
+        return bool(connection.execute(statement("session_variables")).fetchall())
     except duckdb.Error:
         return True
 

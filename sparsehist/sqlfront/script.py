@@ -6,8 +6,7 @@ The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of 
 from __future__ import annotations
 
 import re
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError
-from sparsehist.guarantee.plan import Place, line_and_column
+from sparsehist.guarantee.statement import line_and_column
 from sparsehist.sqlfront.engine_words import parser_failure
 
 # What DuckDB cannot be handed: it ends the text, or is half a character.
@@ -30,6 +29,14 @@ class _Tokenizer(DuckDB.Tokenizer):
     """DuckDB's words, without commands that swallow all up to the next semicolon, quoted or not."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part of a text stands: characters from `start`, up to but not including `end`."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -153,52 +160,12 @@ def is_word(token: Any, script: str) -> bool:
     return bool(text) and (text[0].isalpha() or text[0] == "_" or not text[0].isascii())
 
 
-_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-
-
-def folded(name: str) -> str:
-    r"""A name as DuckDB compares it; Python's own folding takes names for one that are two to it.
-
-    Example:
-        >>> folded("User_ID"), folded("\u017fum"), "\u017fum".casefold()
-        ('user_id', 'ſum', 'sum')
-    """
-    return name.translate(_SMALL)
-
-
 def plain(token: Token, script: str) -> str:
     """A word; a name without its quotes."""
     return str(token.text) if token.token_type == TokenType.IDENTIFIER else spelled(token, script)
-
-
-def qualified(piece: Piece, at: int) -> tuple[str, int]:
-    """The name that begins at a word, parts joined by dots, and the word behind it."""
-    parts = []
-    while at < len(piece.tokens):
-        parts.append(folded(plain(piece.tokens[at], piece.script)))
-        at += 1
-        if at >= len(piece.tokens) or piece.tokens[at].token_type != TokenType.DOT:
-            break
-        at += 1
-    return ".".join(parts), at
 
 
 def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a query names; DuckDB refuses others."""
     named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
     return {name: value for name, value in parameters.items() if name.lower() in named}
-
-
-def last(name: str) -> str:
-    """A qualified name without what stands before its last dot."""
-    return name.rsplit(".", 1)[-1]
-
-
-def brackets(words: Sequence[str]) -> list[int]:
-    """How many parentheses are open at each word."""
-    depths, depth = [], 0
-    for word in words:
-        depth -= word == ")"
-        depths.append(depth)
-        depth += word == "("
-    return depths

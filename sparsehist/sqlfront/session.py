@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import duckdb
 
-from sparsehist.counting.contract import CheckedQuery
+from sparsehist.counting.contract import Query
 from sparsehist.counting.sources import as_table
 from sparsehist.declaration import Declaration
 from sparsehist.errors import (
@@ -24,7 +24,8 @@ from sparsehist.errors import (
     raise_alone,
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
-from sparsehist.guarantee.plan import Place
+from sparsehist.guarantee.files import reader_of
+from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.creation import create
 from sparsehist.release.pipeline import Held, find
@@ -33,21 +34,22 @@ from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series_handle import Series
 from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked, parsed
-from sparsehist.sqlfront.declaring import Declared, check_series_query
+from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked
+from sparsehist.sqlfront.declaring import Declared, checked_query
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries, DropSeries, MakeRelease, Show, Statement
-from sparsehist.sqlfront.lineage import Lineage, leaves_transaction, numbered, transaction_after
 from sparsehist.sqlfront.reading import bindable, meant
 from sparsehist.sqlfront.release_tables import any_series, explained, made_before, shown
 from sparsehist.sqlfront.results import Outcome, rows_of
-from sparsehist.sqlfront.script import Piece, pointed
+from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
 from sparsehist.store import is_store
 from sparsehist.store.layout import spill_directory
+from sparsehist.store.statements import statement as statement_named
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from sparsehist.counting.contract import ClosedQuery
     from sparsehist.series.running_series import RunningSeries
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
@@ -80,7 +82,7 @@ class Session:
         self._who = who
         self._aborted = False
         self._in_transaction = False
-        self._lineage = Lineage()
+        self._tables: dict[str, tuple[object, object]] = {}
         self._spill = ExitStack()
         spill = self._spill.enter_context(spill_directory())
         self.connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
@@ -91,6 +93,7 @@ class Session:
         for name, table in (tables or {}).items():
             try:
                 self.connection.register(name, as_table(table))
+                self._tables[folded(name)] = (table, self._number_of(name))
             except SparsehistError:
                 self.close()
                 raise
@@ -144,12 +147,12 @@ class Session:
         """Refuse what can only fail, before it spends or writes anything."""
         self._note_aborted()
         self._aborted = self._aborted and release_tables.is_aborted(self.connection)
-        if self._aborted and not leaves_transaction(statement.piece):
+        if self._aborted and not _leaves_transaction(statement.piece):
             raise StatementError("an error has ended the transaction, and what it did is gone: ROLLBACK leaves it")
 
     def _known(self) -> Known:
         if self.store is None:
-            return Known(None, self._lineage, in_transaction=self._in_transaction)
+            return Known(None, self._check_query)
         declared: dict[str, Declaration | None] = {}
         if is_store(self.store.path):
             with self.store._hold() as state:
@@ -158,9 +161,8 @@ class Session:
                     for record in state.all_series()
                 }
         return Known(
-            set(declared), self._lineage, self.store.path, in_transaction=self._in_transaction,
-            check_name=self._check_name, declared=declared,
-        )  # fmt: skip
+            set(declared), self._check_query, self.store.path, check_name=self._check_name, declared=declared
+        )
 
     def _check_name(self, head: MakeRelease) -> None:
         store = self._existing()
@@ -189,16 +191,11 @@ class Session:
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
     def _run(self, piece: Piece, names: set[str]) -> duckdb.DuckDBPyRelation | None:
-        """Run a statement of DuckDB, and note what it did before its rows are read, which may fail."""
+        """Run a statement of DuckDB."""
         bound = self._bound(names)
-        self._in_transaction = transaction_after([piece], inside=self._in_transaction)
-        if leaves_transaction(piece):  # an error may have ended it: then nothing else can be asked
-            return self.connection.sql(piece.text)
-        there = set(numbered(self.connection))
-        self._lineage, made = self._lineage.before(piece, self.connection, bound)
-        relation = self.connection.sql(piece.text, params=bound or None)
-        self._lineage = self._lineage.after(made, there, self.connection)
-        return relation
+        begins = plain(piece.tokens[0], piece.script).upper() in ("BEGIN", "START")
+        self._in_transaction = (self._in_transaction or begins) and not _leaves_transaction(piece)
+        return self.connection.sql(piece.text, params=bound or None)
 
     def _create(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
@@ -213,9 +210,9 @@ class Session:
         }
         series: Series | RunningSeries
         if head.steps is None:
-            series = create(store, self._checked(statement, head, wanted, runs=existing is None), **made)
+            series = create(store, self._source(statement, head, wanted, runs=existing is None), **made)
         else:
-            query = self._checked(statement, head, wanted, runs=True) if head.query else None
+            query = self._source(statement, head, wanted, runs=True) if head.query else None
             series = _running(store, head, query, **made)
         steps = "" if head.steps is None else ", with step 1" if head.query else ", without a step yet"
         said = f"{done} the series {head.name}{steps}"
@@ -228,33 +225,90 @@ class Session:
         from sparsehist.series.running_series import open_running
 
         series = open_running(store, head.name)
-        query = self._checked(statement, head, wanted, runs=True)
+        query = self._source(statement, head, wanted, runs=True)
         appended = series.append(query, step=head.step, who=self._who)
         said = f"appended step {head.step} of {series.steps} to the series {head.name}"
         if not appended:
             said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
         return Outcome(piece.number, piece.line, "append", said=said, series=series)
 
-    def _checked(self, statement: Statement, head: Counted, wanted: Declared, *, runs: bool) -> CheckedQuery:
-        """The query of a statement, checked once more: only now are all the tables there that the script made before.
+    def _source(self, statement: Statement, head: Counted, wanted: Declared, *, runs: bool) -> object:
+        """Return the log of a statement: its query in a closed world, or rows that nobody checks if it says so.
 
-        Where it is not run after all, it may read what is not there any more.
+        A query that is not run after all may read what is not there any more.
         """
-        piece = statement.piece
-        (found,) = parsed(piece, head.query_place, self.connection)
-        query = CheckedQuery(
-            head.query,
-            connection=self.connection,
-            parameters=self._bound(found.named_parameters),
-            public_tables=sorted(wanted.public_tables),
-        )
+        if wanted.declaration.unverified:
+            try:
+                return self.connection.sql(head.query, params=self._parameters_of(head.query) or None)
+            except duckdb.Error as problem:
+                piece = statement.piece
+                self._failed(piece.script, head.query_place, self._parameters_of(head.query), problem)
         try:
-            check_series_query(piece, head, wanted, self._lineage, self.connection, query.parameters or {})
-            self.connection.sql(head.query, params=query.parameters or None)
-        except duckdb.Error as problem:
+            return present(self._check_query(statement.piece, head, wanted, settled=True))
+        except SparsehistError:
             if runs:
-                self._failed(piece.script, head.query_place, query.parameters or {}, problem)
-        return query
+                raise
+            return Query(head.query, parameters=self._parameters_of(head.query))
+
+    def _check_query(self, piece: Piece, head: Counted, wanted: Declared, settled: bool) -> ClosedQuery | None:  # noqa: FBT001
+        public = {folded(name): name for name in wanted.public_tables}
+        unverified = wanted.declaration.unverified
+        query = Query(
+            head.query, public={name: name for name in wanted.public_tables},
+            parameters=self._parameters_of(head.query), unverified=unverified,
+        )  # fmt: skip
+        if settled and not unverified:
+            self._check_settings(piece, head)
+        return checked_query(
+            piece,
+            head,
+            wanted,
+            query,
+            lambda path: self._source_named(path, public),
+            settled=settled and not unverified,
+        )
+
+    def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
+        """Return what a name in the query of a series stands for: a table handed over, a release, or one of here."""
+        name = ".".join(path)
+        table, number = self._tables.get(name, (None, []))
+        if table is not None and number == self._number_of(name):
+            return Source(name, public=name in public, opens=lambda: as_table(table))
+        if (release := self._release_named(path)) is not None:
+            return Source(name, public=True, opens=lambda: release.frame)
+        if reader_of(name):  # DuckDB would guess how to read it
+            return None
+        text = f"from {'.'.join(map(quoted, path))}"
+        try:
+            self.connection.sql(text)
+        except duckdb.CatalogException:
+            return None
+        except duckdb.Error as problem:
+            raise_alone(StatementError(f"{name} cannot be read ({type(problem).__name__.removesuffix('Exception')})"))
+        declared = name in public
+        return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
+
+    def _release_named(self, path: tuple[str, ...]) -> Release | None:
+        series, name = path[-2:] if len(path) == 2 or path[:-2] == ("memory",) else ("", "")
+        if self.store is None or not is_store(self.store.path) or series not in self.store.series_names():
+            return None
+        return made_before(self.store, series, name)
+
+    def _number_of(self, name: str) -> object:
+        """Return DuckDB's number of a table that was handed over; None once another one has its name."""
+        return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
+
+    def _check_settings(self, piece: Piece, head: Counted) -> None:
+        """Refuse settings of the session that change what a query means: it is run without them."""
+        asked = statement_named("guarantee_settings")
+        with duckdb.connect(":memory:") as fresh:
+            usual = dict(fresh.execute(asked).fetchall())
+        for name, value in self.connection.execute(asked).fetchall():
+            if value != usual.get(name):
+                raise piece.error(f"the query of a series runs with DuckDB's own {name}: reset it", head.query_place)
+
+    def _parameters_of(self, query: str) -> dict[str, Any]:
+        return {name: bindable(value) for name, value in asked_for(query, self.parameters).items()}
 
     def _release(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, MakeRelease), statement.piece
@@ -284,7 +338,7 @@ class Session:
                 )
                 raise
             written = f", written to {head.target}"
-        self._put(head.series, release)
+        release_tables.put(self.connection, head.series, release)
         counts = release.metadata.get("counts", "units")
         written += "" if counts == "units" else f". It counts {counts}"
         before = ", released before: nothing is spent" if release.repeated else ""
@@ -327,12 +381,7 @@ class Session:
         for series, name in sorted(pair for pair in wanted if pair[0] in known):
             release = made_before(store, series, name)
             if release is not None:
-                self._put(series, release)
-
-    def _put(self, series: str, release: Release) -> None:
-        """Put a release into the session as a public table."""
-        if release_tables.put(self.connection, series, release):
-            self._lineage = self._lineage.with_release(series, release.name, self.connection)
+                release_tables.put(self.connection, series, release)
 
     def _bound(self, names: object) -> dict[str, Any]:
         return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
@@ -362,7 +411,7 @@ class Session:
         return f"there is no table {missing}: the series {series.name} has {has}"
 
 
-def _running(store: Store, head: CreateSeries, query: CheckedQuery | None, **made: Any) -> RunningSeries:
+def _running(store: Store, head: CreateSeries, query: object, **made: Any) -> RunningSeries:
     """Declare a running series, with its first step: both, or neither."""
     from sparsehist.series.running_series import create_running
 
@@ -376,6 +425,10 @@ def _running(store: Store, head: CreateSeries, query: CheckedQuery | None, **mad
             store.drop(head.name, who=made["who"], reason="its first step could not be appended")
         raise
     return series
+
+
+def _leaves_transaction(piece: Piece) -> bool:
+    return plain(piece.tokens[0], piece.script).upper() in ("COMMIT", "END", "ROLLBACK", "ABORT")
 
 
 def _given(**values: Any) -> dict[str, Any]:

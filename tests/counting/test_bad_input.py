@@ -11,7 +11,7 @@ import pytest
 
 from sparsehist.counting import Counts, Files, Query
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DataError, DeclarationError, InputError, NotFoundError
+from sparsehist.errors import DataError, DeclarationError, GuaranteeError, InputError, NotFoundError
 from tests.counting.logs import a_log, as_dict, count
 
 SECRET = "secretplum"
@@ -175,7 +175,7 @@ def test_what_looks_like_a_path_and_is_none_is_told_apart(tmp_path):
     refused(NotFoundError, r"is a directory.*\*\.parquet", tmp_path)
     refused(DeclarationError, "no URL that can be read", "ftp://host/log.parquet")
     refused(DeclarationError, "Query", f"select '{SECRET}' as user_id")
-    refused(DataError, "connection=", Query("select * from variable_of_mine"))
+    refused(GuaranteeError, "tables=", Query("select * from variable_of_mine"))
     failing = Query(f"select '{SECRET}'::int as user_id, 'a' as query")
     refused(DataError, "in DuckDB on its own$", failing)
     huge = Query("select 7::hugeint as user_id, 'a' as query")
@@ -208,7 +208,7 @@ def test_whole_numbers_of_two_widths_agree(tmp_path):
 
 def test_queries_and_frames_that_fail_are_refused_without_the_engines_words():
     """An error while a query or a lazy frame runs may quote the log, so its text does not get out."""
-    refused(DataError, "query cannot be run", Query("selec nothing"))
+    refused(GuaranteeError, "one SELECT", Query("selec nothing"))
     failing = f"select cast(x as integer) as user_id, x as query from (values ('1'), ('{SECRET}')) t(x)"
     refused(DataError, "query", Query(failing))
     refused(InputError, "SELECT", Query("create table t as select 1 as user_id"))

@@ -58,7 +58,7 @@ def test_every_way_to_give_a_log_gives_the_same_count(tmp_path):
             str(tmp_path / "*.tsv"),
             log.lazy(),
             relation,
-            Query("select * from registered", connection),
+            Query("select * from registered", {"registered": log}),
             Query(f"select user_id, query from read_parquet('{tmp_path}/*.parquet')"),
             log.to_arrow(),
             pa.RecordBatchReader.from_stream(log),

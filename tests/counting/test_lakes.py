@@ -15,7 +15,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
 
@@ -488,14 +487,10 @@ REMOTE_SQL = (
 
 @pytest.mark.parametrize("query", REMOTE_SQL)
 def test_duckdb_fetches_no_extension(query: str) -> None:
-    """SQL over what DuckDB has no extension for is refused, and told what reads it, on anybody's connection."""
-    with duckdb.connect() as own:
-        before = own.execute("select current_setting('autoinstall_known_extensions')").fetchall()
-        for connection in (None, own):
-            for unverified in (False, True):
-                with pytest.raises((DataError, StatementError), match="fetches none by itself"):
-                    sh.create(":memory:", sh.Query(query, connection), name="x", unverified=unverified, **DECLARED)
-        assert own.execute("select current_setting('autoinstall_known_extensions')").fetchall() == before
+    """SQL over what DuckDB has no extension for is refused, and told what reads it, checked or not."""
+    for unverified in (False, True):
+        with pytest.raises(StatementError, match="fetches none by itself"):
+            sh.create(":memory:", sh.Query(query), name="x", unverified=unverified, **DECLARED)
     with pytest.raises(StatementError, match="fetches none by itself"):
         sh.check_query(query, unit="user_id")
     with pytest.raises(StatementError, match="fetches none by itself"):

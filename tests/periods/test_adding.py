@@ -114,7 +114,7 @@ def test_what_nobody_looked_at_is_said() -> None:
 
 def test_a_query_is_checked_before_its_rows_are_read() -> None:
     """With or without the column of time."""
-    mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", connection=_with(moments()))
+    mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", tables={"moments": moments()})
     for time in (None, "at"):
         with pytest.raises(GuaranteeError):
             in_weeks().add(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")

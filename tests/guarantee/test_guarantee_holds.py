@@ -1,24 +1,21 @@
 """The property itself, on tables small enough to try every unit and on tables that several threads read."""
 
-from __future__ import annotations
-
 import re
 
 import duckdb
 import numpy as np
 import pytest
 
-import sparsehist as sh
-from sparsehist.errors import GuaranteeError
-from tests.sqlfront.breaking_queries import BAD
-from tests.sqlfront.composed_queries import at_random, bad, good
-from tests.sqlfront.harmless_queries import GOOD, PUBLIC
-from tests.sqlfront.oracle import Large, Small
+from tests.guarantee.breaking_queries import BAD
+from tests.guarantee.composed_queries import at_random, bad, good
+from tests.guarantee.harmless_queries import GOOD
+from tests.guarantee.oracle import Large, Small, accepted
 
 # What reads files is checked in another test; what is no query of tables at all has no rows to look at.
-FILES = ("read_", "'log/", "'log.csv'", " log.csv")
-NO_TABLES = (*FILES, "glob(", "query(", "duckdb_tables", "describe", "summarize", "; select", "delete")
-_MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|lateral|exists|clicks c|distinct|union|except|intersect")
+FILES = ("read_", "'log/", "'log.csv'", " log.csv", "areas.csv")
+NO_TABLES = (*FILES, "glob(", "query(", "duckdb_tables", "describe", "summarize", "; select", "delete", "totals",
+             "shout", "nextval")  # fmt: skip
+_MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|union", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +34,15 @@ def large():
     made.close()
 
 
-def _accepted(query, connection):
-    try:
-        sh.check_query(query, unit="user_id", connection=connection, public_tables=PUBLIC)
-    except GuaranteeError:
-        return False
-    return True
-
-
 IN_TABLES = [name for name, query in GOOD.items() if not any(word in query for word in FILES)]
 
 
 @pytest.mark.parametrize("name", IN_TABLES)
 def test_taking_a_unit_away_takes_its_rows_and_no_others(small, name):
     """In every harmless query the rows of each unit stay when another goes and when all rows are shuffled."""
+    query = accepted(GOOD[name])
     for seed in (1, 2):
-        assert not small.breaks(GOOD[name], seed)
+        assert not small.breaks(query, seed)
 
 
 # Refused without an example of harm on these tables.
@@ -67,6 +57,9 @@ NO_EXAMPLE = {
         "a random quantile",
         "a query in order by",
         "a count of all as an offset",
+        "a list of floating-point numbers in FROM",
+        "a list as it comes, beside unnest",
+        "two lists as they come",
     ],
     "it hangs on what the session holds, not on rows": ["setseed", "settings"],
     "another way to write it is accepted": ["the unit in, or", "a unit twice", "a pivot over all"],
@@ -75,7 +68,9 @@ NO_EXAMPLE = {
 HARMFUL = [
     name
     for name, (query, _) in BAD.items()
-    if all(name not in names for names in NO_EXAMPLE.values()) and not any(word in query for word in NO_TABLES)
+    if not name.startswith("not in the language")
+    and all(name not in names for names in NO_EXAMPLE.values())
+    and not any(word in query for word in NO_TABLES)
 ]
 
 
@@ -86,12 +81,10 @@ def test_what_is_refused_does_harm(small, name):
     assert any(small.breaks(query, seed) for seed in range(1, 13))
 
 
-def test_composed_queries_are_told_apart(small):
+def test_composed_queries_are_told_apart():
     """Over three hundred harmless queries are accepted and over three hundred others refused."""
-    whole = small.of(1)[0]
-    small.engine.execute(f"use {whole}")
-    wrong = [name for name, query in good().items() if not _accepted(query, small.engine)]
-    wrong += [f"not {name}" for name, query in bad().items() if _accepted(query, small.engine)]
+    wrong = [name for name, query in good().items() if accepted(query) is None]
+    wrong += [f"not {name}" for name, query in bad().items() if accepted(query) is not None]
     assert wrong == []
     assert len(good()) >= 300
     assert len(bad()) >= 300
@@ -101,23 +94,24 @@ def test_composed_queries_are_told_apart(small):
 def test_composed_queries_hold_on_small_tables(small, part):
     """No removal of a unit and no shuffle changes the rows of another unit in the harmless ones."""
     for name, query in list(good().items())[part::8]:
-        assert not any(small.breaks(query, seed) for seed in (1, 2, 3)), name
+        ran = accepted(query)
+        assert not any(small.breaks(ran, seed) for seed in (1, 2, 3)), name
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_composed_queries_hold_on_large_tables(large, part):
     """Nor do they on tables of 60,000 rows, read by one, two and four threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
-        assert not large.breaks(query), name
+        assert not large.breaks(accepted(query)), name
 
 
 def test_the_oracle_sees_what_breaks(small, large):
     """Of queries that are refused, the same tables show most to change rows of other units."""
     queries = list(bad().values())[::3]
     assert np.mean([any(_breaks(small, query, seed) for seed in (1, 2, 3)) for query in queries]) > 0.7
-    tied = [query for name, query in bad().items() if name in ("two directions of 0", "ties of 0", "first of 0")]
-    assert len(tied) == 3
-    assert all(large.breaks(query) for query in tied)
+    tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
+    assert all(large.breaks(query) for query in (tied, bad()["two directions of 0"], bad()["first of 0"]))
+    assert not large.breaks(accepted(tied))
 
 
 def _breaks(small, query, seed):
@@ -130,29 +124,28 @@ def _breaks(small, query, seed):
 def _held_at_random(small, seed, number):
     """Check queries at random; returns how many were accepted, and how many of these do more than read rows."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    accepted = meeting = 0
+    found = meeting = 0
     for _ in range(number):
-        query = at_random(rng)
-        small.engine.execute(f"use {small.of(1)[0]}")
-        if not _accepted(query, small.engine):
+        ran = accepted(query := at_random(rng))
+        if ran is None:
             continue
-        assert not small.breaks(query, 1 + seed % 2), query
-        accepted += 1
+        assert not small.breaks(ran, 1 + seed % 2), query
+        found += 1
         meeting += bool(_MEETS.search(query))
-    return accepted, meeting
+    return found, meeting
 
 
 def test_what_is_accepted_of_queries_at_random_holds(small):
-    """Of queries put together at random, those that are accepted keep units apart; nearly a third or more are."""
-    accepted, meeting = _held_at_random(small, 0, 80)
-    assert accepted >= 24
-    assert meeting >= accepted / 2
+    """Of queries put together at random, those that are accepted keep units apart; a third or more are."""
+    found, meeting = _held_at_random(small, 0, 200)
+    assert found >= 70
+    assert meeting >= found / 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_what_is_accepted_of_ten_thousand_queries_at_random_holds(small, seed):
     """The same of ten thousand queries."""
-    accepted, meeting = _held_at_random(small, seed, 1000)
-    assert accepted >= 300
-    assert meeting >= accepted / 2
+    found, meeting = _held_at_random(small, seed, 1000)
+    assert found >= 350
+    assert meeting >= found / 2

@@ -1,0 +1,195 @@
+"""A query in a closed world: checked and run on a fresh DuckDB that holds views of its named sources, nothing else.
+
+Check and run take the same rewritten text, the same files and the same types of columns. For the check the views
+stand over empty tables; for the run over files, frames and relations. External access is off once they are there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+
+from sparsehist.errors import (
+    DeclarationError,
+    GuaranteeError,
+    InputError,
+    SparsehistError,
+    StatementError,
+    raise_alone,
+)
+from sparsehist.guarantee.check import TIED, check_plan
+from sparsehist.guarantee.extensions import draw_no_progress
+from sparsehist.guarantee.statement import Lookup, Rewritten, Source, break_ties, folded, quoted, rewrite
+from sparsehist.store.layout import spill_directory
+from sparsehist.store.statements import statement
+
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+}
+_ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
+Columns = dict[str, str]
+
+
+@dataclass(frozen=True, repr=False)
+class Closed:
+    """A query over views of its sources, with the type of each column, as it is checked and as it is run.
+
+    Attributes:
+        query: The rewritten query.
+        columns: For each view, its columns and their types.
+        verified: Whether it was found to keep units apart.
+    """
+
+    query: Rewritten
+    columns: Mapping[str, Columns]
+    verified: bool = False
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Return what each view stands for."""
+        return self.query.sources
+
+    def files(self) -> list[str]:
+        """Return the files that it reads."""
+        return [file for one in self.sources.values() for file in one.files]
+
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """Return its rows, which are computed when they are read."""
+        connection = duckdb.connect(":memory:", config=_CLOSED)
+        draw_no_progress(connection)
+        spill = ExitStack()
+        directory = spill.enter_context(spill_directory())
+        connection.execute("set temp_directory = $directory", {"directory": str(directory)})
+        # A common table expression may be computed twice, and relations of one connection read one by one only.
+        once = "WITH " not in self.query.text.upper() and self.query.text.count("memory.main.source_") == 1
+        for view, source in self.sources.items():
+            _put(connection, view, source, self.columns[view], streamed=once)
+        connection.execute("set allowed_paths = $files", {"files": self.files()})
+        _lock(connection)
+        relation = connection.sql(self.query.text)
+        weakref.finalize(relation, spill.close)
+        return relation
+
+    def checked(self, unit: Sequence[str], key: Sequence[str] = ()) -> Closed:
+        """Return the query as it is to be run, or refuse it; ties are broken by all columns where they would decide.
+
+        Raises:
+            GuaranteeError: If rows of one unit may depend on other rows; the message says where and why.
+            StatementError: If DuckDB cannot plan it.
+        """
+        with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
+            for view, columns in self.columns.items():
+                typed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+                listed = ", ".join(map(quoted, columns))
+                connection.execute(f"create table hidden_{view} ({typed})")
+                connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
+            _lock(connection)
+            try:
+                _check(connection, self.query, tuple(unit), tuple(key))
+                return replace(self, verified=True)
+            except GuaranteeError as problem:
+                if problem.reason != TIED:
+                    raise
+                broken = break_ties(self.query)
+                try:
+                    _check(connection, broken, tuple(unit), tuple(key))
+                except StatementError:
+                    raise_alone(problem)
+            return replace(self, query=broken, verified=True)
+
+
+def close(
+    text: str, lookup: Lookup, parameters: Mapping[str, Any], *, public_files: Collection[str] = (),
+    restricted: bool = True,
+) -> Closed:  # fmt: skip
+    """Rewrite a query over views and note the columns of its sources; nothing of the query is run.
+
+    Args:
+        text: One SELECT.
+        lookup: What a name in FROM stands for.
+        parameters: Values for $name.
+        public_files: Paths of files that hold nothing of any unit.
+        restricted: Refuse what is not in the language of docs/sql.md.
+    """
+    rewritten = rewrite(text, lookup, parameters, public_files=frozenset(public_files), restricted=restricted)
+    return Closed(rewritten, {view: _columns_of(source) for view, source in rewritten.sources.items()})
+
+
+def _lock(connection: duckdb.DuckDBPyConnection) -> None:
+    for text in statement("guarantee_lock").split(";"):
+        if text.strip():
+            connection.execute(text)
+
+
+def _check(
+    connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
+) -> None:
+    """Check the plan of a query in a world of empty tables."""
+    try:
+        columns = connection.sql(query.text).columns
+        ((found,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
+        plan = json.loads(found)
+    except duckdb.Error as problem:
+        raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
+    except ValueError:  # a value such as nan has no like in JSON
+        query.refuse(None, "it holds a value that cannot be written, such as nan")
+    if plan["error"] or len(plan["plans"]) != 1:
+        query.refuse(None, "DuckDB writes no plan of it; write it in a plainer way")
+    check_plan(query, plan["plans"][0], columns, units, keys)
+
+
+def _said(problem: duckdb.Error) -> str:
+    """Return what DuckDB says of a query over empty tables, which holds nothing of the data."""
+    said = str(problem).splitlines()[0].split(": ", 1)[-1] if str(problem) else type(problem).__name__
+    return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", said)
+
+
+def _columns_of(source: Source) -> Columns:
+    """Return the names and types of the columns of a source; an ENUM, whose values are those of all rows, is text."""
+    with duckdb.connect(":memory:", config=dict(_CLOSED)) as connection:
+        try:
+            if source.reader:
+                rows = connection.sql(f"describe {source.reader}").fetchall()
+            else:
+                connection.register("given", _empty(source))
+                rows = connection.sql("describe given").fetchall()
+        except SparsehistError:
+            raise
+        except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
+            kind = type(problem).__name__.removesuffix("Exception")
+            raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
+    columns = {str(name): _ENUM.sub("VARCHAR", str(kind)) for name, kind, *_ in rows}
+    if len({folded(name) for name in columns}) != len(rows):
+        raise DeclarationError(f"the source {source.name} has two columns of one name: rename them apart")
+    return columns
+
+
+def _empty(source: Source) -> Any:
+    table = source.opens() if source.opens is not None else None
+    return table.limit(0).to_arrow_table() if isinstance(table, duckdb.DuckDBPyRelation) else table
+
+
+def _put(
+    connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
+) -> None:
+    """Make the view of a source; the rows of a relation are kept where they may be read twice."""
+    listed = ", ".join(f"cast({quoted(name)} as {kind}) as {quoted(name)}" for name, kind in columns.items())
+    reader = source.reader
+    if source.opens is not None:
+        table, reader = source.opens(), f"given_{view}"
+        is_stream = isinstance(table, duckdb.DuckDBPyRelation)
+        connection.register(reader, table.to_arrow_reader() if is_stream else table)
+        if is_stream and not streamed:
+            connection.execute(f"create table kept_{view} as from {reader}")
+            connection.unregister(reader)
+            reader = f"kept_{view}"
+    connection.execute(f"create view {view} as select {listed} from {reader}")  # noqa: S608  names are quoted

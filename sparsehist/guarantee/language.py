@@ -1,0 +1,222 @@
+"""The language of a series' query, as data: what is allowed, and how to write what is not.
+
+A query keeps units apart if taking one unit's rows away takes away its output rows and changes no other. Every
+function here depends on its arguments alone and every aggregate on the values it gathers, in any order; what a later
+DuckDB adds is refused until it is tested and listed. docs/sql.md is generated from these lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Kind = dict[str, Any]
+
+ALLOWED = {
+    "SELECT": "columns, `*`, `EXCLUDE`, `REPLACE`, expressions, `CASE`, casts, lambdas, `unnest(list)`",
+    "FROM": "tables of `tables=` and `public=`, files, queries in parentheses, `VALUES`, `range(n)`, `unnest(list) "
+    "[WITH ORDINALITY]`",
+    "JOIN": "`JOIN`, `LEFT JOIN`, `SEMI JOIN`, `ANTI JOIN`: with public tables on anything, with private ones on the "
+    "unit",
+    "WHERE": "conditions on the row; `x IN (SELECT …)` of a public table, `unit IN (SELECT unit …)` of a private one",
+    "GROUP BY, DISTINCT": "with the unit among the columns; `HAVING`; `DISTINCT ON` all columns that are used",
+    "Windows": "`PARTITION BY` the unit; ranks, aggregates, `row_number`, `lag`, `lead`, `first_value`, "
+    "`last_value`, `nth_value`, `ntile`; `QUALIFY`",
+    "Together": "`WITH`, `UNION ALL`, `UNION` of logs that hold the unit in the same column, `ORDER BY`",
+}
+"""What a query may be made of; `python docs/references.py` writes it into docs/sql.md."""
+
+FUNCTIONS = {
+    "Operators": """
+        = == <> != < <= > >= and or not in between like ilike glob is + - * / // % ^ ** || & | << >> ~ -> ->> []
+    """,
+    "Text": """
+        lower upper lcase ucase length len strlen trim ltrim rtrim left right substring substr replace concat
+        concat_ws contains starts_with ends_with prefix suffix position strpos instr reverse repeat lpad rpad
+        split_part string_split str_split split regexp_matches regexp_full_match regexp_extract regexp_extract_all
+        regexp_replace
+        regexp_split_to_array regexp_escape strip_accents nfc_normalize ascii chr unicode ord translate hex unhex md5
+        sha1 sha256 hash encode decode base64 to_base64 from_base64 url_encode url_decode levenshtein jaccard
+        damerau_levenshtein parse_filename parse_dirname
+    """,
+    "Numbers": """
+        abs sign round floor ceil ceiling trunc sqrt cbrt exp ln log log2 log10 pow power mod gcd lcm greatest least
+        isnan isinf isfinite bit_count xor pi degrees radians sin cos tan asin acos atan atan2
+    """,
+    "Conditions": "coalesce ifnull nullif if",
+    "Dates and times": """
+        date_trunc datetrunc date_part datepart extract date_diff datediff date_sub datesub date_add strftime strptime
+        try_strptime epoch epoch_ms epoch_us epoch_ns make_date make_time make_timestamp to_timestamp time_bucket
+        last_day year quarter month week day hour minute second millisecond microsecond weekofyear yearweek isoyear
+        dayofmonth dayofweek dayofyear isodow weekday dayname monthname to_years to_quarters to_months to_weeks
+        to_days to_hours to_minutes to_seconds to_milliseconds to_microseconds
+    """,
+    "Lists, structs, maps": """
+        list_value list_pack array_value struct_pack row struct_extract array_extract list_extract list_element
+        list_slice array_slice array_length list_contains array_contains list_has list_has_any list_has_all
+        list_position list_filter list_transform list_apply list_sort list_reverse_sort list_reverse list_distinct
+        list_unique list_concat list_cat array_concat list_append list_prepend list_zip list_sum list_min list_max
+        list_count flatten array_to_string range generate_series unnest map map_keys map_values map_entries
+        map_extract element_at cardinality
+    """,
+    "JSON": """
+        json_extract json_extract_string json_value json_array_length json_keys json_valid json_type json_exists
+        json_contains
+    """,
+}
+AGGREGATES = {
+    "In any order": "count count_if countif min max bool_and bool_or bit_and bit_or bit_xor median quantile_cont "
+    "quantile_disc mad",
+    "Of whole numbers and decimals": "sum avg mean",
+    "With an order that leaves no choice": "first last any_value arbitrary list array_agg string_agg group_concat "
+    "listagg",
+}
+"""Ties in the last group are broken by all other columns of the tables in FROM."""
+
+RANKS = frozenset("WINDOW_RANK WINDOW_RANK_DENSE WINDOW_PERCENT_RANK WINDOW_CUME_DIST".split())
+PLACES = frozenset(f"WINDOW_{name}" for name in "ROW_NUMBER NTILE LAG LEAD FIRST_VALUE LAST_VALUE NTH_VALUE".split())
+WINDOWS = "rank dense_rank percent_rank cume_dist row_number ntile lag lead first_value last_value nth_value"
+
+ORDERLESS, ADDING, ORDERED = (frozenset(names.split()) for names in AGGREGATES.values())
+# What DuckDB's binder calls them, or makes of the ones above.
+_BOUND = """
+    ~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape list_aggr list_aggregate
+    normalized_interval list_resize add subtract multiply divide date_sub list_select constant_or_null
+    struct_extract_at array_reverse_sort
+    count_star sum_no_overflow json_extract_path json_extract_path_text __cast __try_cast __between
+    is distinct from is not distinct from
+"""
+SCALARS = frozenset(" ".join(FUNCTIONS.values()).split()) | frozenset(_BOUND.split())
+LIST_AGGREGATES = frozenset("sum min max count string_agg".split())
+"""What list_aggr, which list_sum and the like stand for, may compute over the values of one row."""
+
+REFUSED = {
+    "LIMIT, OFFSET": "LIMIT and OFFSET count the rows of all units; leave them out, or number the rows of each: "
+    "row_number() OVER (PARTITION BY the unit ORDER BY …)",
+    "USING SAMPLE": "a sample is drawn from the rows of all units; keep rows by a condition such as "
+    "hash(query) % 10 = 0",
+    "WITH RECURSIVE": "recursion ends when the rows of all units are used up; write the steps out, or count with a "
+    "window",
+    "EXCEPT, INTERSECT": "EXCEPT and INTERSECT compare whole rows; write an ANTI JOIN or SEMI JOIN on the unit "
+    "and the other columns",
+    "EXISTS": "EXISTS asks for every row anew; write it as a join: FROM log SEMI JOIN clicks USING (user_id), "
+    "or ANTI JOIN for NOT EXISTS",
+    "GROUPING SETS, ROLLUP, CUBE": "grouping sets, ROLLUP and CUBE; write UNION ALL of one GROUP BY with the "
+    "unit for each",
+    "FULL JOIN": "a full join keeps rows without partner of both sides; write UNION ALL of a left join and an "
+    "anti join",
+    "RIGHT JOIN": "write it as a LEFT JOIN with the tables swapped",
+    "POSITIONAL JOIN": "a positional join pairs rows by where they stand; join on columns",
+    "ASOF JOIN": "an asof join takes any of the rows that tie; join on the unit and a.ts <= b.ts, then take "
+    "row_number() OVER (PARTITION BY the unit …) = 1",
+    "PIVOT, UNPIVOT": "PIVOT takes its columns from the rows of all units; write max(CASE WHEN … THEN … END) with "
+    "GROUP BY the unit, and for UNPIVOT unnest([a, b])",
+    "DESCRIBE, SUMMARIZE, SHOW": "DESCRIBE, SUMMARIZE and SHOW tell of all rows; name the columns in a SELECT",
+    "COLLATE": "a collation takes different texts for one; write lower(…)",
+    "#1": "name the column instead of its number",
+}
+"""Why a construct is refused, and how to write it."""
+
+INSTEAD = {
+    "now": "write the time as a constant, or give it as a parameter",
+    "random": "keep rows by a hash of the row: hash(query) % 10 = 0",
+    "uuid": "use a column of the row, or hash(…) of some",
+    "age": "write date_diff('day', a, b)",
+    "arg_max": "write first(x ORDER BY y DESC)",
+    "arg_min": "write first(x ORDER BY y)",
+    "mode": "count in a query of its own, then take row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
+    "approx_count_distinct": "write count(DISTINCT x)",
+    "approx_quantile": "write quantile_cont(x, 0.5)",
+    "stddev": "compute it from sum(x), sum(x * x) and count(*) of decimals",
+    "product": "add logarithms, as decimals: sum(ln(x)::decimal(18, 6))",
+    "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
+    "typeof": "leave it out",
+    "histogram": "count in a query of its own with GROUP BY",
+    "getvariable": "give the value as a parameter, $name",
+    "current_setting": "give the value as a parameter, $name",
+    "row_number": "write row_number() OVER (PARTITION BY the unit ORDER BY …)",
+}
+"""How to write what is refused; other names of a function are looked up in `SAME`."""
+SAME = {
+    **dict.fromkeys(
+        "today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
+        "localtimestamp current_localtimestamp current_localtime".split(), "now"
+    ),
+    **dict.fromkeys("gen_random_uuid uuidv4 uuidv7".split(), "uuid"),
+    **dict.fromkeys("max_by argmax arg_max_null".split(), "arg_max"),
+    **dict.fromkeys("min_by argmin arg_min_null".split(), "arg_min"),
+    **dict.fromkeys("reservoir_quantile approx_top_k".split(), "approx_quantile"),
+    **dict.fromkeys("stddev_samp stddev_pop variance var_samp var_pop sem corr covar_pop skewness kurtosis".split(),
+                    "stddev"),
+    "setseed": "random",
+}  # fmt: skip
+
+_WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
+_ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
+_PLAIN = (
+    _WHOLE
+    | frozenset(
+        "BOOLEAN DECIMAL VARCHAR BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS UUID".split()
+    )
+    | {"TIMESTAMP WITH TIME ZONE", "TIMESTAMP_TZ", "SQLNULL", "NULL", "INTEGER_LITERAL", "STRING_LITERAL"}
+)
+_NESTED = frozenset("LIST ARRAY STRUCT MAP".split())
+# Equal values that can be told apart: 0.0 and -0.0, a month and 30 days.
+_UNLIKE = frozenset(("FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"))
+_UNITS = _PLAIN - {"DECIMAL", "BIT", "SQLNULL", "NULL"}
+_TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
+
+
+def name_of(kind: Kind | None) -> str:
+    """Return the plain name of a type."""
+    return str((kind or {}).get("id", ""))
+
+
+def _names(kind: Any) -> list[str]:
+    """Return the names of a type and of all types inside it."""
+    found = [str(kind["id"])] if isinstance(kind, dict) and "id" in kind else []
+    for value in kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ():
+        found += _names(value)
+    return found
+
+
+def is_known(kind: Kind | None) -> bool:
+    """Return whether values of a type may be computed with."""
+    return kind is None or set(_names(kind)) <= _PLAIN | _NESTED | _UNLIKE
+
+
+def is_alike(kind: Kind | None) -> bool:
+    """Return whether equal values of a type cannot be told apart."""
+    held = _names(kind)
+    return bool(held) and set(held) <= _PLAIN | _NESTED and "collation" not in str(kind)
+
+
+def adds_exactly(kind: Kind | None) -> bool:
+    """Return whether sums of this type are exact."""
+    return name_of(kind) in _ADDED_EXACTLY
+
+
+def unit_kind(kind: Kind | None) -> str:
+    """Return the type of a unit, all whole numbers being one; empty if a unit cannot be of this type."""
+    if name_of(kind) in _WHOLE:
+        return "a whole number"
+    return name_of(kind) if is_alike(kind) and name_of(kind) in _UNITS else ""
+
+
+def injective_cast(before: Kind | None, after: Kind | None) -> str | None:
+    """Return how a cast writes units anew, empty if they stay as they are; None if it may merge two units."""
+    one, other = name_of(before), name_of(after)
+    if not (is_alike(before) and is_alike(after)):
+        return None
+    if one in _WHOLE and other in _WHOLE:
+        return ""
+    if one == other and one in ("VARCHAR", "DATE", "UUID", "BOOLEAN", "TIMESTAMP"):
+        return ""
+    if one in _TO_TEXT and other == "VARCHAR":
+        return f"{one if one not in _WHOLE else 'whole'} as text"
+    return "DATE as TIMESTAMP" if (one, other) == ("DATE", "TIMESTAMP") else None
+
+
+def instead_of(function: str) -> str:
+    """Return the end of a refusal: how to write a function that is not allowed."""
+    told = INSTEAD.get(SAME.get(function, function))
+    return told or "compute it from the functions listed in docs/sql.md, or before the log is stored"

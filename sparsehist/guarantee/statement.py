@@ -1,0 +1,475 @@
+"""Rewrite a query so that each source in FROM becomes a numbered view, by DuckDB's own parse tree.
+
+The tree comes from a connection in which nothing of the user's exists. Parameters become constants, files and tables
+become `memory.main.source_1`, …, and names that mean neither a common table expression nor a source are refused.
+Check and run both take the rewritten text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import duckdb
+
+from sparsehist.errors import GuaranteeError, StatementError, raise_alone
+from sparsehist.guarantee import language
+from sparsehist.guarantee.extensions import LACKING
+from sparsehist.guarantee.files import READERS, guess_of, reader_of
+from sparsehist.store.statements import statement
+
+Node = dict[str, Any]
+NOWHERE = 2**63
+_REFUSED_NODES = {
+    "RECURSIVE_CTE_NODE": "WITH RECURSIVE",
+    "PIVOT": "PIVOT, UNPIVOT",
+    "SHOW_REF": "DESCRIBE, SUMMARIZE, SHOW",
+    "LIMIT_MODIFIER": "LIMIT, OFFSET",
+    "LIMIT_PERCENT_MODIFIER": "LIMIT, OFFSET",
+    "COLLATE": "COLLATE",
+    "POSITIONAL_REFERENCE": "#1",
+}
+_REFUSED_JOINS = {
+    "FULL": "FULL JOIN",
+    "OUTER": "FULL JOIN",
+    "RIGHT": "RIGHT JOIN",
+    "POSITIONAL": "POSITIONAL JOIN",
+    "ASOF": "ASOF JOIN",
+}
+_NODES = frozenset(
+    """
+    SELECT_NODE SET_OPERATION_NODE CTE_NODE BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST EMPTY
+    ORDER_MODIFIER DISTINCT_MODIFIER
+    """.split()
+)
+_CLASSES = frozenset(
+    "COLUMN_REF CONSTANT FUNCTION OPERATOR COMPARISON CONJUNCTION CASE CAST BETWEEN STAR SUBQUERY WINDOW LAMBDA "
+    "PARAMETER TYPE".split()
+)
+_OF_TABLES = frozenset(
+    "type alias query_location query_location_length catalog_name schema_name table_name qualified_name "
+    "column_name_alias sample".split()
+)
+_ROW_MAKERS = ("unnest", "range", "generate_series")
+_PUT_IN_ORDER = frozenset((*language.ORDERED, *(name.removeprefix("WINDOW_").lower() for name in language.PLACES)))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of a query.
+
+    Attributes:
+        name: How the query names it.
+        public: Whether it holds nothing of any unit.
+        reader: The call of DuckDB that reads it, for files; else empty.
+        files: The files it reads.
+        opens: Gives the frame, Arrow table or relation that holds its rows; None for files.
+        checked: Whether it was given as it is; False for tables and views that somebody made in a session.
+    """
+
+    name: str
+    public: bool = False
+    reader: str = field(default="", repr=False)
+    files: tuple[str, ...] = field(default=(), repr=False)
+    opens: Callable[[], Any] | None = field(default=None, repr=False)
+    checked: bool = True
+
+
+Lookup = Callable[[tuple[str, ...]], Source | None]
+"""What a name in FROM stands for, by its parts; None if it is no table."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A query over numbered views.
+
+    Attributes:
+        text: The query that is checked and run.
+        sources: What each view stands for.
+        written: The query as it was written.
+        tree: The parse tree of `text`, with the places of its parts in `written`.
+    """
+
+    text: str = field(repr=False)
+    sources: dict[str, Source]
+    written: str = field(repr=False)
+    tree: Node = field(repr=False)
+
+    def refuse(self, part: object, reason: str) -> NoReturn:
+        """Refuse the query because of a part of its plan or of its tree."""
+        raise_alone(refusal(self.written, reason, self._place(part)))
+
+    def _place(self, part: object) -> tuple[int, int] | None:
+        """Return the bytes of `written` that a part of the plan of `text` comes from."""
+        spans = {
+            node["planned_at"]: span for node in nodes(self.tree) if "planned_at" in node and (span := span_of(node))
+        }
+        own = [{key: value for key, value in node.items() if key != "children"} if "table_index" in node else node
+               for node in (part if isinstance(part, list) else [part]) if isinstance(node, dict)]  # fmt: skip
+        found = [spans[node["query_location"]] for node in nodes(own) if node.get("query_location") in spans]
+        if not found:
+            names = {str((node.get("qname") or {}).get("path", ["?"])[-1]).lower() for node in nodes(own)}
+            kinds = {str(node.get("type")) for node in nodes(own) if str(node.get("type")).startswith("WINDOW_")}
+            found = [
+                span for node in nodes(self.tree)
+                if (node.get("function_name") in names or node.get("type") in kinds) and (span := span_of(node))
+            ]  # fmt: skip
+        return min(found, default=None)
+
+
+def nodes(part: object) -> Iterator[Node]:
+    """Yield every dictionary of a tree, parents first."""
+    if isinstance(part, dict):
+        yield part
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from nodes(value)
+
+
+def span_of(node: Node) -> tuple[int, int] | None:
+    """Return the first byte of a node and the one after its last, if it has a place."""
+    start = int(node.get("query_location", NOWHERE))
+    return (start, start + max(1, int(node.get("query_location_length", 0)))) if start < NOWHERE else None
+
+
+def line_and_column(text: str, at: int) -> tuple[int, int]:
+    """Return the line and column of a character, both from 1."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def refusal(text: str, reason: str, span: tuple[int, int] | None = None) -> GuaranteeError:
+    """Return the error that says why a query is refused; `span` is in bytes, all of the text if None."""
+    written = text.encode()
+    start, end = (len(written[:at].decode(errors="ignore")) for at in span or (0, len(written)))
+    line, column = line_and_column(text, start)
+    return GuaranteeError(f"line {line}, column {column}: {reason}", reason=reason, start=start, end=end)
+
+
+def folded(name: str) -> str:
+    """Return a name as DuckDB folds it: in lower case, where the letter is ASCII."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def rewrite(
+    text: str, lookup: Lookup, parameters: Mapping[str, Any], *, public_files: frozenset[str], restricted: bool = True
+) -> Rewritten:
+    """Bring every source of a query to a numbered view; `restricted` refuses what is not in the language.
+
+    Raises:
+        GuaranteeError: If it is not one SELECT of the language, or reads what is no source.
+    """
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
+        return _Rewriting(text, lookup, parameters, public_files, parser, restricted=restricted).done()
+
+
+def check_words(text: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse a query that is not of the language, whatever its tables are; files are not looked for."""
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
+        rewriting = _Rewriting(
+            text, lambda path: Source(".".join(path)), parameters, frozenset(), parser, restricted=True
+        )
+        rewriting.looks_at_files = False
+        rewriting.done()
+
+
+class _Rewriting:
+    """One pass over the parse tree."""
+
+    looks_at_files = True
+
+    def __init__(
+        self, text: str, lookup: Lookup, parameters: Mapping[str, Any], public_files: frozenset[str],
+        parser: duckdb.DuckDBPyConnection, *, restricted: bool,
+    ) -> None:  # fmt: skip
+        self._text, self._lookup, self._parser = text, lookup, parser
+        self._parameters = {name.lower(): value for name, value in parameters.items()}
+        self._public_files, self._restricted = public_files, restricted
+        self._sources: dict[str, Source] = {}
+
+    def done(self) -> Rewritten:
+        tree = self._parsed(self._text)
+        statements = tree.get("statements", ())
+        if tree["error"] or len(statements) != 1:
+            at = int(tree.get("position", NOWHERE)) if tree["error"] else 0
+            raise refusal(
+                self._text,
+                "a series is made from one SELECT of the language that docs/sql.md describes"
+                + ("" if tree["error"] else "; this is more than one statement"),
+                (at, at + 1) if at < NOWHERE else None,
+            )
+        tree["statements"][0]["node"] = self._walk(statements[0]["node"], frozenset())
+        text = self._text_of(tree)
+        _note_places(tree["statements"][0]["node"], self._parsed(text)["statements"][0]["node"])
+        return Rewritten(text, self._sources, self._text, tree)
+
+    def _parsed(self, text: str) -> Node:
+        ((found,),) = self._parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+        return dict(json.loads(found))
+
+    def _text_of(self, tree: Node) -> str:
+        ((text,),) = self._parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+        return str(text)
+
+    def _refuse(self, node: Node, reason: str) -> NoReturn:
+        span = span_of(node) or min(filter(None, map(span_of, nodes(node))), default=None)
+        raise refusal(self._text, reason, span)
+
+    def _walk(self, part: Any, ctes: frozenset[str]) -> Any:  # noqa: C901  one rule for each kind of node
+        if isinstance(part, list):
+            return [self._walk(one, ctes) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if self._restricted:
+            self._check(part)
+        if part.get("class") == "PARAMETER":
+            return self._constant(part)
+        if part.get("type") == "TABLE_FUNCTION" and isinstance(part.get("function"), dict):
+            called = str(part["function"]["function_name"]).lower()
+            if called in ("delta_scan", "iceberg_scan"):
+                raise_alone(StatementError(LACKING))
+            if called in READERS or (called not in _ROW_MAKERS and self._restricted):
+                return self._file(part, self._walk(part["function"], ctes))
+        if part.get("type") == "BASE_TABLE":
+            return self._table(part, ctes)
+        walked = {}
+        for entry in (part.get("cte_map") or {}).get("map", []):
+            if entry["key"].lower().startswith("__duckdb"):
+                self._refuse(part, "names that begin with __duckdb are DuckDB's own")
+            entry["value"] = self._walk(entry["value"], ctes)
+            ctes |= {folded(entry["key"])}
+        for key, value in part.items():
+            walked[key] = value if key == "cte_map" else self._walk(value, ctes)
+        return walked
+
+    def _check(self, node: Node) -> None:  # noqa: C901  one rule for each kind of node
+        """Refuse a part that is not of the language."""
+        kind, about = str(node.get("type", "")), str(node.get("class", ""))
+        if kind in _REFUSED_NODES:
+            self._refuse(node, language.REFUSED[_REFUSED_NODES[kind]])
+        if node.get("sample"):
+            self._refuse(node, language.REFUSED["USING SAMPLE"])
+        if kind == "JOIN":
+            for named in (str(node.get("join_type")), str(node.get("ref_type"))):
+                if named in _REFUSED_JOINS:
+                    self._refuse(node, language.REFUSED[_REFUSED_JOINS[named]])
+        if kind == "SET_OPERATION_NODE" and node.get("setop_type") not in ("UNION", "UNION_BY_NAME"):
+            self._refuse(node, language.REFUSED["EXCEPT, INTERSECT"])
+        if kind == "SELECT_NODE" and len(node.get("group_sets", ())) > 1:
+            self._refuse(node["group_expressions"][0], language.REFUSED["GROUPING SETS, ROLLUP, CUBE"])
+        if about == "SUBQUERY" and "EXISTS" in str(node.get("subquery_type")):
+            self._refuse(node, language.REFUSED["EXISTS"])
+        if about in ("FUNCTION", "WINDOW"):
+            self._check_function(node)
+        listed = (
+            kind in _NODES
+            if not about and kind.endswith(("_NODE", "_REF", "_MODIFIER", "TABLE", "JOIN"))
+            else (not about or about in _CLASSES)
+        )
+        if not listed:
+            self._refuse(node, f"{(about or kind).replace('_', ' ').lower()} is not in the language of docs/sql.md")
+
+    def _check_function(self, node: Node) -> None:
+        name = str(node["function_name"]).lower()
+        path = (node.get("qualified_name") or {}).get("path", [name])
+        known = language.SCALARS | language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star", *READERS}
+        if node.get("class") == "WINDOW":
+            known |= frozenset(language.WINDOWS.split())
+        if name not in known or len(path) != 1:
+            self._refuse(node, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
+
+    def _constant(self, node: Node) -> Node:
+        """Replace a parameter by its value, of the type that DuckDB binds."""
+        name = str(node.get("identifier", "")).lower()
+        if name not in self._parameters:
+            self._refuse(node, f"the parameter ${name} has no value")
+        try:
+            ((written, kind),) = self._parser.execute(
+                statement("guarantee_value"), {"value": self._parameters[name]}
+            ).fetchall()
+        except duckdb.Error:
+            self._refuse(node, f"the parameter ${name} is of a type that DuckDB does not take")
+        text = "null" if written is None else f"cast({quoted_text(written)} as {kind})"
+        made: Node = self._parsed(f"select {text}")["statements"][0]["node"]["select_list"][0]
+        return {**_without_places(made), **{key: node[key] for key in ("alias", "query_location",
+                "query_location_length") if key in node}}  # fmt: skip
+
+    def _table(self, node: Node, ctes: frozenset[str]) -> Node:
+        path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
+        if beside := node.keys() - _OF_TABLES:
+            self._refuse(node, f"{min(beside).replace('_', ' ')} of a table is not in the language of docs/sql.md")
+        if len(path) == 1 and folded(path[0]) in ctes:
+            return node
+        source = self._lookup(tuple(map(folded, path)))
+        if source is None and len(path) == 1 and (reader := reader_of(path[0])):
+            call = self._parsed(f"from {reader}({quoted_text(path[0])})")["statements"][0]["node"]["from_table"]
+            alias = node.get("alias") or re.split(r"[/\\]", path[0])[-1].split(".")[0]
+            return self._file({**node, "alias": alias}, _without_places(call["function"]))
+        if source is None:
+            self._refuse(
+                node,
+                f"{'.'.join(path)} is no table here; give it in tables= or public=, or name a file in quotes. "
+                "Variables of your program are not seen",
+            )
+        return self._view(node, source, node.get("alias") or path[-1])
+
+    def _file(self, node: Node, call: Node) -> Node:
+        """Replace files by a view of them; the call of their reader is kept as text."""
+        name = str(call["function_name"]).lower()
+        if name not in READERS:
+            self._refuse(
+                node, f"{name}(…) is no source: use {', '.join(sorted(READERS))}, or give a table in tables="
+            )
+        options, paths = {}, []
+        for argument in call.get("arguments", ()):
+            option, value = _option(argument)
+            if not _is_constant(value):
+                self._refuse(node, f"what {name} reads and how must be constants or parameters")
+            (held,) = self._parser.execute(
+                self._text_of(_select(self._parsed("select 1"), {**value, "alias": ""}))
+            ).fetchone() or (None,)  # fmt: skip
+            if option:
+                options[option] = held
+            else:
+                paths += held if isinstance(held, list) else [held]
+        if not paths or not all(isinstance(path, str) for path in paths):
+            self._refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
+        if not self.looks_at_files:
+            return self._view(node, Source(", ".join(paths)), node.get("alias") or name)
+        public = set(paths) <= self._public_files
+        if any("://" in path for path in paths):
+            raise_alone(StatementError(LACKING))
+        reason = "" if public or not self._restricted else guess_of(name, paths, options)
+        if reason:
+            self._refuse(node, reason)
+        files = [file for path in paths for (file,) in
+                 self._parser.execute(statement("guarantee_files"), {"path": path}).fetchall()]  # fmt: skip
+        if not files:
+            self._refuse(node, f"{name} finds no file of that name")
+        first = next(one for one in call["arguments"] if not _option(one)[0])
+        listed = self._parsed(f"select [{', '.join(map(quoted_text, files))}]")
+        first["expression"] = listed["statements"][0]["node"]["select_list"][0]
+        tree = self._parsed("from range(1)")
+        tree["statements"][0]["node"]["from_table"]["function"] = {**call, "alias": ""}
+        reader = f"({self._text_of(tree)})"
+        source = Source(", ".join(paths), public=public, reader=reader, files=tuple(files))
+        return self._view(node, source, node.get("alias") or name)
+
+    def _view(self, node: Node, source: Source, alias: str) -> Node:
+        """The node of a numbered view in the place of a table; one view for each source."""
+        view = next(
+            (view for view, known in self._sources.items() if known == source), f"source_{len(self._sources) + 1}"
+        )
+        self._sources[view] = source
+        made: Node = self._parsed(f"from memory.main.{view}")["statements"][0]["node"]["from_table"]
+        kept = ("query_location", "query_location_length", "column_name_alias", "sample")
+        return {**made, **{key: node[key] for key in kept if key in node}, "alias": alias}
+
+
+def with_ties_broken(tree: Node) -> Node:
+    """Add the columns of all tables in FROM to each ORDER BY that picks rows, so that ties are broken by them."""
+    if isinstance(tree, list):
+        return [with_ties_broken(part) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    made = {key: with_ties_broken(value) for key, value in tree.items()}
+    if tree.get("type") == "SELECT_NODE":
+        names = [{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]} for name in _tables(tree)]
+        broken = [{"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT", "expression": name} for name in names]
+        groups = [one for one in tree.get("group_expressions", ()) if one.get("class") in ("COLUMN_REF", "FUNCTION")]
+        told = [{"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT", "expression": one} for one in groups]
+        made = _ordered(made, broken, told or broken, top=True)
+    return made
+
+
+def _ordered(part: Any, aggregates: list[Node], windows: list[Node], *, top: bool = False) -> Any:
+    """Add orders to the aggregates and windows of one SELECT, not to those of queries inside it."""
+    if isinstance(part, list):
+        return [_ordered(one, aggregates, windows) for one in part]
+    if not isinstance(part, dict) or (part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE") and not top):
+        return part
+    made = {key: _ordered(value, aggregates, windows) for key, value in part.items()}
+    if part.get("function_name") in _PUT_IN_ORDER:
+        if part.get("class") == "WINDOW" and part.get("orders"):
+            made["orders"] = [*part["orders"], *windows]
+        orders = (part.get("order_bys") or {}).get("orders")
+        if part.get("class") == "FUNCTION" and orders:
+            made["order_bys"] = {**part["order_bys"], "orders": [*orders, *aggregates]}
+    return made
+
+
+def _tables(select: Node) -> list[str]:
+    """Return the names of the tables that a SELECT reads, in order."""
+
+    def named(table: Node) -> list[str]:
+        if table.get("type") == "JOIN":
+            right = named(table["right"]) if table["join_type"] not in ("SEMI", "ANTI") else []
+            return [*named(table["left"]), *right]
+        return [name] if (name := table.get("alias") or table.get("table_name")) else []
+
+    return named(select.get("from_table") or {})
+
+
+def break_ties(rewritten: Rewritten) -> Rewritten:
+    """Return the same query with ties broken; its text and the places of its parts are made anew."""
+    tree = with_ties_broken(rewritten.tree)
+    with duckdb.connect(":memory:") as parser:
+        ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+        ((found,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+    _note_places(tree["statements"][0]["node"], json.loads(found)["statements"][0]["node"])
+    return replace(rewritten, text=str(text), tree=tree)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _note_places(tree: Any, planned: Any) -> None:
+    """Note in each node of a tree where the same node stands in the rewritten text."""
+    if isinstance(tree, dict) and isinstance(planned, dict):
+        if "query_location" in tree and "query_location" in planned:
+            tree["planned_at"] = planned["query_location"]
+        for key in tree.keys() & planned.keys():
+            _note_places(tree[key], planned[key])
+    elif isinstance(tree, list) and isinstance(planned, list):
+        for one, other in zip(tree, planned, strict=False):
+            _note_places(one, other)
+
+
+def _without_places(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_places(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _without_places(value) for key, value in part.items() if not key.startswith("query_location")}
+
+
+def _select(tree: Node, expression: Node) -> Node:
+    tree["statements"][0]["node"]["select_list"] = [expression]
+    return tree
+
+
+def _option(argument: Node) -> tuple[str, Node]:
+    """Return the name of an option and its value; the name is empty for what is read."""
+    expression = argument["expression"]
+    if argument.get("name"):
+        return str(argument["name"]).lower(), expression
+    if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
+        return str(expression["left"]["column_names"][-1]).lower(), expression["right"]
+    return "", expression
+
+
+def _is_constant(expression: Node) -> bool:
+    kind = expression.get("class")
+    if kind == "CAST":
+        return _is_constant(expression["child"])
+    if kind == "FUNCTION" and expression["function_name"] in ("list_value", "struct_pack"):
+        return all(_is_constant(_option(argument)[1]) for argument in expression.get("arguments", ()))
+    return kind == "CONSTANT"

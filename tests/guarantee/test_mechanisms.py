@@ -1,0 +1,197 @@
+"""Ways in which a name, a type or a macro once meant one thing to the check and another to the run."""
+
+import duckdb
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.counting.contract import Query
+from sparsehist.counting.queries import checked
+from sparsehist.errors import GuaranteeError, StatementError
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.session import Session
+from tests.guarantee.oracle import AREAS
+
+LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts": [1, 2, 3, 4]})
+
+
+def rows(query, tables=None, **parameters):
+    """The rows of a query that was checked."""
+    found = checked(Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id")
+    return sorted(found.world.relation().fetchall())
+
+
+def refused(query, reason, tables=None):
+    """Whether a query is refused, for a reason."""
+    with pytest.raises((GuaranteeError, StatementError), match=reason):
+        rows(query, tables)
+    return True
+
+
+RECURSIONS = [
+    """with recursive r as (select user_id, ts as k from log union all select l.user_id, coalesce(r.k - 1, -1)
+       from log l left join r on r.user_id = l.user_id where r.k is null or r.k > 0)
+       select user_id, k::varchar as query from r""",
+    """with recursive r as (select user_id, 0 as k from log union all select l.user_id, 1 from log l
+       where not exists (select 1 from r where r.user_id = l.user_id and r.k > 3))
+       select user_id, k as query from r""",
+    """with recursive r as (select user_id, 0 as k from log union all select l.user_id, (select count(*) from r)
+       from log l where l.ts > 9) select user_id, k as query from r""",
+    """with recursive r as (select user_id, query from log union (select user_id, query from log except from r))
+       select user_id, query from r""",
+    """with recursive r using key (user_id) as (select user_id, 0 as query from log union
+       select user_id, query + 1 from r where query < 3) select user_id, query from r""",
+]
+
+
+@pytest.mark.parametrize("query", RECURSIONS)
+def test_recursion_which_ends_with_the_rows_of_all_units_is_refused(query):
+    """However the working rows of other units come in."""
+    assert refused(query, "recursion")
+
+
+def test_columns_that_a_reader_adds_are_not_there(tmp_path):
+    """The view of a file has its declared columns alone."""
+    LOG.write_parquet(tmp_path / "log.parquet")
+    for column in ("file_row_number", "file_index", "rowid", "filename"):
+        assert refused(f"select user_id, {column} as query from '{tmp_path}/log.parquet'", "not found")
+    assert len(rows(f"select user_id, query from '{tmp_path}/log.parquet'")) == 4
+
+
+def test_a_file_with_two_dots_is_one_table(tmp_path):
+    """Its name in the query is the one DuckDB gives it, to the check and to the run."""
+    LOG.write_parquet(tmp_path / "c.v1.parquet")
+    assert len(rows(f"select c.user_id, c.query from '{tmp_path}/c.v1.parquet' where c.ts > 0")) == 4
+
+
+def test_a_name_inside_a_view_is_not_captured(tmp_path):
+    """A common table expression of the query does not get into the view."""
+    LOG.write_parquet(tmp_path / "log.parquet")
+    connection = duckdb.connect()
+    connection.execute(f"create table inside as from '{tmp_path}/log.parquet'; create view v as from inside")
+    query = "with inside as (select 7 as user_id, 'x' as query) select v.user_id, v.query from v"
+    assert [row[0] for row in rows(query, {"v": connection.sql("from v")})] == [1, 1, 2, 9]
+
+
+@pytest.mark.parametrize("call", ["sum(ts) export_state", "finalize(sum(ts) export_state)", "combine(sum(ts), null)"])
+def test_states_of_aggregates_are_refused(call):
+    """They hold values in the order they came."""
+    assert refused(f"select user_id, {call} as query from log group by user_id", "not in the language|one SELECT")
+
+
+def test_an_enum_is_text():
+    """Its values and their order come from all rows: neither is there."""
+    made = LOG.with_columns(mood=pl.col("query").cast(pl.Enum(["d", "c", "b", "a"])))
+    for words in ("typeof(mood)", "enum_range(mood)", "enum_code(mood)", "cast(query as enum('a', 'b'))"):
+        assert refused(f"select user_id, {words} as query from log", "not in the language", {"log": made})
+    assert refused("describe log", "DESCRIBE", {"log": made})
+    assert refused("from (pivot log on mood in ('a') using count(*))", "PIVOT", {"log": made})
+    assert rows("select user_id, max(mood) as query from log group by user_id", {"log": made})[0] == (1, "b")
+
+
+def _ran(script, tables=None):
+    with sh.open(":memory:", seed=1) as store, Session(store, tables=tables or {"log": LOG}) as session:
+        outcomes = run_script(session, script)
+        errors = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+        sources = [store.declared(name).source for name in store.series_names()] if store.path.exists() else []
+        return outcomes, errors, sources
+
+
+CREATE = "create series s with (unit = user_id, key = query, max_keys = 9, domain = 'strings(max_bytes=9)') as "
+
+
+def test_variables_and_sequences_behind_columns_make_a_source_unchecked():
+    """What a generated column or a default reads is nobody's to follow."""
+    made = """
+        set variable n = (select count(*) from log); create sequence q;
+        create table t (user_id bigint, query varchar default getvariable('n')::varchar || nextval('q'));
+        insert into t (user_id) select user_id from log;
+    """
+    _, errors, sources = _ran(f"{made} {CREATE} select user_id, query from t")
+    assert (errors, sources) == ([], ["unchecked source"])
+    _, errors, _ = _ran(f"{made} {CREATE} select user_id, getvariable('n')::varchar as query from log")
+    assert len(errors) == 1 and "parameter" in errors[0]
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "range(x) as table select user_id as range from log",
+        "json_serialize_plan(q, skip_null := 1, skip_empty := 1, skip_default := 0, optimize := 0) as '{}'",
+        "json_serialize_sql(q, skip_null := true, skip_empty := true, skip_default := true) as '{\"error\": false}'",
+        "duckdb_variables() as table select 1 as name where false",
+        "read_parquet(x) as table select * from log limit 1",
+        "count_star() as 7",
+    ],
+)
+def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
+    """Neither by the check nor by the run."""
+    query = "select l.user_id, l.query || r.i as query from log l, range(2) r(i)"
+    outcomes, errors, sources = _ran(
+        f"create macro {macro}; {CREATE} {query}; release a from s at level 1000 threshold 30;"
+        "select query from s.a order by query",
+        {"log": pl.DataFrame({"user_id": range(60), "query": "a"})},
+    )
+    assert (errors, sources) == ([], ["checked query"])
+    assert outcomes[-1].frame["query"].to_list() == ["a0", "a1"]
+    assert len(_ran(f"create macro {macro}; {CREATE} from log limit 1")[1]) == 1
+
+
+def test_a_view_whose_text_looks_like_a_frame_is_no_frame():
+    """Only what was handed over is."""
+    made = "create view v as select user_id, query, ' AS SELECT * FROM python_x() AS ' as x from log limit 2;"
+    assert _ran(f"{made} {CREATE} select user_id, query from v")[1:] == ([], ["unchecked source"])
+
+
+def test_a_database_that_is_attached_twice_is_unchecked_twice(tmp_path):
+    """By a second name of its file, or not."""
+    with duckdb.connect(str(tmp_path / "a.db")) as connection:
+        connection.execute("create table log as select 1 as user_id, 'a' as query")
+    (tmp_path / "b.db").hardlink_to(tmp_path / "a.db")
+    for name in "ab":
+        script = f"attach '{tmp_path}/{name}.db' as d; {CREATE} select user_id, query from d.log"
+        assert _ran(script)[1:] == ([], ["unchecked source"])
+
+
+def test_a_letter_that_only_python_folds_makes_another_column():
+    """The Kelvin sign is no k to DuckDB."""
+    twice = pl.DataFrame({"\u212aid": [1, 2], "kid": [3, 4], "query": ["a", "b"]})
+    query = Query('select "\u212aid" as kid, query from log', {"log": twice})
+    with pytest.raises(GuaranteeError, match="must be the column kid"):
+        checked(query, "kid")
+    assert checked(Query("select kid, query from log", {"log": twice}), "kid").is_checked
+
+
+def test_sources_do_not_change_between_check_and_run(tmp_path):
+    """The types that were checked are those that are run; files that come later are not read."""
+    LOG.write_parquet(tmp_path / "a.parquet")
+    made = checked(
+        Query(f"select user_id, sum(ts)::varchar as query from '{tmp_path}/*.parquet' group by 1"), "user_id"
+    )
+    LOG.with_columns(user_id=pl.lit(99)).write_parquet(tmp_path / "b.parquet")
+    assert {row[0] for row in made.world.relation().fetchall()} == {1, 2, 9}
+    LOG.with_columns(pl.col("ts") + 0.5).write_parquet(tmp_path / "a.parquet")
+    assert all(row[1].isdecimal() for row in made.world.relation().fetchall())
+
+
+def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
+    """Not even by a query that nobody checks."""
+    monkeypatch.chdir(tmp_path)
+    LOG.write_parquet("log.parquet")
+    LOG.write_parquet("other.parquet")
+    for call in ("read_text('other.parquet')", "glob('*')", "parquet_metadata('other.parquet')"):
+        query = Query(f"select l.user_id, 'a' as query from 'log.parquet' l, {call}", unverified=True)
+        with pytest.raises((duckdb.Error, GuaranteeError)):
+            checked(query, "user_id").world.relation().fetchall()
+    assert list(tmp_path.glob(".tmp*")) == []
+
+
+def test_a_relation_that_is_named_twice_is_read_twice():
+    """Its rows are kept: a stream would be empty the second time."""
+    connection = duckdb.connect()
+    connection.execute("create table t as select i % 5 as user_id, 'q' || i as query from range(5000) r(i)")
+    query = "with c as (from log) select a.user_id, b.query from c a join log b using (user_id) group by all"
+    assert len(rows(query, {"log": connection.sql("from t")})) == 5000
+    assert len(rows("select user_id, query from log", {"log": connection.sql("from t")})) == 5000
+    both = {"log": connection.sql("from t"), "b": connection.sql("from t")}
+    assert len(rows("select log.user_id, b.query from log join b using (user_id) group by all", both)) == 5000

@@ -23,10 +23,9 @@ from sparsehist.histogram import (
     threshold_for_false_keys,
 )
 from sparsehist.histogram.grid import published_step
-from sparsehist.noise.family import Family, currency, delta_is_bound, noise_mean
-from sparsehist.open_domain.never_exceeds import open_delta_is_exact
-from sparsehist.open_domain.open_budget import OpenBudgets, coarse_to_fine
-from sparsehist.privacy import Level, level_text
+from sparsehist.histogram.open_domain import OpenBudget, Point
+from sparsehist.noise.family import Family, currency, noise_mean
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.metadata import CellMetadata, Request, level_asked, shared
 from sparsehist.store import Past
@@ -122,19 +121,18 @@ def _checked_false_keys(what: str, number: float, most: float = math.inf) -> flo
     return value
 
 
-def cell_metadata(
-    declaration: Declaration, request: CellRequest, past: Past, spent: float | None = None
-) -> CellMetadata:
+def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Choose the threshold and say what a release will be.
 
-    `past` has the lowest effective threshold of each level spent; `spent` is the delta_infinity that the last release
-    stated, computed where it is not given.
+    `past` has the lowest effective threshold of each level spent.
     """
     family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
     check_std(declaration, level, family.std(level))
     if isinstance(declaration.domain, Open):
-        before = OpenBudgets.of(family, past, float(declaration.domain.delta), declaration.touched, spent)
-        chosen = open_parameters(declaration.domain, request, before, unit)
+        before = OpenBudget(declaration.domain.delta, declaration.touched)
+        for known, bound in past:
+            before = before.after((0, as_level(known)), family, bound)
+        chosen = open_parameters(declaration.domain, request, before, (0, level), family, unit)
     else:
 
         def still_lazy(effective: float) -> float | None:
@@ -167,19 +165,15 @@ def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str,
     }
 
 
-def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> tuple[str, bool]:
-    """The guarantee of a release in words, and whether a delta in it is an upper bound."""
+def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> str:
+    """The guarantee of a release in words."""
     family, opens = declaration.family_in_units, declaration.domain.is_open
     # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
     stated = max([level, *(known for known, _ in past)]) if opens else level
-    words, is_bound = family.statement(stated), delta_is_bound(family, stated)
+    words = family.statement(stated)
     if opens:
         words = open_guarantee(declaration, level_text(stated), words, metadata.delta_spent)
-        bound = metadata.effective_threshold * declaration.unit_of_counts
-        is_bound |= declaration.most_keys is not None or not open_delta_is_exact(
-            family, [*coarse_to_fine(past), (level, bound)]
-        )
-    return f"{words}; {LAZILY}", is_bound
+    return f"{words}; {LAZILY}"
 
 
 def check_std(declaration: Declaration, level: Fraction, std: float) -> None:
@@ -238,14 +232,16 @@ def closed_parameters(
     }
 
 
-def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, unit: int = 1) -> dict[str, Any]:
+def open_parameters(
+    domain: Open, request: CellRequest, before: OpenBudget, point: Point, family: Family, unit: int = 1
+) -> dict[str, Any]:
     """The threshold by what is left of the series' delta, and what is left of that then."""
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
             "never published, so there are no false keys. Give a delta, a threshold or neither"
         )
-    level = present(request.level)
+    step = published_step(family, point[1])
     share, threshold = request.delta, request.threshold
     if threshold is None:
         if share is None:
@@ -258,34 +254,31 @@ def open_parameters(domain: Open, request: CellRequest, before: OpenBudgets, uni
             share = left / 2
         if share > before.remaining:
             raise _refusal(share, before, "what remains may be asked for")
-        lowest = before.threshold(level, share)
-        if lowest is None:
-            raise _refusal(share, before, "nothing remains that a release could be made for")
-        threshold = lowest / unit
-    exceeds = before.exceedances(level, threshold * unit)
-    if not before.hold(exceeds):
-        lowest = before.threshold(level, before.remaining)
+        threshold = before.lowest_threshold(point, family, share) / unit
+    effective = effective_threshold(threshold * unit, step)
+    after = before.after(point, family, effective)
+    if after.delta_infinity > before.delta:
         advice = "no threshold would do"
-        if lowest is not None:
-            advice = f"threshold={lowest / unit!r} would take all that remains"
-        raise _refusal(before.added(exceeds), before, advice)
-    after = before.after(exceeds)
+        if before.remaining > 0:
+            enough = before.lowest_threshold(point, family, before.remaining) / unit
+            advice = f"threshold={enough!r} would take all that remains"
+        raise _refusal(float(before.added(point, family, effective)), before, advice)
     return {
         "threshold": threshold,
-        "effective_threshold": effective_threshold(threshold * unit, published_step(before.family, level)) / unit,
+        "effective_threshold": effective / unit,
         "false_keys": None,
         "expected_false_keys": 0.0,
         "delta": domain.delta_text,
         "delta_share": share,
-        "delta_infinity": after.delta_spent,
+        "delta_infinity": float(after.delta_infinity),
         "delta_remaining": after.remaining,
     }
 
 
-def _refusal(requested: float, budget: OpenBudgets, advice: str) -> BudgetExceededError:
+def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceededError:
     remaining = budget.remaining
     return BudgetExceededError(
-        f"requested delta {requested:.6g}, remaining delta {remaining:.6g} of the series' {budget.delta:.6g}, "
+        f"requested delta {requested:.6g}, remaining delta {remaining:.6g} of the series' {float(budget.delta):.6g}, "
         f"difference {requested - remaining:.3g}; {advice}. Nothing was spent"
     )
 

@@ -16,7 +16,7 @@ from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
-from sparsehist.release.metadata import CellMetadata, Metadata, read_metadata
+from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
 from sparsehist.typing import BoolArray, IntArray, secret
@@ -39,22 +39,11 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        before = self._last_in_open_domain()
-        spent = None if before is None else before.delta_spent
-        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id), spent)
+        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
 
-    def statement(self, request: CellRequest, metadata: CellMetadata) -> tuple[str, bool]:
+    def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         past = self.held.state.past(self.path_id)
-        words, is_bound = cell_statement(self.held.declaration, present(request.level), metadata, past)
-        before = self._last_in_open_domain()
-        return words, is_bound or (before is not None and bool(before.delta_is_bound))
-
-    def _last_in_open_domain(self) -> Metadata | None:
-        """What the release before said: its delta_infinity is spent, bound or not."""
-        if not self.held.declaration.domain.is_open:
-            return None
-        earlier = self.held.state.releases(self.path_id)
-        return read_metadata(earlier[-1].metadata) if earlier else None
+        return cell_statement(self.held.declaration, present(request.level), metadata, past)
 
     def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
         state, files, level = self.held.state, self.held.files, present(request.level)

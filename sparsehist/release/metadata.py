@@ -66,8 +66,6 @@ class Metadata:
         threshold: As chosen; None where everything is published.
         numerical_slack: By how much the law may differ from the one stated, in total variation.
         guarantee: In words.
-        delta_is_bound: True where a delta of the guarantee (delta_infinity, too) is an upper bound; left out where
-            it is exact to 12 digits, or there is none.
         neighbours: For which logs it holds.
         domain_size: As text, since it may have any number of digits; None for an open domain.
         bounding: "share" where a unit with more than max_keys keys counts towards all of them; else left out.
@@ -102,7 +100,6 @@ class Metadata:
     threshold: float | None
     numerical_slack: float
     guarantee: str = ""
-    delta_is_bound: bool | None = None
     neighbours: str = NEIGHBOURS.format("unit")
     max_keys: int
     key: tuple[str, ...]
@@ -150,7 +147,7 @@ class CellMetadata(Metadata):
         expected_false_keys: Empty cells to expect among the published (spurious keys).
         delta: Of an open domain, exact text.
         delta_share: What was asked of it.
-        delta_infinity: Spent of it by this and all earlier releases.
+        delta_infinity: Spent of it by this and all earlier releases, at most.
         delta_remaining: What is left of it.
         counts: What a count is, where it is not the number of units.
     """

@@ -79,8 +79,8 @@ class NoisePath(Protocol):
     def metadata(self, request: Any) -> Metadata:
         """All that is public about a release but its guarantee; refuses what cannot be served."""
 
-    def statement(self, request: Any, metadata: Any) -> tuple[str, bool]:
-        """Its guarantee in words, and whether a delta in it is an upper bound."""
+    def statement(self, request: Any, metadata: Any) -> str:
+        """Its guarantee in words."""
 
     def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
         """Draw the round that is to be committed."""
@@ -132,7 +132,7 @@ def release(held: Held, request: Request, open_path: Opener, *, generator: MakeG
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.who)
     # Once nothing can refuse, as it may take longer than the checks.
-    guarantee, is_bound = path.statement(request, metadata)
+    guarantee = path.statement(request, metadata)
     # The source is that of the steps released, where there are some.
     on_trust = replace(declaration, source=metadata.source or "").rests_on
     periods, of_periods = of_all_periods(ledger, declaration, spends)
@@ -141,7 +141,6 @@ def release(held: Held, request: Request, open_path: Opener, *, generator: MakeG
         metadata,
         guarantee="; ".join(part for part in (guarantee, periods, on_trust) if part),
         **of_periods,
-        delta_is_bound=is_bound or None,
         epsilon_delta=None if request.goal is None else request.goal.text,
         log="change accepted" if held.record.accepted else "unchanged",
         store=held.state.store_id,

@@ -233,12 +233,12 @@ class QueryPath:
             return replace(self._about, name=request.name, update=int(request.name.partition(ANSWER)[2]))
         return session_metadata(self._held.declaration, request)
 
-    def statement(self, request: QueryRequest, metadata: InteractiveMetadata) -> tuple[str, bool]:
+    def statement(self, request: QueryRequest, metadata: InteractiveMetadata) -> str:
         del request
         parameters = weighing(self._held.declaration, metadata)
         pure = f"{float(parameters.epsilon):.6g}-DP" if parameters.currency == ZCDP else f"{metadata.level}-DP (pure)"
         rho = f"{metadata.level}-zCDP" if parameters.currency == ZCDP else f"{parameters.rho:.6g}-zCDP"
-        return f"{rho} and {pure} for the whole session, whatever is asked", False
+        return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
         declaration, state, record = self._held.declaration, self._held.state, self._held.record

@@ -13,13 +13,13 @@ import polars as pl
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_whole
 from sparsehist.domain import Open, draw_free
-from sparsehist.errors import DeclarationError, NotFoundError, of_kind, present
+from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.histogram.grid import published_step
+from sparsehist.histogram.open_domain import OpenBudget
 from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
-from sparsehist.open_domain.open_budget import OpenBudget, OpenBudgets
 from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import (
     LAZILY,
@@ -93,17 +93,14 @@ class RunningPath:
         sources = [known.source for known in self.held.state.steps(self.held.record)[:step]]
         return running_metadata(replace(self.held.declaration, source=max(sources)), request, self.past)
 
-    def statement(self, request: RunningRequest, metadata: RunningMetadata) -> tuple[str, bool]:
+    def statement(self, request: RunningRequest, metadata: RunningMetadata) -> str:
         declaration, level = self.held.declaration, present(request.level)
         spent = [known for _, known, _ in self.past]
         finest = max([level, *spent])
         words = metadata.family.statement(finest)
         if declaration.domain.is_open:
-            return f"{open_guarantee(declaration, level_text(finest), words, metadata.delta_spent)}; {LAZILY}", True
-        return (
-            f"this release and all earlier ones of {self.totals.name} of the series together: {words}; {LAZILY}",
-            False,
-        )
+            return f"{open_guarantee(declaration, level_text(finest), words, metadata.delta_spent)}; {LAZILY}"
+        return f"this release and all earlier ones of {self.totals.name} of the series together: {words}; {LAZILY}"
 
     def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
         state, domain = self.held.state, self.held.declaration.domain
@@ -222,7 +219,10 @@ def running_metadata(
     # Refuses levels that are nearly equal, before anything is chosen by them.
     noise.factor(history.with_release(point, math.inf).points)
     if isinstance(domain, Open):
-        chosen = open_parameters(domain, request, open_spent(declaration, noise, past, point))
+        before = OpenBudget(domain.delta, declaration.touched)
+        for known, level, bound in past:
+            before = before.after((known, level), noise.at(known), bound)
+        chosen = open_parameters(domain, request, before, (point.step, point.level), family)
     else:
 
         def still_lazy(effective: float) -> float | None:
@@ -245,21 +245,6 @@ def running_metadata(
         strategy=totals.strategy,
         counts=totals.words(step),
     )
-
-
-def open_spent(
-    declaration: Declaration, noise: StepNoise, past: list[tuple[int, Fraction, float]], point: Point
-) -> OpenBudgets:
-    """What releases have left of the delta of an open domain, for one more at a point.
-
-    Of each point P[1 + noise > threshold] is spent: a unit may be alone at a key at every step, also where others
-    join later; their sum is an upper bound.
-    """
-    domain = of_kind(declaration.domain, Open)
-    spent = tuple(math.exp(float(noise.at(step).log_tail(bound - 1, level))) for step, level, bound in past)
-    known = [(level, bound) for step, level, bound in past if (step, level) == point]
-    budget = OpenBudget(float(domain.delta), declaration.max_keys, spent)
-    return OpenBudgets(noise.at(point.step), known, ((1, budget),))
 
 
 def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> PointHistory:

@@ -19,7 +19,7 @@ from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.ledger import PathName
-from sparsehist.noise.family import Family, NoiseArray, delta_is_bound, sensitivity_norm
+from sparsehist.noise.family import Family, NoiseArray, sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
@@ -169,12 +169,12 @@ class WorkloadPath:
         spent = [] if self.path_id is None else [known for known, _ in self._held.state.past(self.path_id)]
         return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=spent)
 
-    def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> tuple[str, bool]:
+    def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
         level, keys = present(request.level), metadata.max_keys
         of_units = (
             f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
         )
-        return f"{self._family.statement(level)}; {LAZILY}; {of_units}", delta_is_bound(self._family, level)
+        return f"{self._family.statement(level)}; {LAZILY}; {of_units}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level and make the rows, which are stored with the round."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
+from sparsehist.open_domain.never_exceeds import delta_of
 
 from sparsehist.noise import Gaussian
-from sparsehist.open_domain.never_exceeds import delta_of
 from sparsehist.privacy import gaussian, zcdp
 from tests.privacy.exact_open_release import sparse_gaussian_delta
 

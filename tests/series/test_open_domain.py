@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sparsehist.open_domain.never_exceeds import first_exceedances, open_delta
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, DomainError, NameTakenError
-from sparsehist.open_domain.never_exceeds import first_exceedances, open_delta
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
 # 100,000 keys that one unit each has: a share of 2 per cent is seen to a relative 17 per cent a round.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sparsehist.open_domain.never_exceeds import first_exceedances
 
 import sparsehist as sh
 from sparsehist.counting import count_keys
@@ -18,7 +19,6 @@ from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian, Laplace
-from sparsehist.open_domain.never_exceeds import first_exceedances
 from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.stats import (
     assert_consistent,

@@ -1,0 +1,118 @@
+"""What an open domain costs: the probability that a key of one unit alone is ever published.
+
+Keys that nobody touched are never published there, so a published key that one unit alone has reveals that unit.
+A unit with l such keys, to each of which it adds r, shows none of them at a point of the noise path with probability
+P[Z <= threshold - r]**l. By the union bound, delta_infinity is at most the sum over the points of
+1 - P[Z <= threshold - r]**l, for the r and l of the worst unit; all releases together are then
+delta_infinity-approximate rho-zCDP with rho the finest level. Levels and thresholds may be chosen by looking at
+earlier releases. Derivation: docs/mathematics.md, "Open domains".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.histogram.grid import effective_threshold, published_step
+from sparsehist.noise.family import Family
+
+Point = tuple[int, Fraction]
+"""Where noise is drawn once: a step (0 for a series without steps) and a level."""
+
+
+def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
+    """Return, for each kind of unit, the probability that one release publishes a key of its own.
+
+    Args:
+        family: Noise, in the unit of the counts.
+        level: Level of the release.
+        threshold: Effective threshold, in the unit of the counts.
+        touched: What a unit adds to each of its keys, and the most keys it may then have.
+    """
+    added, keys = np.array(touched, np.float64).T
+    hidden = keys * family.log_cdf(threshold - added, level)
+    return [Fraction(probability) for probability in np.abs(np.expm1(hidden)).tolist()]
+
+
+@dataclass(frozen=True)
+class OpenBudget:
+    """The delta of an open domain, and what each point of a noise path has spent of it.
+
+    Releases at one point share their noise, so that only the lowest threshold there counts. Sums are exact, and half
+    of what remains can be spent again and again.
+
+    Attributes:
+        delta: Declared for the series.
+        touched: What a unit adds to each of its keys, and the most keys it may then have: one pair per kind of unit.
+        spent: By point, the `exposure` of each kind of unit.
+
+    Example:
+        >>> from sparsehist.noise import Gaussian
+        >>> budget = OpenBudget(Fraction("1e-6"), [(1, 1)]).after((0, Fraction(1, 2)), Gaussian(), 6.0)
+        >>> float(budget.delta_infinity)  # P[1 + Z > 6] for a standard normal Z
+        2.86651571879193...e-07
+    """
+
+    delta: Fraction
+    touched: Sequence[tuple[int, int]]
+    spent: Mapping[Point, Sequence[Fraction]] = field(default_factory=dict)
+
+    @property
+    def delta_infinity(self) -> Fraction:
+        """Spent by all releases, for the worst kind of unit."""
+        return max(self._sums())
+
+    @property
+    def remaining(self) -> float:
+        """What later releases may add; rounded down."""
+        left = self.delta - self.delta_infinity
+        rounded = float(left)
+        return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
+
+    def after(self, point: Point, family: Family, threshold: float) -> OpenBudget:
+        """Return the budget after one more release, at an effective threshold."""
+        exposed = exposure(family, point[1], threshold, self.touched)
+        known = self.spent.get(point, exposed)
+        return replace(self, spent={**self.spent, point: list(map(max, known, exposed))})
+
+    def added(self, point: Point, family: Family, threshold: float) -> Fraction:
+        """Return what a release with an effective threshold would add to `delta_infinity`."""
+        return self.after(point, family, threshold).delta_infinity - self.delta_infinity
+
+    def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
+        """Find the lowest threshold to declare, on the grid, for a release that adds at most `delta`.
+
+        Raises:
+            DeclarationError: If `delta` is not above 0, or more than what remains.
+
+        Example:
+            >>> from sparsehist.noise import Gaussian
+            >>> OpenBudget(Fraction("1e-6"), [(1, 1)]).lowest_threshold((0, Fraction(1, 2)), Gaussian(), 2.9e-7)
+            6.0
+        """
+        if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
+            raise DeclarationError(f"delta must be above 0 and at most {self.remaining!r}, got {delta!r}")
+        limit, level = self.delta_infinity + Fraction(delta), point[1]
+        here = self.spent.get(point, [Fraction(0)] * len(self.touched))
+        step = published_step(family, level)
+
+        def alone(kind: tuple[int, int], room: Fraction) -> float:
+            """Where the keys of one unit exceed with a probability of `room`; at most that of 53 bits below 1."""
+            added, keys = kind
+            chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
+            return added + float(family.inverse_log_tail(math.log(chance), level))
+
+        rooms = (limit - total + own for total, own in zip(self._sums(), here, strict=True))
+        place = math.floor(max(map(alone, self.touched, rooms)) / step) - 2
+        while self.after(point, family, effective_threshold(place * step, step)).delta_infinity > limit:
+            place += 1
+        return place * step
+
+    def _sums(self) -> list[Fraction]:
+        """For each kind of unit, the sum over the points."""
+        return [sum(terms, Fraction(0)) for terms in zip(*self.spent.values(), [Fraction(0)] * len(self.touched))]

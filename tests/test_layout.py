@@ -14,7 +14,7 @@ import sparsehist
 
 CHECKOUT = Path(__file__).parent.parent
 PACKAGE = CHECKOUT / "sparsehist"
-CORE = ("noise", "dense", "histogram", "open_domain", "workload", "privacy", "local", "audiences", "interactive")
+CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
 # Of the standard library: what computes. Nothing that reads, writes, logs, waits or draws.
 PURE_STANDARD_LIBRARY = {
     *(

@@ -115,4 +115,5 @@ class OpenBudget:
 
     def _sums(self) -> list[Fraction]:
         """For each kind of unit, the sum over the points."""
-        return [sum(terms, Fraction(0)) for terms in zip(*self.spent.values(), [Fraction(0)] * len(self.touched))]
+        start = [Fraction(0)] * len(self.touched)
+        return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

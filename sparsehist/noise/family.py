@@ -140,12 +140,6 @@ def sensitivity_norm(family: Family) -> Norm | None:
     return norm
 
 
-def delta_is_bound(family: Family | DenseFamily, level: Level) -> bool:
-    """Whether the delta that its statement names is an upper bound, and not exact to 12 digits."""
-    asked = getattr(family, "delta_is_bound", None)
-    return asked is not None and bool(asked(level))
-
-
 def currency(family: Family | type[Family]) -> str:
     """What its levels are, for adding up: "rho" (zCDP), "epsilon" (pure DP), or "none"."""
     return str(getattr(family, "currency", "none"))

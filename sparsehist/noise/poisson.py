@@ -111,16 +111,11 @@ class Poisson(ProcessNoise):
         """
         return guarantee.delta(level, epsilon, self.sensitivity)
 
-    def delta_is_bound(self, level: Level) -> bool:
-        """Whether `delta` is an upper bound at this level, and not exact to 12 digits."""
-        return not guarantee.is_exact(level, self.sensitivity)
-
     def statement(self, level: Level) -> str:
         # With half a per cent on top, writing three digits rounds no delta down.
         delta = 1.005 * guarantee.delta(level, 1.0, self.sensitivity)
-        bound = ", an upper bound," if self.delta_is_bound(level) else ""
         return (
-            f"(1, {max(delta, 1e-300):.3g})-differential privacy{bound} for units of up to {self.sensitivity} keys "
+            f"(1, {max(delta, 1e-300):.3g})-differential privacy for units of up to {self.sensitivity} keys "
             f"(Poisson noise of mean {level_text(1 / as_level(level))}, not centred; no zCDP at any rho)"
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from sparsehist import entropy
 from sparsehist.errors import InputError, LevelError, ThresholdError
 from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import Gaussian
-from tests.open_domain.quadrature import exceed_probability
+from tests.histogram.exact_exceedances import exceedance
 from tests.stats import (
     assert_consistent,
     assert_detected,
@@ -30,9 +29,8 @@ UNIT = Gaussian(sensitivity=1.0)
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
     """The probability by quadrature that a cell with this history exceeds."""
-    levels = [float(Fraction(known)) for known, _ in past]
-    bounds = [tau for _, tau in past]
-    return exceed_probability(levels, bounds, float(Fraction(level)), threshold, sensitivity, count=count)
+    bounds = [(known, tau - count) for known, tau in past]
+    return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 
 
 def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:

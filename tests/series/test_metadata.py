@@ -84,26 +84,6 @@ def test_a_guarantee_is_stated_once_no_check_can_refuse(monkeypatch: pytest.Monk
     assert len(series.releases()) == 0
 
 
-def test_metadata_says_where_a_delta_is_a_bound() -> None:
-    """Poisson noise is exact for one key and bounded for more; delta_infinity is, where levels are left out."""
-
-    def marks(noise: str, max_keys: int, levels: list[str]) -> list[bool | None]:
-        log = LOG.with_columns(hour=pl.col("hour") % 4)
-        series = sh.create(
-            ":memory:", log, name="visits", unit="user", key="hour", max_keys=max_keys, noise=noise,
-            domain=sh.Open("integer", delta="1e-3"),
-        )  # fmt: skip
-        return [series.release(f"r{i}", level=at).metadata.get("delta_is_bound") for i, at in enumerate(levels)]
-
-    assert marks("poisson", 1, ["1", "0.1"]) == [None, None]
-    assert marks("poisson", 2, ["1", "0.1"]) == [True, True]
-    assert marks("poisson", 1, ["1e-4", "1e-7"]) == [None, True]
-    assert marks("gaussian", 2, ["1", "0.001", "0.1"]) == [None, None, None]
-    assert marks("laplace", 1, ["1", "1e-4", "0.5"]) == [None, True, True]
-    assert marks("discrete_laplace", 1, ["0.005", "0.01"]) == [None, None]
-    assert marks("discrete_laplace", 1, ["0.0005", "0.001", "1"]) == [None, True, True]
-
-
 @pytest.mark.parametrize(("max_keys", "said"), [(1, "units"), (4, "units once per cell they are in")])
 def test_a_workload_says_what_its_answers_count(max_keys: int, said: str) -> None:
     """A sum over cells is one over units only where a unit is in one cell."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from sparsehist.open_domain.never_exceeds import first_exceedances
 
 import sparsehist as sh
 from sparsehist.counting import count_keys
@@ -20,6 +19,7 @@ from sparsehist.errors import BudgetExceededError, DeclarationError
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian, Laplace
 from tests.attacks.test_joint_law import EPSILONS, excess
+from tests.histogram.exact_exceedances import ever_exceeds
 from tests.stats import (
     assert_consistent,
     assert_detected,
@@ -220,12 +220,12 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
     stated = release.metadata["delta_infinity"]
     exact = {}
     for place, keys in enumerate(sizes):
-        p = math.fsum(first_exceedances(family, past, count=weight(keys, shares)))
+        p = ever_exceeds(family, [(level, bound - weight(keys, shares)) for level, bound in past])
         exact[keys] = 1 - (1 - p) ** keys
         assert_consistent(binomial_test(int((betrayed == place).sum()), each, exact[keys]), f"units of {keys} keys")
-        assert exact[keys] <= stated * (1 + 1e-9)
-    assert max(exact.values()) == pytest.approx(stated, rel=1e-9)
-    assert stated < delta and release.metadata["delta_is_bound"]
+    assert max(exact.values()) <= stated * (1 + 1e-4)
+    assert stated < delta
+    assert stated < 1.6 * max(exact.values())
     # What only units with few keys would be charged is not enough.
     assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
     with pytest.raises(BudgetExceededError):

@@ -200,3 +200,16 @@ def bounding(result: Result) -> str:
         f"takes, over that under the best one in hindsight. Target: {result['target']} on average.\n\n"
         + table(["log", "best", "mostly taken", "over the best (largest)", "runs within the target"], choices)
     )
+
+
+def key_discovery(result: Result) -> str:
+    """How many keys each way finds."""
+    rows = [
+        [row["log"], row["way"], f"{row['keys']:,}", f"{row['median']:,.0f} ({row['least']:,} to {row['most']:,})"]
+        for row in result["rows"]
+    ]
+    return (
+        f"Level {result['level']}, delta {result['delta']}, {result['runs']} runs with salts and noise of their own, "
+        f"medians with the least and the most. Target: {result['target']:,} packages in three rounds.\n\n"
+        + table(["log", "way", "keys of the log", "found"], rows)
+    )

@@ -16,7 +16,16 @@ from typing import Any
 
 from _markdown import figure, milliseconds, table
 from _pictures import PICTURES, save_picture
-from _sections_compared import before_after, bounding, dense_sparse, domains, lossless, peers, planned
+from _sections_compared import (
+    before_after,
+    bounding,
+    dense_sparse,
+    domains,
+    key_discovery,
+    lossless,
+    peers,
+    planned,
+)
 from _sections_grown import floor, noise, people, pipeline, profiles, running, scale
 from _sections_workload import sensitivity, workload_error, workload_speed
 
@@ -271,6 +280,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "real_logs": ("Real logs", real_logs),
     "domains": ("Which domain serves", domains),
     "bounding": ("Keep or share, and the choice of the bound", bounding),
+    "key_discovery": ("Keys that nobody can list", key_discovery),
     "planned": ("Plans beside what happened", planned),
 }
 

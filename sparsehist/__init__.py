@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparsehist.release.creation import create
     from sparsehist.release.planning import Plan, plan
     from sparsehist.release.releases import Release, WorkloadRelease, read
+    from sparsehist.series.key_discovery import discover_keys
     from sparsehist.series.max_keys import MaxKeysChoice, choose_max_keys
     from sparsehist.series.periodic_series import PeriodicSeries, create_periodic, open_periodic
     from sparsehist.series.running_series import RunningSeries, create_running, open_running
@@ -84,6 +85,7 @@ __all__ = [
     "create_periodic",
     "create_running",
     "dense",
+    "discover_keys",
     "errors",
     "histogram",
     "interactive",
@@ -104,6 +106,7 @@ __all__ = [
 _MODULES = ("audiences", "dense", "errors", "histogram", "interactive", "local", "noise", "privacy", "workload")
 
 _HOME = {
+    "sparsehist.series.key_discovery": ("discover_keys",),
     "sparsehist.series.max_keys": ("MaxKeysChoice", "choose_max_keys"),
     "sparsehist.counting": ("Counts", "Files", "Query", "check_log"),
     "sparsehist.counting.with_sql": ("CountingSql", "counting_sql"),

@@ -38,6 +38,7 @@ SCRIPTS = {
     ],
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
     "histories": ["--runs", "1", "--cells", "300", "--families", "gaussian", "poisson"],
+    "key_discovery": ["--runs", "1"],
     "lossless": ["--cells", "2000"],
     "marginals": ["--runs", "1", "--cells", "500"],
     "noise": ["--runs", "1", "--draws", "2000", "--opendp-draws", "20"],

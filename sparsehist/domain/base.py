@@ -175,7 +175,7 @@ class Domain(abc.ABC):
     def attachments(self) -> Mapping[str, Catalogue]:
         """List the catalogues whose values the text form leaves out, by sha256.
 
-        Keep a copy of each (`Catalogue.write_copy`) and hand the paths to `Domain.parse` as `files`.
+        Keep a copy of each (`Catalogue.write_parquet`) and hand the paths to `Domain.parse` as `files`.
         """
         return {}
 

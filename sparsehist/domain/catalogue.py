@@ -100,7 +100,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         column: str | None = None,
         kind: str | None = None,
     ) -> Catalogue:
-        """Read a copy made by `write_copy`; `file`, `column` and `kind` are what the text form names.
+        """Read a copy made by `write_parquet`; `file`, `column` and `kind` are what the text form names.
 
         Raises:
             DomainError: If the copy cannot be read or its values have another digest.
@@ -113,7 +113,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         self._fix(values=checked, sha256=found, file=file, column=column, kind=kind)
         return self
 
-    def write_copy(self, path: Path | IO[bytes]) -> None:
+    def write_parquet(self, path: Path | IO[bytes]) -> None:
         """Write the values to a one-column Parquet file, which `from_copy` reads.
 
         Raises:

@@ -273,7 +273,8 @@ def _counted(
         told = {"unit": "unit", "key": log.drop("unit").columns}
     counted = count_keys(
         log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
-        portable=declaration.portable, may_be_empty=declaration.period is not None, **told, **how,
+        portable=declaration.portable, may_be_empty=declaration.period is not None or bound is not None,
+        **told, **how,
     )  # fmt: skip
     frame = counted.frame
     if home._reproducible:  # engines give rows in any order, and keys that count 0 or not

@@ -55,7 +55,7 @@ def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[
     written = []
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()
-        catalogue.write_copy(copy)
+        catalogue.write_parquet(copy)
         written.append(write_file(directory / f"{_CATALOGUE}{digest}.parquet", copy.getbuffer(), durable=durable))
     return written
 

@@ -164,11 +164,11 @@ def choose_max_keys(
     home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
     run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
     counted: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
-    _check_room(home, [(first, level_text(whole))])  # costs add up: so it is told of the level that was named
-    planned = [(first, few), (second, most)]
+    check_room(home, [(first, level_text(whole), None)])  # costs add up: so it is told of the level that was named
+    planned = [(first, few, None), (second, most, None)]
     if release_level is not None:
-        planned.append((replace(first, name="later"), level_text(later)))
-    _check_room(home, planned)
+        planned.append((replace(first, name="later"), level_text(later), None))
+    check_room(home, planned)
     with reporting(progress) as report:
         try:
             made = create(
@@ -228,20 +228,25 @@ def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: 
         )
 
 
-def _check_room(home: Store, planned: Sequence[tuple[Declaration, str]]) -> None:
-    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing."""
+def check_room(home: Store, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
+    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing.
+
+    Args:
+        home: The store.
+        planned: Series with the level and threshold of one release each.
+    """
     if not home.path.exists():
         return
     with home._hold() as state:
         ledger = Ledger.of(state)
-        for declaration, level in planned:
+        for declaration, level, threshold in planned:
             if state.series(declaration.name) is not None:
                 continue
             ledger.check_series(
                 declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
             )
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
-            asked = requested("planned", level=level, threshold=None, false_keys=None)
+            asked = requested("planned", level=level, threshold=threshold, false_keys=None)
             _, release = cell_release(ledger, declaration.name, declaration, asked, ())
             ledger.check(release)
             ledger = ledger.with_release(release)

@@ -74,7 +74,7 @@ def test_a_file_can_be_read_as_text(tmp_path):
 def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
     """A catalogue, its Parquet copy and a catalogue of that file are equal and have one digest."""
     domain = Catalogue(values)
-    domain.write_copy(tmp_path / "copy.parquet")
+    domain.write_parquet(tmp_path / "copy.parquet")
     from_file = Catalogue(file=tmp_path / "copy.parquet")
     assert domain == from_file == Catalogue.from_copy(tmp_path / "copy.parquet", sha256=domain.sha256)
     assert domain.dtypes == from_file.dtypes
@@ -91,7 +91,7 @@ def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
     assert Domain.parse(text) == Product(area=domain)
     attached = Domain.parse(text).attachments()
     assert attached == {domain.sha256: domain}
-    attached[domain.sha256].write_copy(copy)
+    attached[domain.sha256].write_parquet(copy)
     path.unlink()
     with pytest.raises(DomainError, match=r"areas\.csv' does not exist"):
         Domain.parse(text)
@@ -108,7 +108,7 @@ def test_a_changed_file_is_refused(tmp_path):
     path.write_text("x\nz\n")
     with pytest.raises(DomainError, match=f"{digest} was recorded"):
         Domain.parse(text)
-    Catalogue(["x"]).write_copy(copy)
+    Catalogue(["x"]).write_parquet(copy)
     with pytest.raises(DomainError, match=f"{digest} was recorded"):
         Domain.parse(text, files={digest: copy})
 
@@ -120,7 +120,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
     assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"
     with pytest.raises(DomainError, match="but no values"):
         Domain.parse(str(domain))
-    domain.write_copy(tmp_path / "copy.parquet")
+    domain.write_parquet(tmp_path / "copy.parquet")
     assert (
         Domain.parse(str(domain), files=domain.attachments() and {domain.sha256: tmp_path / "copy.parquet"}) == domain
     )
@@ -193,4 +193,4 @@ def test_bad_arguments_are_refused(tmp_path):
         with pytest.raises(DomainError, match=message):
             Catalogue(**arguments)
     with pytest.raises(InputError, match="cannot write the catalogue copy"):
-        Catalogue(["a"]).write_copy(tmp_path / "missing" / "copy.parquet")
+        Catalogue(["a"]).write_parquet(tmp_path / "missing" / "copy.parquet")

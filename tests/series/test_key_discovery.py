@@ -1,0 +1,196 @@
+"""Discovery of keys: what it may betray, by brute force and by simulation; its weights; what a crash leaves."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import binomtest, norm
+
+import sparsehist as sh
+from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
+from sparsehist.series import key_discovery
+from sparsehist.series.key_discovery import shares_of_rounds
+from tests.stats import assert_consistent, assert_detected
+
+MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
+
+
+def discovered(store: sh.Store, log: pl.DataFrame, **asked: object) -> sh.Catalogue:
+    """With the parameters of this page, unless told otherwise."""
+    known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
+    return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
+
+
+def weight(keys: int) -> float:
+    """What a unit of so many keys adds to each, by whole numbers."""
+    return math.isqrt(PARTS**2 // keys) / PARTS
+
+
+def betrayed(level: float, effective_threshold: float, keys: int) -> float:
+    """Probability that a round shows a key of a unit that has so many alone; scipy's normal law."""
+    return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
+
+
+def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tuple[float, float]]:
+    """Level and effective threshold of each round, as published."""
+    told = [store.series(f"{name}_{number}").release("keys").metadata for number in range(1, rounds + 1)]
+    return [(float(each["level"]), each["effective_threshold"]) for each in told]
+
+
+def log_of(sets: list[list[str]]) -> pl.DataFrame:
+    """A log of units with these keys."""
+    return pl.DataFrame({"unit": range(len(sets)), "key": sets}, schema_overrides={"unit": pl.Int64}).explode("key")
+
+
+COMMON = [["a"], ["a", "b"]] * 3000
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 4])
+def test_a_unit_alone_is_betrayed_with_probability_delta_at_most(rounds):
+    """Units of 1 to 64 keys; in the worst case its set has the worst size in every round, whatever others do."""
+    store = sh.open(":memory:", seed=3)
+    discovered(store, log_of(COMMON), rounds=rounds)
+    worst = [
+        max(betrayed(level, threshold, keys) for keys in range(1, MOST + 1))
+        for level, threshold in rounds_of(store, rounds)
+    ]
+    assert sum(worst) <= DELTA
+    assert all(each > 0.9 * DELTA * share for each, share in zip(worst, shares_of_rounds(rounds), strict=True))
+    spent = store.ledger().row(-1, named=True)
+    assert float(spent["level"]) == pytest.approx(LEVEL)
+    assert sum(worst) <= spent["delta_infinity"] <= DELTA
+
+
+@pytest.mark.parametrize("keys", [1, 9, 64])
+def test_units_are_betrayed_as_often_as_the_formula_says(keys):
+    """Two thousand units whose keys nobody else has; a threshold 5 % lower betrays noticeably more of them."""
+    units = 2000
+    store = sh.open(":memory:", seed=keys)
+    sets = [[f"{unit} {key}" for key in range(keys)] for unit in range(units)]
+    found = discovered(store, log_of(sets), rounds=1, delta=0.05)
+    ((level, threshold),) = rounds_of(store, 1)
+    seen = found.values.str.split(" ").list.first().n_unique()
+    expected = betrayed(level, threshold, keys)
+    assert_consistent(binomtest(seen, units, expected).pvalue, f"{keys} keys")
+    lower = betrayed(level, 0.8 * threshold, keys)
+    assert_detected(binomtest(round(lower * units), units, expected).pvalue, "a threshold that is too low")
+
+
+def test_rounds_weigh_what_was_not_found_yet():
+    """With hardly any noise each round's weighted counts are those of brute force, found keys left out."""
+    rng = np.random.default_rng(1)
+    sets = [[f"k{key}" for key in np.unique(rng.geometric(0.02, size=rng.integers(1, 40)))] for _ in range(400)]
+    store = sh.open(":memory:", seed=2)
+    catalogue = discovered(store, log_of(sets), level=1e4, delta=1e-290)
+    gone: set[str] = set()
+    for number in (1, 2, 3):
+        release = store.series(f"discovery_{number}").release("keys")
+        expected: dict[str, float] = {}
+        for keys in ([key for key in keys if key not in gone] for keys in sets):
+            for key in keys:
+                expected[key] = expected.get(key, 0) + weight(len(keys))
+        published = dict(release.frame.rows())
+        assert published and not gone & published.keys()
+        noise = 12 / math.sqrt(2 * float(release.metadata["level"]))
+        threshold = release.metadata["effective_threshold"]
+        assert all(abs(value - expected[key]) < noise for key, value in published.items())
+        assert all(value < threshold + noise for key, value in expected.items() if key not in published)
+        gone |= published.keys()
+    assert set(catalogue.values) == gone
+
+
+def test_asked_again_it_costs_nothing_and_another_log_is_refused():
+    """The same name gives the same keys; the ledger stays as it was."""
+    store = sh.open(":memory:", seed=4)
+    first = discovered(store, log_of(COMMON))
+    before = store.ledger()
+    assert discovered(store, log_of(COMMON)) == first
+    assert store.ledger().equals(before)
+    with pytest.raises(NameTakenError, match="another name"):
+        discovered(store, log_of(COMMON[1:]))
+    with pytest.raises(NameTakenError, match="another name"):
+        discovered(store, log_of(COMMON), level=0.2)
+    assert store.ledger().equals(before)
+
+
+def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first round is committed when the second fails: the next call keeps it and draws the others."""
+    log = tmp_path / "log.parquet"
+    log_of(COMMON).write_parquet(log)
+    store, made = sh.open(tmp_path / "store", create=True), key_discovery.counted_into
+    calls = []
+
+    def failing(*arguments: object, **named: object) -> sh.Series:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return made(*arguments, **named)
+
+    monkeypatch.setattr(key_discovery, "counted_into", failing)
+    with pytest.raises(KeyboardInterrupt):
+        discovered(store, log)  # type: ignore[arg-type]
+    kept = store.series("discovery_1").release("keys").frame
+    assert store.series_names() == ["discovery_1"]
+    catalogue = discovered(store, log)  # type: ignore[arg-type]
+    assert store.series("discovery_1").release("keys").frame.equals(kept)
+    assert set(kept["key"]) <= set(catalogue.values)
+
+
+def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
+    """Nothing was drawn, and no series is there."""
+    store = sh.open(":memory:", seed=5)
+    store.set_budget("default", epsilon=1, delta=1e-6)
+    with pytest.raises(BudgetExceededError):
+        discovered(store, log_of(COMMON), level=0.5, delta=1e-8)
+    assert store.series_names() == []
+
+
+def test_a_catalogue_that_was_found_is_the_domain_of_an_ordinary_series(tmp_path: Path) -> None:
+    """It is written, read back, and declared."""
+    store = sh.open(":memory:", seed=6)
+    log = log_of(COMMON)
+    found = discovered(store, log)
+    found.write_parquet(tmp_path / "keys.parquet")
+    again = sh.Catalogue(file=tmp_path / "keys.parquet")
+    assert again.size == found.size == 2
+    series = sh.create(store, log, name="counts", unit="unit", key="key", max_keys=2, domain=again, on_outside="drop")
+    assert set(series.release("all", level=1).frame["key"]) == {"a", "b"}
+
+
+def test_nothing_may_be_left_for_later_rounds_or_found_at_all():
+    """A round that everybody's keys have left is drawn like any other; a log without common keys shows none."""
+    store = sh.open(":memory:", seed=7)
+    assert discovered(store, log_of([["a"]] * 9000)).size == 1
+    assert len(store.series_names()) == 3
+    with pytest.raises(NotFoundError, match="larger level"):
+        discovered(store, log_of([["only"]]), name="none", delta=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": True}, "rounds"),
+        ({"most_keys": 0}, "most_keys"),
+        ({"delta": 0}, "delta"),
+        ({"level": -1}, "level"),
+        ({"key": ["key", "unit"]}, "key"),
+    ],
+)
+def test_bad_declarations_are_refused(asked, match):
+    """The message names the parameter."""
+    with pytest.raises((DeclarationError, ValueError), match=match):
+        discovered(sh.open(":memory:"), log_of(COMMON), **asked)
+
+
+@pytest.mark.parametrize("rounds", range(1, 9))
+def test_shares_add_up_and_rise(rounds):
+    """Later rounds take more."""
+    shares = shares_of_rounds(rounds)
+    assert sum(shares) == 1 and len(shares) == rounds
+    assert all(earlier < later for earlier, later in pairwise(shares))

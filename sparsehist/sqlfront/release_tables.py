@@ -1,7 +1,6 @@
 """Releases as tables of a session, copied in when a statement first names them; SHOW as tables.
 
-A release is `series.release`: schemas are named by series. The identifiers are written by sqlglot; they match
-[a-z][a-z0-9_]* and are quoted, since they may be keywords.
+A release is `series.release`: schemas are named by series.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
-from sqlglot import Token, TokenType, exp, parse_one
+from sqlglot import Token, TokenType
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, present
+from sparsehist.guarantee.statement import quoted
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.metadata import Request
@@ -161,13 +161,10 @@ def is_aborted(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _named(name: str, **identifiers: str) -> str:
-    """One of the package's statements with its identifiers, quoted."""
-
-    def meant(node: exp.Expression) -> exp.Expression:
-        found = identifiers.get(node.name) if isinstance(node, exp.Identifier) else None
-        return node if found is None else exp.to_identifier(found, quoted=True)
-
-    text: str = parse_one(statement(name), dialect="duckdb").transform(meant).sql("duckdb")
+    """Return one of the package's statements with its identifiers put in, in quotes."""
+    text = statement(name)
+    for placeholder, identifier in identifiers.items():
+        text = text.replace(placeholder, quoted(identifier))
     return text
 
 
